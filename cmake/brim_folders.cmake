@@ -64,3 +64,7 @@ brim_folder(export setup)
 brim_folder(launch memory store)
 brim_folder(simulate drive observe)
 brim_folder(cli train report export launch simulate)
+
+# Numbers in sorting networks are finite; see network.h.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES COMPILE_OPTIONS
+                            "-ffinite-math-only;-fno-signed-zeros")

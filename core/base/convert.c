@@ -81,7 +81,7 @@ static void put(uint32_t dtype, void *to, size_t i, double value)
   }
 }
 
-/* The most frequent conversion, with a fast path: bf16 is the upper half of a float. */
+/* Fast paths of frequent conversions. bf16 is the upper half of a float. */
 static void widen_bf16(float *to, const char *from, size_t count)
 {
   for (size_t i = 0; i < count; i++) {
@@ -92,12 +92,34 @@ static void widen_bf16(float *to, const char *from, size_t count)
   }
 }
 
+static void widen_floats(double *to, const char *from, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    float value;
+    memcpy(&value, from + i * sizeof value, sizeof value);
+    to[i] = value;
+  }
+}
+
+static void narrow_doubles(float *to, const char *from, size_t count)
+{
+  for (size_t i = 0; i < count; i++) {
+    double value;
+    memcpy(&value, from + i * sizeof value, sizeof value);
+    to[i] = (float)value;
+  }
+}
+
 void brim_convert(uint32_t to_dtype, void *to, uint32_t from_dtype, const void *from, size_t count)
 {
   if (to_dtype == from_dtype) {
     if (count > 0) memcpy(to, from, count * brim_dtype_bytes(to_dtype));
   } else if (to_dtype == BRIM_DTYPE_F32 && from_dtype == BRIM_DTYPE_BF16) {
     widen_bf16(to, from, count);
+  } else if (to_dtype == BRIM_DTYPE_F64 && from_dtype == BRIM_DTYPE_F32) {
+    widen_floats(to, from, count);
+  } else if (to_dtype == BRIM_DTYPE_F32 && from_dtype == BRIM_DTYPE_F64) {
+    narrow_doubles(to, from, count);
   } else {
     for (size_t i = 0; i < count; i++) put(to_dtype, to, i, get(from_dtype, from, i));
   }

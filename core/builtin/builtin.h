@@ -56,6 +56,8 @@ extern const brim_plugin brim_schedule_constant, brim_schedule_cosine, brim_sche
 extern const brim_plugin brim_selector_random, brim_selector_round_robin, brim_selector_proportional;
 extern const brim_plugin brim_aggregator_fedavg, brim_aggregator_uniform, brim_aggregator_qfedavg,
     brim_aggregator_fednova;
+extern const brim_plugin brim_aggregator_median, brim_aggregator_trimmed_mean, brim_aggregator_krum,
+    brim_aggregator_multi_krum;
 extern const brim_plugin brim_loss_cross_entropy, brim_loss_mse, brim_loss_mae, brim_loss_huber, brim_loss_bce,
     brim_loss_focal, brim_loss_sigmoid_focal, brim_loss_kl;
 extern const brim_plugin brim_augment_color_jitter, brim_augment_erase, brim_augment_mixup, brim_augment_cutmix,

@@ -6,6 +6,7 @@
 #include "graph/plan_json.h"
 #include "planner/room.h"
 #include "planner/rounds.h"
+#include "planner/updates.h"
 #include "store/summary.h"
 
 #define LANES_SHOWN_MAX 16
@@ -97,6 +98,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   const brim_settings *s = d->setup->settings;
   const brim_partition *p = &d->setup->partition;
   const uint64_t kept = brim_setup_kept_bytes(d->setup);
+  const brim_updates_plan updates = brim_updates_plan_of(d->setup, plan);
   printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
   if (p->least < p->most) printf("%lld to ", (long long)p->least);
@@ -115,9 +117,12 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
          "more\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
   if (kept > 0)
-    printf("each client keeps %s of running statistics from round to round, in host memory: %s for all %lld\n",
-           brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, kept * (uint64_t)p->clients),
-           (long long)p->clients);
+    printf("each client keeps %s from round to round, in " BRIM_STATES_NAME
+           " of the run's folder: at most %s on disk\n",
+           brim_format_bytes(a, sizeof a, kept), brim_format_bytes(b, sizeof b, brim_setup_states_bytes(d->setup)));
+  if (updates.rows > 0)
+    printf("the updates of a round take %s on the disk of the run's folder\n",
+           brim_format_bytes(a, sizeof a, updates.file_bytes));
   print_privacy(d->setup);
   print_rows(d, row, count);
 }
@@ -147,6 +152,9 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
+  json_object_set_new(out, "states_bytes", json_integer((json_int_t)brim_setup_states_bytes(d->setup)));
+  json_object_set_new(out, "updates_file_bytes",
+                      json_integer((json_int_t)brim_updates_plan_of(d->setup, plan).file_bytes));
   if (brim_privacy_has_noise(d->setup->settings)) {
     json_object_set_new(out, "epsilon", brim_json_figure(spent_epsilon(d->setup)));
     json_object_set_new(out, "rounds", json_integer((json_int_t)count_rounds(d->setup)));
@@ -183,6 +191,7 @@ brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, 
   }
   if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
+  if (status == BRIM_OK) status = brim_setup_check_disk(d->setup);
   brim_plan_free(plan);
   return status;
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "brim/aggregator.h"
 #include "config/privacy.h"
 #include "param/value.h"
 
@@ -139,11 +140,73 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && is_set(c, schema, config, "federate.mu")) {
+  if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
+      is_set(c, schema, config, "federate.mu")) {
     brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=fedavg", s->federate.mu);
-    brim_problem_hint(&c->problems, "set federate.local=fedprox, whose mu=0 is federated averaging, or leave it out");
+                    "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
+                    s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
+    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
+                      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold_fedprox"
+                                                               : "fedprox, whose mu=0 is federated averaging");
   }
+}
+
+/* ---- malicious clients ---- */
+
+static void check_attackers(brim_composition *c, const brim_config *config)
+{
+  const brim_attack_settings *a = &config->settings.attack;
+  const long long clients = (long long)config->settings.total_clients;
+  if (a->share > 0 && a->clients.count > 0) {
+    brim_problem_at(&c->problems, origin_of(config, "attack.share"),
+                    "attack.share=%g and attack.clients both name the malicious clients", a->share);
+    brim_problem_hint(&c->problems, "leave out one of them");
+  }
+  if (a->share == 0 && a->clients.count == 0) {
+    brim_problem_at(&c->problems, origin_of(config, "attack.kind"), "no client is malicious");
+    brim_problem_hint(&c->problems, "set attack.share=0.2, or attack.clients=[0,1], or attack.kind=none");
+  }
+  for (size_t i = 0; i < a->clients.count; i++) {
+    const double k = a->clients.item[i];
+    if (k == (double)(long long)k && k < (double)clients) continue;
+    brim_problem_at(&c->problems, origin_of(config, "attack.clients"), "attack.clients has %g, which is no client", k);
+    brim_problem_hint(&c->problems, "clients are numbered from 0 to %lld (total_clients=%lld)", clients - 1, clients);
+  }
+}
+
+static void check_attack(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const keys[] = {"attack.share", "attack.clients", "attack.scale"};
+  const int32_t kind = config->settings.attack.kind;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    const bool has_effect = kind != BRIM_ATTACK_NONE && !(kind == BRIM_ATTACK_LABEL_FLIP && i == 2);
+    if (has_effect || !is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, origin_of(config, keys[i]), "'%s' has no effect with attack.kind=%s", keys[i],
+                    kind == BRIM_ATTACK_NONE ? "none" : "label_flip");
+    brim_problem_hint(&c->problems, "set attack.kind to sign_flip or noise%s, or leave it out",
+                      i == 2 ? "" : " or label_flip");
+  }
+  if (kind != BRIM_ATTACK_NONE) check_attackers(c, config);
+}
+
+/* ---- aggregators ---- */
+
+/* Rounds need as many updates as the aggregator does. */
+static void check_aggregator(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const brim_config_choice *choice = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = choice ? choice->plugin->ops : NULL;
+  const int64_t least = ops && ops->least ? ops->least(choice->params) : 1;
+  if (least > s->clients_per_round) {
+    brim_problem_at(&c->problems, origin_of(config, "aggregator.id"),
+                    "aggregator=%s, as configured, needs the updates of %lld clients, and a round has %lld",
+                    choice->plugin->id, (long long)least, (long long)s->clients_per_round);
+    brim_problem_hint(&c->problems, "set clients_per_round to %lld at least%s", (long long)least,
+                      brim_yaml_get_path(config->root, "aggregator.byzantine") ? ", or aggregator.byzantine lower"
+                                                                               : "");
+  }
+  if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
 /* Keys that only one kind of compression reads. */
@@ -204,6 +267,8 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                                     "of `brim federate`");
   }
   check_numbers(c, schema, config);
+  check_attack(c, schema, config);
+  check_aggregator(c, config);
   check_compression(c, schema, config);
   s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");

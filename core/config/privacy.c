@@ -113,6 +113,16 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   brim_problem_hint(&c->problems, "take aggregator=uniform, or leave it out");
 }
 
+/* Clients send their controls too, without a limit. */
+static void refuse_controls(brim_composition *c, const brim_config *config)
+{
+  const int32_t local = config->settings.federate.local;
+  const refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
+                           "its controls would be sent without a limit and without noise",
+                           "take federate.local=fedavg or fedprox"}};
+  REFUSE(keys, "privacy.clip_norm");
+}
+
 /* Keys that have no effect, which in privacy is worse than elsewhere. */
 static void refuse_idle(brim_composition *c, const brim_config *config)
 {
@@ -166,6 +176,7 @@ void brim_privacy_resolve(brim_composition *c, brim_config *config)
   s->privacy.draws_poisson = strcmp(id, "random") == 0 && brim_privacy_is_central(s);
   refuse_idle(c, config);
   if (brim_privacy_clips(s)) refuse_aggregator(c, config);
+  if (brim_privacy_clips(s)) refuse_controls(c, config);
   if (!brim_privacy_has_noise(s)) return;
   refuse_keys(c, config);
   check_numbers(c, config);

@@ -273,16 +273,20 @@ static const brim_setting observe_table[] = {
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
-    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
-          "objective of a client: fedavg: its loss; fedprox: its loss plus mu/2 times the squared distance from the "
-          "global model"),
-    FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox"),
+    FIXED(
+        ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
+        "training of a client: fedavg: on its loss; fedprox: on its loss plus mu/2 times the squared distance from the "
+        "global model; scaffold: with gradients corrected by control variates; scaffold_fedprox: both"),
+    FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
           "a client's running statistics of batch norm start a round from the global model's (average) or from its own "
           "of its last round (keep)"),
+    FIXED(STR, T, local_parameters, "", NULL,
+          "shell patterns of parameters that each client keeps for itself, such as 'head.*'; they are neither sent nor "
+          "averaged"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),
@@ -386,6 +390,19 @@ static const brim_setting world_table[] = {
 };
 #undef T
 
+#define T brim_attack_settings
+static const brim_setting attack_table[] = {
+    FIXED(ENUM, T, kind, "none", BRIM_ATTACK_NAMES,
+          "what malicious clients do: nothing; send their update with the opposite sign (sign_flip); add normal noise "
+          "to it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
+    FIXED(F64, T, share, "0", "[0,1]", "share of total_clients that are malicious, chosen at random by the seed"),
+    FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, in the place of attack.share"),
+    FIXED(F64, T, scale, "1", "[0,1000000]",
+          "for sign_flip: factor of the update beside its sign; for noise: standard deviation"),
+    {.param.key = NULL},
+};
+#undef T
+
 #define T brim_privacy_settings
 static const brim_setting privacy_table[] = {
     FIXED(F64, T, clip_norm, "0", "[0,1e9]",
@@ -444,6 +461,7 @@ const brim_section brim_settings_sections[] = {
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
     {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
     {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
+    {"attack", attack_table, offsetof(brim_settings, attack), sizeof(brim_attack_settings), true},
     {"privacy", privacy_table, offsetof(brim_settings, privacy), sizeof(brim_privacy_settings), true},
     {NULL, NULL, 0, 0, false},
 };

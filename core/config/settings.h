@@ -100,9 +100,10 @@ enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 /* The initial moving averages of a client's norms in a round: the global model's, or its own from its last round. */
 enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
-/* A client's training objective: its own loss, or also the distance from the global model. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox"
+/* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
+ * corrected ones. */
+enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
 enum brim_compression {
   BRIM_COMPRESSION_NONE,
   BRIM_COMPRESSION_QUANTIZE,
@@ -113,12 +114,13 @@ enum brim_compression {
 
 typedef struct brim_federate_settings {
   int64_t local_epochs;
-  int32_t local;         /* enum brim_local */
-  double mu;             /* of fedprox; 0 is fedavg */
-  int32_t remainder;     /* enum brim_remainder */
-  int32_t norm_buffers;  /* enum brim_norm_buffers */
-  int32_t on_divergence; /* enum brim_divergence */
-  int32_t compression;   /* enum brim_compression */
+  int32_t local;                /* enum brim_local */
+  double mu;                    /* of fedprox; 0: none */
+  int32_t remainder;            /* enum brim_remainder */
+  int32_t norm_buffers;         /* enum brim_norm_buffers */
+  const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
+  int32_t on_divergence;        /* enum brim_divergence */
+  int32_t compression;          /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
   int64_t eval_every_rounds, checkpoint_every_rounds;
@@ -157,6 +159,16 @@ typedef struct brim_world_settings {
   double dropout, check_seconds;
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
+
+/* What malicious clients do, to try out aggregators. */
+enum brim_attack { BRIM_ATTACK_NONE, BRIM_ATTACK_SIGN_FLIP, BRIM_ATTACK_NOISE, BRIM_ATTACK_LABEL_FLIP };
+#define BRIM_ATTACK_NAMES "none|sign_flip|noise|label_flip"
+typedef struct brim_attack_settings {
+  int32_t kind;      /* enum brim_attack */
+  double share;      /* of all clients, chosen by the seed; 0: those of `clients` */
+  brim_list clients; /* their numbers */
+  double scale;
+} brim_attack_settings;
 
 /* Differential privacy of a federation's clients; see config/privacy.h. */
 enum brim_noise_place { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
@@ -250,6 +262,7 @@ typedef struct brim_settings {
   brim_partition_settings partition;
   brim_network_settings network;
   brim_world_settings world;
+  brim_attack_settings attack;
   brim_privacy_settings privacy;
   bool has_world; /* federation with a simulated world: a key of network or world, a deadline or an over-selection is
                      set */

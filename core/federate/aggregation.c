@@ -13,6 +13,8 @@ typedef struct call {
   brim_arrival arrival;
   double weight;
   brim_arrival_scale scale;
+  brim_updates block;
+  double *out;
 } call;
 
 struct brim_aggregation {
@@ -35,6 +37,18 @@ static brim_status call_scale(void *context)
 {
   brim_aggregation *a = context;
   return a->ops->scale(a->self, &a->call.arrival, a->call.weight, &a->call.scale);
+}
+
+static brim_status call_look(void *context)
+{
+  brim_aggregation *a = context;
+  return a->ops->look(a->self, &a->call.block);
+}
+
+static brim_status call_merge(void *context)
+{
+  brim_aggregation *a = context;
+  return a->ops->merge(a->self, &a->call.block, a->call.out);
 }
 
 static brim_status run(brim_aggregation *a, const char *function, brim_guard_work work)
@@ -92,6 +106,8 @@ static int exponent_of(double sum)
 brim_status brim_aggregation_weigh(brim_aggregation *a, const brim_arrival *arrival, int64_t count, double *weight)
 {
   double sum = 0;
+  for (int64_t i = 0; i < count && a->ops->merge; i++) weight[i] = 1;
+  if (a->ops->merge) return BRIM_OK;
   for (int64_t i = 0; i < count; i++) {
     a->call.arrival = arrival[i];
     a->call.weight = NAN;
@@ -136,4 +152,34 @@ brim_status brim_aggregation_divisor(const brim_aggregation *a, double *out)
   *out = a->ops->scale ? a->divisors / (a->scaled / a->divisors) : a->divisors;
   if (*out > 0 && isfinite(*out)) return BRIM_OK;
   return brim_fail(blame(a), "aggregator '%s' divides the sum of updates by %g", name_of(a), *out);
+}
+
+/* ---- all updates of a round at once ---- */
+
+bool brim_aggregation_merges(const brim_aggregation *a)
+{
+  return a->ops->merge != NULL;
+}
+
+bool brim_aggregation_looks(const brim_aggregation *a)
+{
+  return a->ops->look != NULL;
+}
+
+bool brim_aggregation_is_lost(const brim_aggregation *a)
+{
+  return a && a->guard && brim_guard_is_lost(a->guard);
+}
+
+brim_status brim_aggregation_merge(brim_aggregation *a, const brim_updates *block, double *out)
+{
+  a->call.block = *block;
+  a->call.out = out;
+  if (!out) return run(a, "look", call_look);
+  BRIM_TRY(run(a, "merge", call_merge));
+  for (int64_t i = 0; i < block->values; i++)
+    if (!isfinite(out[i]))
+      return brim_fail(blame(a), "aggregator '%s' gave value %lld of the update %g in round %lld", name_of(a),
+                       (long long)(block->first + i), out[i], (long long)block->arrival[0]->round + 1);
+  return BRIM_OK;
 }

@@ -19,6 +19,14 @@ brim_status brim_aggregation_weigh(brim_aggregation *aggregation, const brim_arr
  * brim_aggregation_weigh and brim_aggregation_start. `weight`: as that gave it. */
 void brim_aggregation_start(brim_aggregation *aggregation);
 brim_status brim_aggregation_add(brim_aggregation *aggregation, const brim_arrival *arrival, double weight);
+/* [step] For an aggregator with merge: calls look if out is NULL, else merge, which writes `values` results to it.
+ * EPLUGIN, ENUMERIC if a result is not finite, and errors of the aggregator. */
+brim_status brim_aggregation_merge(brim_aggregation *aggregation, const brim_updates *block, double *out);
+/* Does the aggregator see all updates of a round at once? Does it look at them first? */
+bool brim_aggregation_merges(const brim_aggregation *aggregation);
+bool brim_aggregation_looks(const brim_aggregation *aggregation);
+/* Does a call hang that may still use the memory it was given? */
+bool brim_aggregation_is_lost(const brim_aggregation *aggregation);
 /* [step] By what the sum of weighted updates is divided; an error if that is not above 0 and finite. */
 brim_status brim_aggregation_divisor(const brim_aggregation *aggregation, double *out);
 #endif

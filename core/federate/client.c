@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/fault.h"
 #include "brim/selector.h"
+#include "federate/attack.h"
 
 static uint64_t values_bytes(const brim_setup *s)
 {
@@ -29,7 +30,7 @@ static uint64_t largest_parameter(const brim_lane *l)
   return most;
 }
 
-brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, const brim_kept *kept)
+brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, brim_kept *kept)
 {
   const brim_setup *s = drive->setup;
   const brim_plan *plan = brim_exec_plan(exec);
@@ -41,13 +42,15 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .adopt = brim_plan_program(plan, BRIM_PROGRAM_ADOPT, 0),
       .distance = brim_plan_program(plan, BRIM_PROGRAM_DISTANCE, 0),
       .fold = brim_plan_program(plan, BRIM_PROGRAM_FOLD, 0),
+      .fold_control = brim_plan_program(plan, BRIM_PROGRAM_FOLD_CONTROL, 0),
       .update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0),
       .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
-  const bool sketches = brim_setup_selector_needs(s, BRIM_NEED_SKETCH);
-  if (sketches) l->values = brim_try_malloc(2 * largest_parameter(l) * sizeof *l->values);
+  const bool reads = brim_setup_reads_updates(s);
+  if (reads) l->values = brim_try_malloc(2 * largest_parameter(l) * brim_dtype_bytes(s->backend_ops->real));
+  if (kept) l->keeping = brim_try_malloc(s->kept_scratch_bytes);
   BRIM_TRY(brim_compressor_open(s, l->fold, &l->compressor));
-  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !sketches))
+  if (l->batch.values && l->batch.labels && l->scratch && (l->values || !reads) && (l->keeping || !kept))
     return brim_client_order_open(&s->partition, &l->order);
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the samples of a client");
 }
@@ -58,6 +61,7 @@ void brim_lane_close(brim_lane *l)
   free(l->batch.labels);
   free(l->scratch);
   free(l->values);
+  free(l->keeping);
   brim_client_order_close(&l->order);
   brim_compressor_close(&l->compressor);
   *l = (brim_lane){0};
@@ -69,9 +73,11 @@ void brim_lane_close(brim_lane *l)
 typedef struct turn {
   brim_lane *lane;
   brim_client_result *result;
+  brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
   double factor; /* of the schedule, by rounds */
   int64_t steps; /* taken so far */
+  double rates;  /* the sum of their learning rates */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */
@@ -85,6 +91,7 @@ static brim_status read_batch(const turn *t, int64_t epoch, int64_t from, int64_
     BRIM_TRY(brim_data_client_sample(&s->data, &l->order, from + i, s->backend_ops->real, l->scratch,
                                      (char *)l->batch.values + (uint64_t)i * values,
                                      (char *)l->batch.labels + (uint64_t)i * labels));
+  if (t->result->is_malicious) brim_attack_labels(&t->attacker, l->batch.labels, count);
   return BRIM_OK;
 }
 
@@ -110,11 +117,13 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
      * of all labels is known by then. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
     if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
+    if (step.gradient_scale > 0) step.control = 1 / step.gradient_scale;
     step.first_sample = at;
     BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
     BRIM_TRY(brim_exec_run(l->exec, program, &step, NULL));
   }
   BRIM_TRY(brim_exec_run(l->exec, l->update, &step, NULL));
+  t->rates += step.lr;
   t->result->samples += count;
   t->result->counted += counted;
   t->result->tokens += tokens;
@@ -137,16 +146,16 @@ static brim_status make_epoch(turn *t, int64_t epoch)
 static brim_status make_sketch(const turn *t)
 {
   const brim_lane *l = t->lane;
-  const brim_graph *g = l->adopt->graph;
+  const brim_graph *g = l->fold->graph;
   float *sketch = t->result->sketch;
   if (!sketch) return BRIM_OK;
   memset(sketch, 0, BRIM_SKETCH * sizeof *sketch);
   for (size_t i = 0; i < g->node_count; i++) {
-    const brim_tensor *own = g->node[i]->out[0], *global = g->node[i]->in[0];
+    const brim_tensor *own = g->node[i]->in[0], *global = g->node[i]->in[1];
     const int64_t count = brim_shape_count(&own->shape);
-    float *at = l->values, *from = l->values + count;
-    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, own, BRIM_DTYPE_F32, at));
-    BRIM_TRY(brim_exec_read_as(l->exec, l->adopt, global, BRIM_DTYPE_F32, from));
+    float *at = l->values, *from = at + count;
+    BRIM_TRY(brim_exec_read_as(l->exec, l->fold, own, BRIM_DTYPE_F32, at));
+    BRIM_TRY(brim_exec_read_as(l->exec, l->fold, global, BRIM_DTYPE_F32, from));
     brim_philox four = {{0}};
     for (int64_t k = 0; k < count; k++) {
       if (k % 4 == 0) four = brim_random4(i, BRIM_STREAM_SELECT, 1, (uint64_t)k / 4, 0);
@@ -171,14 +180,20 @@ static brim_status measure(turn *t)
   const brim_program *train = brim_exec_plan(l->exec)->program;
   t->result->squares = NAN;
   if (train->graph->squares) BRIM_TRY(brim_exec_read(l->exec, train, train->graph->squares, &t->result->squares));
-  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST) return make_sketch(t);
+  t->result->rates = t->rates;
+  const double slope = l->fold_control ? distance[1] / t->rates : 0; /* NAN if all rates are 0 */
+  if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST && slope < BRIM_FOLD_MOST)
+    return make_sketch(t);
   if (!isfinite(distance[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameters are not finite",
                      (long long)t->result->client);
   if (!isfinite(metrics[0]))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its loss is not finite", (long long)t->result->client);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
-                   (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
+  if (!(distance[1] < BRIM_FOLD_MOST))
+    return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
+                     (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its mean gradient has a value of %.3g; the limit is %g",
+                   (long long)t->result->client, slope, BRIM_FOLD_MOST);
 }
 
 /* Class weights lie in the lane; other programs of the round may have overwritten them. */
@@ -190,11 +205,23 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
+static brim_keeping keeping_of(const brim_lane *l, int64_t client)
+{
+  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, client};
+}
+
 /* The client starts from the global model and what it has kept. */
 static brim_status adopt(const brim_lane *l, int64_t client)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
-  return brim_kept_write(l->kept, l->exec, l->adopt, client);
+  const brim_keeping own = keeping_of(l, client);
+  return brim_kept_write(l->kept, &own);
+}
+
+brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t place, int64_t round)
+{
+  const brim_keeping own = keeping_of(l, result->client);
+  return brim_kept_stage(l->kept, &own, place, round, result->rates);
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
@@ -203,7 +230,9 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const int64_t epochs = s->settings->federate.local_epochs;
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
-  turn t = {.lane = l, .result = result, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
+  const brim_keeping own = keeping_of(l, result->client);
+  turn t = {
+      .lane = l, .result = result, .attacker = {s, result->client, round}, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
@@ -211,8 +240,10 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, result->client));
   BRIM_TRY(brim_exec_zero_states(l->exec));
+  BRIM_TRY(brim_kept_steer(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  if (result->is_malicious) BRIM_TRY(brim_attack_update(&t.attacker, l->exec, l->adopt, l->values));
   BRIM_TRY(brim_compressor_run(&l->compressor, l->exec, l->fold, result->client, round));
   return measure(&t);
 }
@@ -223,8 +254,8 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   const brim_setup *s = l->drive->setup;
   const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
                 full = s->settings->training.effective_batch_size;
-  brim_client_result result = {.client = client};
-  const turn t = {.lane = l, .result = &result};
+  brim_client_result result = {.client = client, .is_malicious = brim_attack_has(s, client)};
+  const turn t = {.lane = l, .result = &result, .attacker = {s, client, 0}};
   double counted = 0, tokens = 0, metrics[2];
   BRIM_TRY(write_class_weights(l));
   BRIM_TRY(adopt(l, client));
@@ -244,7 +275,10 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   return BRIM_OK;
 }
 
-brim_status brim_lane_fold(brim_lane *l, double weight)
+brim_status brim_lane_fold(brim_lane *l, const brim_client_result *result, double weight, int64_t clients)
 {
-  return brim_exec_run(l->exec, l->fold, &(brim_step){.federated = weight}, NULL);
+  BRIM_TRY(brim_exec_run(l->exec, l->fold, &(brim_step){.federated = weight}, NULL));
+  if (!l->fold_control) return BRIM_OK;
+  const brim_step step = {.federated = brim_control_weight(clients, result->rates)};
+  return brim_exec_run(l->exec, l->fold_control, &step, NULL);
 }

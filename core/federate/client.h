@@ -16,8 +16,10 @@ typedef struct brim_client_result {
   double loss, correct;    /* sums over these samples, as the metrics hold them */
   double squares;          /* of these losses, if the selector needs them, else NAN */
   double norm;             /* of its update */
+  double rates;            /* the sum of the learning rates of its steps; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
+  bool is_malicious;       /* see federate/attack.h */
   brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
   bool is_done;            /* it was trained, or the world decided that it will not arrive */
   bool arrived;            /* its update is in the sum; otherwise it diverged or did not arrive */
@@ -27,16 +29,18 @@ typedef struct brim_lane {
   const brim_drive *drive;
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
-  const brim_kept *kept;   /* what clients start from besides the global model, or NULL */
-  brim_batch batch;        /* room for the largest micro-batch */
-  brim_client_order order; /* of the samples in the present epoch */
+  const brim_program *fold_control; /* NULL: there are no controls */
+  brim_kept *kept;                  /* what clients start from besides the global model, or NULL */
+  brim_batch batch;                 /* room for the largest micro-batch */
+  brim_client_order order;          /* of the samples in the present epoch */
   brim_compressor compressor;
   void *scratch; /* for one sample, while it is read */
-  float *values; /* room for twice the largest parameter if updates are sketched, else NULL */
+  void *keeping; /* scratch memory for that; NULL without it */
+  void *values;  /* room for twice the largest parameter if the host reads updates, else NULL */
 } brim_lane;
 
 /* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */
-brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, const brim_kept *kept);
+brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
 /* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
@@ -44,8 +48,11 @@ void brim_lane_close(brim_lane *lane);
  * more. */
 #define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
+/* [step, any thread] Stages what the client that was just trained, at `place` of the round, keeps: see
+ * brim_kept_stage. */
+brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t place, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
-/* [step] Adds the last trained client's update to the server's sum; one lane at a time. */
-brim_status brim_lane_fold(brim_lane *lane, double weight);
+/* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
+brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

@@ -1,67 +1,73 @@
 #include "federate/kept.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/arena.h"
+#include "base/text.h"
 
-typedef struct buffer {
+/* A parameter's value in the state of a client. */
+typedef struct field {
   size_t parameter; /* its index, the same in all plans */
-  int64_t count;    /* values per client */
+  int64_t count;    /* values */
   uint64_t bytes, at;
-  const char *name; /* its name in checkpoints */
-} buffer;
+  uint32_t dtype;
+  const char *name;
+} field;
 
 struct brim_kept {
-  brim_arena arena; /* for names */
-  buffer *buffer;
+  brim_states *states;
+  brim_control *control; /* NULL: there are none */
+  field *field;
   size_t count;
-  uint32_t dtype;
+  uint64_t bytes; /* of a client's state */
+  uint64_t hash;  /* of names and sizes */
   int64_t clients;
-  uint64_t bytes;     /* per client */
-  char *values;       /* buffer by buffer, each [clients, count]: a tensor of a checkpoint */
-  int32_t *last_kept; /* [clients] the last round of each client that was kept, from 1; 0: none */
-  char *staged;       /* [clients of a round] with `bytes` each, buffer by buffer */
 };
 
-static brim_status list_buffers(brim_kept *k, const brim_graph *g)
+static void add_field(brim_kept *k, size_t parameter, const brim_tensor *value)
 {
-  k->buffer = brim_try_calloc(g->parameter_count, sizeof *k->buffer);
-  if (!k->buffer) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of a model's buffers");
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    const brim_tensor *value = g->parameter[i].value;
-    if (!g->parameter[i].is_buffer || g->parameter[i].is_frozen) continue;
-    k->buffer[k->count] = (buffer){i, brim_shape_count(&value->shape), value->bytes, k->bytes, NULL};
-    k->buffer[k->count++].name = brim_arena_printf(&k->arena, "kept.%s", value->name);
-    k->bytes += value->bytes;
-    k->dtype = value->dtype;
-  }
-  return BRIM_OK;
+  k->field[k->count++] = (field){.parameter = parameter,
+                                 .count = brim_shape_count(&value->shape),
+                                 .bytes = value->bytes,
+                                 .at = k->bytes,
+                                 .dtype = value->dtype,
+                                 .name = value->name};
+  k->bytes += value->bytes;
+  k->hash = brim_hash(k->hash, value->name, strlen(value->name) + 1);
+  k->hash = brim_hash(k->hash, &value->bytes, sizeof value->bytes);
 }
 
-static brim_status open_kept(brim_kept *k, const brim_setup *setup, const brim_graph *g, int64_t staged)
+static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim_graph *g)
 {
-  BRIM_TRY(list_buffers(k, g));
-  if (k->bytes != brim_setup_kept_bytes(setup))
-    return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
-                     brim_setup_kept_bytes(setup));
-  k->clients = setup->partition.clients;
-  k->values = brim_try_calloc((size_t)k->clients, k->bytes);
-  k->last_kept = brim_try_calloc((size_t)k->clients, sizeof *k->last_kept);
-  k->staged = brim_try_calloc((size_t)staged, k->bytes);
-  if (k->values && k->last_kept && k->staged) return BRIM_OK;
-  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the running statistics of %" PRId64 " clients", k->clients);
+  k->field = brim_try_calloc(2 * g->parameter_count, sizeof *k->field);
+  if (!k->field) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of what clients keep");
+  k->hash = BRIM_HASH_START;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_setup_keeps(setup, &g->parameter[i])) add_field(k, i, g->parameter[i].value);
+  const size_t values = k->count;
+  const uint64_t control = k->bytes;
+  for (size_t i = 0; i < g->parameter_count && brim_setup_has_controls(setup); i++)
+    if (brim_parameter_is_controlled(&g->parameter[i])) add_field(k, i, g->parameter[i].value);
+  k->count = values; /* controls have a place of their own */
+  BRIM_TRY(brim_control_open(setup, g, control, &k->control));
+  if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
+  return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
+                   brim_setup_kept_bytes(setup));
 }
 
-brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, int64_t staged, brim_kept **out)
+brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, brim_kept **out)
 {
   *out = NULL;
   if (brim_setup_kept_bytes(setup) == 0) return BRIM_OK;
   brim_kept *k = brim_try_calloc(1, sizeof *k);
   if (!k) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what clients keep");
-  const brim_status status = open_kept(k, setup, adopt->graph, staged);
+  brim_status status = list_fields(k, setup, adopt->graph);
+  k->clients = setup->partition.clients;
+  const brim_states_layout layout = {k->clients, brim_setup_round_clients(setup), k->bytes, k->hash};
+  if (status == BRIM_OK) status = brim_states_open(&layout, &k->states);
   if (status == BRIM_OK)
     *out = k;
   else
@@ -72,61 +78,73 @@ brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, i
 void brim_kept_close(brim_kept *k)
 {
   if (!k) return;
-  brim_arena_release(&k->arena);
-  free(k->buffer);
-  free(k->values);
-  free(k->last_kept);
-  free(k->staged);
+  brim_states_close(k->states);
+  brim_control_close(k->control);
+  free(k->field);
   free(k);
 }
 
-/* The values of one client in a buffer. */
-static char *values_of(const brim_kept *k, const buffer *b, int64_t client)
+brim_states *brim_kept_states(brim_kept *k)
 {
-  return k->values + b->at * (uint64_t)k->clients + b->bytes * (uint64_t)client;
+  return k->states;
 }
 
-brim_status brim_kept_write(const brim_kept *k, brim_exec *lane, const brim_program *adopt, int64_t client)
+brim_control *brim_kept_control(brim_kept *k)
 {
-  if (!k || k->last_kept[client] == 0) return BRIM_OK;
-  for (const buffer *b = k->buffer; b < k->buffer + k->count; b++)
-    BRIM_TRY(brim_exec_write(lane, adopt, adopt->graph->parameter[b->parameter].value, values_of(k, b, client)));
+  return k ? k->control : NULL;
+}
+
+static const brim_tensor *value_of(const brim_keeping *lane, const field *f)
+{
+  return lane->adopt->graph->parameter[f->parameter].value;
+}
+
+brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)
+{
+  if (!k || !brim_states_has(k->states, lane->client)) return BRIM_OK;
+  for (const field *f = k->field; f < k->field + k->count; f++) {
+    BRIM_TRY(brim_states_read(k->states, lane->client, f->at, lane->scratch, f->bytes));
+    BRIM_TRY(brim_exec_write(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
+  }
   return BRIM_OK;
 }
 
-brim_status brim_kept_stage(brim_kept *k, brim_exec *lane, const brim_program *adopt, int64_t place)
+brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
+{
+  return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
+}
+
+/* A local parameter plays no part in the distance that the client has moved, so it is checked here. */
+static brim_status check_finite(const field *f, const brim_keeping *lane)
+{
+  for (int64_t i = 0; i < f->count; i++)
+    if (!isfinite(f->dtype == BRIM_DTYPE_F64 ? ((const double *)lane->scratch)[i]
+                                             : (double)((const float *)lane->scratch)[i]))
+      return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameter '%s' is not finite",
+                       (long long)lane->client, f->name);
+  return BRIM_OK;
+}
+
+brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t place, int64_t round, double rates)
 {
   if (!k) return BRIM_OK;
-  char *to = k->staged + k->bytes * (uint64_t)place;
-  for (const buffer *b = k->buffer; b < k->buffer + k->count; b++)
-    BRIM_TRY(brim_exec_read(lane, adopt, adopt->graph->parameter[b->parameter].value, to + b->at));
-  return BRIM_OK;
-}
-
-void *brim_kept_staged(brim_kept *k, int64_t place, uint64_t *bytes)
-{
-  *bytes = k->bytes;
-  return k->staged + k->bytes * (uint64_t)place;
-}
-
-void brim_kept_commit(brim_kept *k, int64_t place, int64_t client, int64_t round)
-{
-  const char *from = k->staged + k->bytes * (uint64_t)place;
-  for (const buffer *b = k->buffer; b < k->buffer + k->count; b++)
-    memcpy(values_of(k, b, client), from + b->at, b->bytes);
-  k->last_kept[client] = (int32_t)(round + 1);
+  BRIM_TRY(brim_states_unstamp(k->states, place));
+  for (const field *f = k->field; f < k->field + k->count; f++) {
+    BRIM_TRY(brim_exec_read(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
+    BRIM_TRY(check_finite(f, lane));
+    BRIM_TRY(brim_states_write(k->states, place, f->at, lane->scratch, f->bytes));
+  }
+  if (k->control) BRIM_TRY(brim_control_stage(k->control, k->states, lane, place, rates));
+  return brim_states_stamp(k->states, place, lane->client, round);
 }
 
 size_t brim_kept_tensors(brim_kept *k, brim_safetensor *out)
 {
   if (!k) return 0;
-  for (size_t i = 0; out && i < k->count; i++)
-    out[i] = (brim_safetensor){.name = k->buffer[i].name,
-                               .dtype = k->dtype,
-                               .shape = {2, {k->clients, k->buffer[i].count}},
-                               .data = values_of(k, &k->buffer[i], 0)};
   if (out)
-    out[k->count] = (brim_safetensor){
-        .name = "clients.last_kept", .dtype = BRIM_DTYPE_I32, .shape = {1, {k->clients}}, .data = k->last_kept};
-  return k->count + 1;
+    *out = (brim_safetensor){.name = "clients.last_kept",
+                             .dtype = BRIM_DTYPE_I32,
+                             .shape = {1, {k->clients}},
+                             .data = brim_states_rounds(k->states)};
+  return 1 + brim_control_tensors(k->control, out ? out + 1 : NULL);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "builtin/builtin.h"
+#include "federate/attack.h"
 #include "federate/round_parts.h"
 
 static brim_status open_federation(brim_federation *f)
@@ -55,6 +56,7 @@ void brim_federation_close(brim_federation *f)
   brim_federation_forget(f);
   brim_federation_unplace(f);
   brim_selection_close(f->selection);
+  brim_whole_close(f->whole, brim_aggregation_is_lost(f->aggregation));
   brim_aggregation_close(f->aggregation);
   brim_kept_close(f->kept);
   brim_protection_close(&f->protection);
@@ -70,6 +72,8 @@ void brim_federation_close(brim_federation *f)
   free(f->arrival);
   free(f->weight);
   free(f->trains);
+  free(f->whole_arrival);
+  free(f->whole_row);
   free(f->sketch);
   free(f->all);
   free(f);
@@ -122,7 +126,7 @@ static int64_t count_arrived(const brim_federation *f)
 
 static void keep_sums(brim_federation *f)
 {
-  if (!f->is_open || count_arrived(f) == 0) return;
+  if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows of a file stay where they are */
   f->sums = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }
@@ -149,7 +153,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
-  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, f->most, &f->kept));
+  if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
@@ -163,6 +167,18 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   return status;
 }
 
+/* The file for the updates of a round, for an aggregator that gets all of them. */
+static brim_status open_updates(brim_federation *f, const char *folder)
+{
+  const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
+  if (plan.rows == 0 || f->whole) return BRIM_OK;
+  f->whole_arrival = brim_try_calloc((size_t)f->most, sizeof *f->whole_arrival);
+  f->whole_row = brim_try_calloc((size_t)f->most, sizeof *f->whole_row);
+  if (!f->whole_arrival || !f->whole_row)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)f->most);
+  return brim_whole_open(&plan, folder, f->setup->world.rank, &f->whole);
+}
+
 /* ---- lanes ---- */
 
 static brim_status train_client(brim_worker *w, brim_client_result *result)
@@ -170,19 +186,24 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
   brim_status status = brim_lane_train(&w->lane, f->round, result);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }
-  if (status == BRIM_OK) status = brim_kept_stage(f->kept, w->lane.exec, w->lane.adopt, result - f->client);
   if (status != BRIM_OK) {
     *result = before; /* it will be trained again from the start */
     return status;
   }
+  if (f->whole) {
+    status = brim_whole_write(f->whole, result - f->client, w->lane.exec, w->lane.adopt, w->lane.values);
+    result->is_done = result->arrived = status == BRIM_OK;
+    return status;
+  }
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
-  const brim_status folded = brim_lane_fold(&w->lane, result->weight * factor);
+  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * factor, f->clients);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -331,7 +352,9 @@ static int64_t count_samples(const brim_federation *f, int64_t client)
 static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];
-  brim_client_result r = {.client = client, .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
+  brim_client_result r = {.client = client,
+                          .is_malicious = brim_attack_has(f->setup, client),
+                          .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
   if (r.fate.outcome != BRIM_OUTCOME_ARRIVES) {
     r.is_done = true;
@@ -412,12 +435,22 @@ static brim_status begin_clients(brim_federation *f)
   return f->setup->settings->federate.train ? weigh_clients(f) : BRIM_OK;
 }
 
+/* Without a folder, what clients keep lies in a file that is gone at the end. */
+static brim_status begin_states(brim_federation *f)
+{
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  brim_states_begin(states, f->clients);
+  return BRIM_OK;
+}
+
 static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
   BRIM_TRY(select_clients(f, clock));
   BRIM_TRY(begin_clients(f));
+  if (f->kept) BRIM_TRY(begin_states(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
@@ -441,6 +474,28 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
 }
 
 /* ---- over all ranks ---- */
+
+/* Lets the aggregator merge all updates that arrived. */
+static brim_status merge(brim_federation *f)
+{
+  brim_whole_round round = {f->whole_row, f->whole_arrival, 0};
+  int64_t k = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[i];
+    if (c->fate.outcome != BRIM_OUTCOME_ARRIVES) continue;
+    brim_arrival *arrival = &f->arrival[k++];
+    arrival->loss = c->loss / c->counted;
+    arrival->norm = c->norm;
+    if (!c->arrived) continue;
+    f->whole_row[round.count] = i;
+    f->whole_arrival[round.count++] = arrival;
+  }
+  const double start = brim_now();
+  BRIM_TRY(brim_whole_merge(f->whole, &round, f->aggregation, f->exec));
+  brim_log(BRIM_LOG_DEBUG, "round %lld: %lld updates merged in %.1f ms", (long long)f->round + 1,
+           (long long)round.count, 1e3 * (brim_now() - start));
+  return BRIM_OK;
+}
 
 /* Tells the aggregator of the updates that arrived, in the order of selection. */
 static brim_status find_divisor(brim_federation *f, double *out)
@@ -485,6 +540,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .arrived = count_arrived(f),
                              .weight = 1,
                              .own_samples = brim_federation_own_samples(f),
+                             .has_attack = f->setup->settings->attack.kind != BRIM_ATTACK_NONE,
                              .has_world = f->fleet != NULL,
                              .spent = f->spent,
                              .selection_seconds = f->selection_seconds};
@@ -492,7 +548,11 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
   if (!f->setup->settings->federate.train) return BRIM_OK;
   if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
-  return out->arrived > 0 ? find_divisor(f, &out->weight) : BRIM_OK;
+  if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK;
+  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  brim_control *control = brim_kept_control(f->kept);
+  if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
+  return f->whole ? merge(f) : find_divisor(f, &out->weight);
 }
 
 double brim_federation_epsilon(const brim_federation *f, int64_t rounds, bool next)
@@ -514,9 +574,15 @@ brim_status brim_federation_learn(brim_federation *f, double accuracy)
 void brim_federation_end(brim_federation *f, bool is_committed)
 {
   for (int64_t i = 0; i < f->clients && is_committed && f->kept; i++)
-    if (f->client[i].arrived) brim_kept_commit(f->kept, i, f->client[i].client, f->round);
+    if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
+  if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
   if (is_committed) brim_protection_commit(&f->protection);
   brim_selection_end(f->selection, is_committed);
+}
+
+brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
+{
+  return brim_selection_accuracy(f->selection, out);
 }
 
 void brim_federation_tell(const brim_federation *f, brim_text *out)
@@ -531,4 +597,36 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   if (out) memcpy(out, selection, count * sizeof *out);
   const size_t kept = brim_kept_tensors(f->kept, out ? out + count : NULL);
   return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
+}
+
+/* ---- what clients keep ---- */
+
+brim_status brim_federation_keep_in(brim_federation *f, const char *folder, bool is_new)
+{
+  const brim_world *w = &f->setup->world;
+  BRIM_TRY(open_updates(f, folder));
+  if (!f->kept) return BRIM_OK;
+  f->shares_states = w->local_ranks == w->ranks;
+  return brim_states_attach(brim_kept_states(f->kept), folder,
+                            w->rank == 0       ? is_new ? BRIM_STATES_CREATE : BRIM_STATES_SHARE
+                            : f->shares_states ? BRIM_STATES_JOIN
+                                               : BRIM_STATES_COPY);
+}
+
+brim_status brim_federation_recall(brim_federation *f, const char *checkpoint)
+{
+  if (!f->kept) return BRIM_OK;
+  brim_states *states = brim_kept_states(f->kept);
+  if (!brim_states_is_attached(states)) BRIM_TRY(brim_states_attach(states, NULL, BRIM_STATES_CREATE));
+  return brim_states_find(states, checkpoint);
+}
+
+brim_status brim_federation_sync(brim_federation *f)
+{
+  return f->kept && f->setup->world.rank == 0 ? brim_states_sync(brim_kept_states(f->kept)) : BRIM_OK;
+}
+
+void brim_federation_protect(brim_federation *f)
+{
+  if (f->kept) brim_states_protect(brim_kept_states(f->kept));
 }

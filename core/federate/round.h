@@ -19,6 +19,7 @@ typedef struct brim_round_result {
   double weight;            /* by what the sum of updates is divided */
   double clip_norm;         /* 0: updates were not clipped */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
+  bool has_attack;          /* clients may be malicious */
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
   double selection_seconds; /* real seconds that the selector took */
@@ -47,13 +48,28 @@ brim_status brim_federation_add_up(brim_federation *federation, brim_round_resul
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 /* [step] The round has committed, or has failed: then undoes what was learned. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
+/* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
+brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
 /* [any] The epsilon of privacy that is spent after `rounds` committed rounds, or after one more. With local noise it is
  * that of the client that has sent the most updates. 0 without noise. */
 double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
-/* [any] Once a plan has been placed: the statistics of clients and what they keep, as tensors of a checkpoint in the
- * federation's memory: to be written, or to be read into between two rounds. Returns their number; out NULL: nothing
- * else. */
+/* [any] Once a plan has been placed: the statistics of clients and the rounds of what they keep, as tensors of a
+ * checkpoint in the federation's memory: to be written, or to be read into between two rounds. Returns their number;
+ * out NULL: nothing else. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
+
+/* What clients keep lies in a file of the run's folder: store/states.h. */
+
+/* [init] Once a plan has been placed: opens that file, and makes one for all updates of a round if the aggregator needs
+ * them. is_new: makes the first, on rank 0, before the other ranks open it. EBUDGET if the disk has too little room;
+ * ELOAD, EIO, ENOMEM_HOST. The other three do nothing if clients keep nothing. */
+brim_status brim_federation_keep_in(brim_federation *federation, const char *folder, bool is_new);
+/* [init] After tensors were read from a checkpoint (NULL: training begins anew): finds what clients had kept then. */
+brim_status brim_federation_recall(brim_federation *federation, const char *checkpoint);
+/* [step] Before a checkpoint is written: makes it durable. EIO. */
+brim_status brim_federation_sync(brim_federation *federation);
+/* [step] The checkpoint is complete: what it refers to is not overwritten before there is another. */
+void brim_federation_protect(brim_federation *federation);
 #endif

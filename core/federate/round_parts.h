@@ -9,6 +9,7 @@
 #include "federate/crew.h"
 #include "federate/protect.h"
 #include "federate/round.h"
+#include "federate/whole.h"
 
 /* A lane and the result of its part of a round. */
 typedef struct brim_worker {
@@ -39,6 +40,7 @@ struct brim_federation {
   double *weight;        /* [clients] their weights */
   int64_t *trains;       /* [clients] their numbers */
   brim_kept *kept;       /* what clients keep between rounds, or NULL */
+  bool shares_states;    /* all ranks have the same file with it */
   brim_protection protection;
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */
@@ -61,7 +63,11 @@ struct brim_federation {
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */
   atomic_bool is_torn;      /* an addition to the sums has started and not finished */
-  pthread_mutex_t adding;   /* one lane at a time adds to the sum */
+  /* The updates of the round, if the aggregator needs all; else NULL. Of those that have arrived, [most]: */
+  brim_whole *whole;
+  const brim_arrival **whole_arrival;
+  int64_t *whole_row;
+  pthread_mutex_t adding; /* one lane at a time adds to the sum */
 };
 
 /* [step] Decides which rank trains which client of the round; the same on all ranks, as all know the same speeds. */

@@ -71,17 +71,23 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   return BRIM_OK;
 }
 
-/* Sends what the client at `place` will keep, from the rank that trained it. */
+/* Between hosts: sends what the client at `place` will keep, from the rank that trained it. A rank that cannot read or
+ * write its file takes part to the end, so that the others do not wait. */
 static brim_status exchange_kept(brim_federation *f, int64_t place)
 {
-  uint64_t bytes;
-  char *staged = brim_kept_staged(f->kept, place, &bytes);
+  const brim_states *states = brim_kept_states(f->kept);
+  const uint64_t bytes = brim_setup_kept_bytes(f->setup);
+  const bool is_own = f->rank[place] == f->setup->world.rank;
+  char own[BRIM_EXCHANGE_BYTES] = {0};
+  brim_status status = is_own ? BRIM_OK : brim_states_unstamp(states, place);
   for (uint64_t at = 0; at < bytes; at += BRIM_EXCHANGE_BYTES) {
     const uint32_t part = bytes - at < BRIM_EXCHANGE_BYTES ? (uint32_t)(bytes - at) : BRIM_EXCHANGE_BYTES;
-    BRIM_TRY(brim_dist_exchange(f->setup->options.dist, staged + at, part, f->all));
-    memcpy(staged + at, (const char *)f->all + (size_t)f->rank[place] * part, part);
+    if (is_own && status == BRIM_OK) status = brim_states_read_place(states, place, at, own, part);
+    BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, part, f->all));
+    if (!is_own && status == BRIM_OK)
+      status = brim_states_write(states, place, at, (const char *)f->all + (size_t)f->rank[place] * part, part);
   }
-  return BRIM_OK;
+  return is_own || status != BRIM_OK ? status : brim_states_stamp(states, place, f->client[place].client, f->round);
 }
 
 /* The ranks' speeds in this and earlier rounds decide how the next round is dealt. */
@@ -99,8 +105,24 @@ static brim_status learn_speeds(brim_federation *f)
   return BRIM_OK;
 }
 
+/* Gives every rank the updates of all, one after another: the rank that has one puts it into its sums, those of the
+ * others are 0, and the sums over all ranks are the update, without rounding. */
+static brim_status exchange_updates(brim_federation *f)
+{
+  for (int64_t place = 0; place < f->clients; place++) {
+    if (!f->client[place].arrived) continue;
+    BRIM_TRY(brim_exec_zero_gradients(f->exec));
+    if (f->rank[place] == f->setup->world.rank) BRIM_TRY(brim_whole_put(f->whole, place, f->exec));
+    BRIM_TRY(brim_exec_reduce(f->exec, false));
+    BRIM_TRY(brim_exec_finish_sums(f->exec));
+    if (f->rank[place] != f->setup->world.rank) BRIM_TRY(brim_whole_take(f->whole, place, f->exec));
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_federation_meet(brim_federation *f)
 {
+  brim_status kept = BRIM_OK;
   if (!f->setup->options.dist) return BRIM_OK;
   for (int64_t first = 0; first < f->clients; first += (int64_t)REPORTS) {
     const int64_t rest = f->clients - first;
@@ -110,10 +132,15 @@ brim_status brim_federation_meet(brim_federation *f)
     const int64_t rest = f->clients - first;
     BRIM_TRY(exchange_sketches(f, first, rest < (int64_t)SKETCHES ? rest : (int64_t)SKETCHES));
   }
-  for (int64_t place = 0; f->kept && place < f->clients; place++)
-    if (f->client[place].arrived) BRIM_TRY(exchange_kept(f, place));
+  for (int64_t place = 0; f->kept && !f->shares_states && place < f->clients; place++) {
+    const brim_status status = f->client[place].arrived ? exchange_kept(f, place) : BRIM_OK;
+    if (kept == BRIM_OK) kept = status;
+    if (status == BRIM_ECOMM) return status;
+  }
   BRIM_TRY(learn_speeds(f));
   if (!f->setup->settings->federate.train) return BRIM_OK;
+  if (f->whole) return exchange_updates(f);
   BRIM_TRY(brim_exec_reduce(f->exec, false));
-  return brim_exec_finish_sums(f->exec);
+  BRIM_TRY(brim_exec_finish_sums(f->exec));
+  return kept;
 }

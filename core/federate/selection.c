@@ -373,6 +373,17 @@ static void take_in(brim_selection_host *h, int64_t round, const brim_client_res
   h->accuracy[k] = (float)accuracy_of(h, c);
 }
 
+brim_status brim_selection_accuracy(const brim_selection_host *h, brim_spread *out)
+{
+  brim_tally tally = {0};
+  brim_status status = BRIM_OK;
+  for (int64_t k = 0; k < h->setup->partition.clients && status == BRIM_OK; k++)
+    if (!isnan(h->accuracy[k])) status = brim_tally_add(&tally, (double)h->accuracy[k]);
+  if (status == BRIM_OK) *out = brim_tally_spread(&tally);
+  brim_tally_release(&tally);
+  return status;
+}
+
 static void swap_states(brim_selection_host *h)
 {
   double *state = h->state;

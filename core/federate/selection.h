@@ -6,6 +6,7 @@
  * (memory/plugin_call.h), those of the core directly. */
 #ifndef BRIM_FEDERATE_SELECTION_H
 #define BRIM_FEDERATE_SELECTION_H
+#include "base/spread.h"
 #include "brim/selector.h"
 #include "federate/client.h"
 #include "federate/world.h"
@@ -42,6 +43,9 @@ brim_status brim_selection_learn(brim_selection_host *host, int64_t round, const
 int64_t brim_selection_most_times(const brim_selection_host *host);
 /* [step] The round has committed, or has failed: then undoes what was learned. */
 void brim_selection_end(brim_selection_host *host, bool is_committed);
+
+/* [any] The accuracies of clients over their last training, of those that have trained. ENOMEM_HOST. */
+brim_status brim_selection_accuracy(const brim_selection_host *host, brim_spread *out);
 
 /* [any] The columns and the selector's state as tensors of a checkpoint, in the host's memory: to be written, or to be
  * read into between two rounds. */

@@ -69,9 +69,12 @@ static void count_bytes(brim_fleet *f, const brim_graph *g)
 {
   for (size_t i = 0; i < g->parameter_count; i++) {
     const int64_t values = brim_shape_count(&g->parameter[i].value->shape), whole = values * (int64_t)sizeof(float);
-    if (g->parameter[i].is_frozen) continue;
+    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
     f->bytes += whole;
     f->up_bytes += g->parameter[i].is_buffer ? whole : brim_setup_compressed_bytes(f->setup, values);
+    if (!brim_setup_has_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
+    f->bytes += whole; /* controls */
+    f->up_bytes += whole;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/long_call.h"
+#include "brim/optimizer.h"
 #include "graph/fuse.h"
 #include "graph/loss_build.h"
 #include "graph/lower.h"
@@ -184,6 +185,12 @@ static bool has_trained(const brim_graph *g)
   return any;
 }
 
+static void mark_local(brim_graph *g, const char *patterns)
+{
+  for (size_t i = 0; patterns && patterns[0] && i < g->parameter_count; i++)
+    g->parameter[i].is_local = !g->parameter[i].is_frozen && brim_matches_any(patterns, g->parameter[i].value->name);
+}
+
 static brim_status build(const brim_graph_options *o, brim_graph *g)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
@@ -204,6 +211,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (status != BRIM_OK)
     return brim_graph_fail(g, "build", NULL, "the model returned %s without a reason (brim_fail gives one)",
                            brim_status_name(status));
+  mark_local(g, o->local);
   BRIM_TRY(brim_wrap_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;

@@ -2,6 +2,8 @@
 
 #include "graph/update.h"
 
+#define CONTROL_SUM "control_sum"
+
 static brim_graph *begin(const brim_graph *like)
 {
   brim_graph *g = brim_graph_create(like->real, like->batch, false);
@@ -21,13 +23,19 @@ static brim_status finish(brim_graph *g, brim_graph **out)
   return status;
 }
 
-/* Makes a tensor for each parameter that is not frozen, in order; returned by parameter. */
-static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, const char *what)
+static bool is_there(const brim_parameter *p)
+{
+  return !p->is_frozen;
+}
+
+/* Makes a tensor for each parameter that has one, in order; returned by parameter. */
+static brim_tensor **add_tensors(brim_graph *g, bool (*has)(const brim_parameter *p), uint32_t role, uint32_t dtype,
+                                 const char *what)
 {
   brim_tensor **out = BRIM_ARENA_NEW(&g->arena, brim_tensor *, g->parameter_count);
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_tensor *value = g->parameter[i].value;
-    if (!g->parameter[i].is_frozen)
+    if (has(&g->parameter[i]))
       out[i] =
           brim_graph_tensor(g, role, dtype, &value->shape, brim_arena_printf(&g->arena, "%s.%s", value->name, what));
   }
@@ -37,8 +45,13 @@ static brim_tensor **add_tensors(brim_graph *g, uint32_t role, uint32_t dtype, c
 void brim_graph_add_global(brim_graph *g)
 {
   g->shared_first = (uint32_t)g->tensor_count;
-  g->global = add_tensors(g, BRIM_ROLE_PARAMETER, g->real, "global");
+  g->global = add_tensors(g, is_there, BRIM_ROLE_PARAMETER, g->real, "global");
   g->shared_end = (uint32_t)g->tensor_count;
+}
+
+void brim_graph_add_control(brim_graph *g)
+{
+  g->control = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_OPTIMIZER, g->real, "control");
 }
 
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out)
@@ -59,7 +72,7 @@ brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out)
   brim_graph_add_global(g);
   for (size_t i = 0; i < g->parameter_count; i++) {
     brim_tensor *in[] = {g->parameter[i].value, g->global[i], distance};
-    if (!g->global[i]) continue;
+    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
     distance = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, BRIM_DTYPE_F64, &two, "distance");
     brim_graph_node_into(g, "distance", in[0]->name, in, in[2] ? 3 : 2, &distance, 1, NULL);
   }
@@ -71,11 +84,26 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
 {
   brim_graph *g = begin(like);
   brim_graph_add_global(g);
-  brim_tensor **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_tensor **sum = add_tensors(g, brim_parameter_is_sent, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
   g->shared_end = (uint32_t)g->tensor_count;
   for (size_t i = 0; i < g->parameter_count; i++) {
     brim_tensor *const in[] = {g->parameter[i].value, g->global[i], sum[i]};
-    if (g->global[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
+    if (sum[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
+  }
+  return finish(g, out);
+}
+
+/* The sum of updates comes first in the server's arena. */
+brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out)
+{
+  brim_graph *g = begin(like);
+  brim_graph_add_global(g);
+  (void)add_tensors(g, brim_parameter_is_sent, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_tensor **sum = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, CONTROL_SUM);
+  g->shared_end = (uint32_t)g->tensor_count;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    brim_tensor *const in[] = {g->parameter[i].value, g->global[i], sum[i]};
+    if (sum[i]) brim_graph_node_into(g, "fold", in[0]->name, in, 3, &sum[i], 1, NULL);
   }
   return finish(g, out);
 }
@@ -84,7 +112,9 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out)
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = begin(like);
-  brim_tensor **sum = add_tensors(g, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  brim_tensor **sum = add_tensors(g, brim_parameter_is_sent, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, "sum");
+  if (options->controlled)
+    g->control = add_tensors(g, brim_parameter_is_controlled, BRIM_ROLE_GRADIENT, BRIM_DTYPE_F64, CONTROL_SUM);
   brim_update_add_states(g, options);
   g->first_update = g->node_count;
   for (size_t i = 0; i < g->parameter_count; i++) {
@@ -100,7 +130,7 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
   }
   for (size_t i = 0; i < g->parameter_count; i++) /* after all of them: a GPU runs nodes of one kind together */
-    if (brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
+    if (sum[i] && brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);
 }

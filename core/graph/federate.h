@@ -2,19 +2,25 @@
  * updates. The global model and the sum of updates belong to the server's plan; a client's plan has tensors for them
  * (brim_graph_is_shared) that lie in the server's arena.
  *
- * Frozen parameters belong to the server too, and take no part in this. */
+ * Frozen parameters belong to the server too, and take no part in this. Neither do local ones, except that a client
+ * begins with the global model's. */
 #ifndef BRIM_GRAPH_FEDERATE_H
 #define BRIM_GRAPH_FEDERATE_H
 #include "graph/graph.h"
 
 /* Adds tensors that stand for the global model: g->global. Call at most once for a graph. */
 void brim_graph_add_global(brim_graph *g);
+/* Adds the controls of a client's gradients, to be written by the host: g->control. Before the optimizer's states. */
+void brim_graph_add_control(brim_graph *g);
 /* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client copies the global model. */
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
-/* [plan] How far the client has moved: `kept` is f64 [2], the sum of squares and the largest of all differences. */
+/* [plan] How far what the client sends has moved: `kept` is f64 [2], the sum of squares and the largest of all
+ * differences. */
 brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out);
 /* [plan] Adds the client's update to the sum. */
 brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
+/* [plan] Adds how far the client has moved to the sum for controls. */
+brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out);
 /* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);
 /* Does the tensor of a client's graph lie in the server's arena? */

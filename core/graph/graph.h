@@ -22,6 +22,7 @@ typedef struct brim_parameter {
    * groups of a step, and its update is the operation moving_average. */
   bool is_buffer;
   bool is_frozen;     /* of a backbone: never changed, without a gradient, not in checkpoints */
+  bool is_local;      /* of a federation's client: it is not sent, and the global model's does not change */
   bool is_small;      /* frozen, and rounded to g->frozen_type, in which it is stored: see graph/lower.h */
   double momentum;    /* if it is a buffer */
   uint64_t name_hash; /* tells most names apart without comparing them */
@@ -32,6 +33,18 @@ typedef struct brim_parameter {
 static inline bool brim_parameter_is_trained(const brim_parameter *p)
 {
   return !p->is_buffer && !p->is_frozen;
+}
+
+/* Is it part of what the clients of a federation send? */
+static inline bool brim_parameter_is_sent(const brim_parameter *p)
+{
+  return !p->is_frozen && !p->is_local;
+}
+
+/* Is there a control for its gradients, if clients have controls? */
+static inline bool brim_parameter_is_controlled(const brim_parameter *p)
+{
+  return brim_parameter_is_trained(p) && brim_parameter_is_sent(p);
 }
 
 /* A further sum of gradients over the samples of a step, in their order however the batch is cut:
@@ -118,7 +131,9 @@ struct brim_graph {
   brim_tensor *proof;                /* of a check: f64 [1], persistent; see brim_graph_build_check; or NULL */
   uint32_t shared_first, shared_end; /* ids of tensors in another plan's arena: see graph/federate.h */
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
-  const brim_tensor *kept;           /* stays in memory until the program has ended, to be read; or NULL */
+  brim_tensor *
+      *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+  const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
   bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */
@@ -158,6 +173,7 @@ typedef struct brim_graph_options {
   const void *backbone_self;
   const char *backbone_id;
   uint32_t frozen_type; /* in which the backbone's weights are stored; 0: `real` */
+  const char *local;    /* shell patterns of the parameters with is_local; NULL, "": none */
   bool given_features;  /* samples are the backbone's features: see BRIM_WRAPS_FEATURES */
   brim_graph_loss loss;
   int32_t top_k;          /* for evaluation; 0: off */
@@ -200,6 +216,7 @@ typedef struct brim_update_options {
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
   bool steered;     /* of a client: steer changes gradients first, so that its part counts in their norm */
+  bool controlled;  /* of a client: steer has a control; of a server: there are sums for controls */
   bool scaled;      /* gradients are multiplied by step.gradient_scale and by the norm limit's factor */
   double max_norm;  /* limit for the norm of all scaled gradients; 0: none. Needs `scaled` */
   double ema_decay; /* decay of moving averages of the parameters, which evaluation uses instead; 0: none */

@@ -320,9 +320,11 @@ static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
     brim_status (*build)(const brim_graph *like, brim_graph **out);
   } programs[] = {{BRIM_PROGRAM_ADOPT, brim_graph_build_adopt},
                   {BRIM_PROGRAM_DISTANCE, brim_graph_build_distance},
-                  {BRIM_PROGRAM_FOLD, brim_graph_build_fold}};
+                  {BRIM_PROGRAM_FOLD, brim_graph_build_fold},
+                  {BRIM_PROGRAM_FOLD_CONTROL, brim_graph_build_fold_control}};
   for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
     brim_graph *g = NULL;
+    if (programs[i].kind == BRIM_PROGRAM_FOLD_CONTROL && !plan->request.update.controlled) continue;
     BRIM_TRY(programs[i].build(train, &g));
     BRIM_TRY(add_program(plan, programs[i].kind, 0, g));
   }

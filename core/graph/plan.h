@@ -20,7 +20,7 @@
 #include "graph/shard.h"
 
 #define BRIM_PROGRAMS_MAX 32                       /* batch shapes */
-#define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 5) /* with check and update, and a client's */
+#define BRIM_PROGRAMS_ROOM (BRIM_PROGRAMS_MAX + 6) /* with check and update, and a client's */
 
 /* A region of memory shared by one or more tensors of a program, or a node's workspace. */
 typedef struct brim_buffer {
@@ -45,7 +45,8 @@ enum brim_program_kind {
   /* for a client: see graph/federate.h */
   BRIM_PROGRAM_ADOPT,
   BRIM_PROGRAM_DISTANCE,
-  BRIM_PROGRAM_FOLD
+  BRIM_PROGRAM_FOLD,
+  BRIM_PROGRAM_FOLD_CONTROL
 };
 
 /* A collective between nodes of a program, every time the program runs. See graph/collectives.h. */

@@ -208,8 +208,10 @@ void brim_update_add_node(brim_graph *g, const brim_update_options *options, siz
 void brim_update_add_steer(brim_graph *g, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
-  brim_tensor *const in[] = {p->value, g->global[parameter], p->gradient}, *gradient = p->gradient;
-  brim_graph_node_into(g, "steer", p->value->name, in, 3, &gradient, 1, NULL);
+  brim_tensor *control = g->control ? g->control[parameter] : NULL, *gradient = p->gradient;
+  brim_tensor *const in[] = {p->value, g->global[parameter], gradient, control};
+  if (p->is_local) return;
+  brim_graph_node_into(g, "steer", p->value->name, in, control ? 4 : 3, &gradient, 1, NULL);
 }
 
 /* A node that only moves values, made from shapes. */
@@ -267,6 +269,7 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
                                     : brim_graph_parameter(g, p->value->name, &p->value->shape, p->init);
   value->dtype = p->value->dtype;
   value->bytes = p->value->bytes;
+  g->parameter[g->parameter_count - 1].is_local = p->is_local;
   g->freezing = false;
 }
 
@@ -426,6 +429,7 @@ static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_o
 {
   const bool all = !options->in_backward;
   if (all) add_further_gradients(g, like, options->shards);
+  if (options->controlled) brim_graph_add_control(g);
   if (all && options->steered) steer_all(g);
   brim_update_add_states(g, options);
   if (all && options->scaled) brim_update_add_scale(g, options);

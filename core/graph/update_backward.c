@@ -124,6 +124,7 @@ brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_optio
   find_owners(&r);
   find_last_uses(&r);
   if (options->steered) brim_graph_add_global(g);
+  if (options->controlled) brim_graph_add_control(g);
   brim_update_add_states(g, options);
   rewrite(&r);
   brim_arena_release(&r.scratch);

@@ -7,6 +7,7 @@
 
 #include "base/process.h"
 #include "exec/exec.h"
+#include "planner/updates.h"
 
 #define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
 
@@ -56,13 +57,24 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* For the clients that will have trained, and once more for those of a round, until it is committed. */
-static uint64_t clients_bytes(const brim_setup *s)
+/* The index of what clients keep, which lies on the disk, each lane's buffers for it, and the server's controls. */
+static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
 {
-  if (!brim_setup_is_federated(s)) return 0;
-  const uint64_t clients = (uint64_t)s->settings->total_clients, rounds = (uint64_t)s->settings->rounds,
-                 each = (uint64_t)brim_setup_round_clients(s);
-  return brim_setup_kept_bytes(s) * (each + (rounds < clients / each ? rounds * each : clients));
+  if (brim_setup_kept_bytes(s) == 0) return 0;
+  const brim_states_layout layout = brim_setup_states_layout(s);
+  return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
+}
+
+/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). And the memory of
+ * an aggregator that gets all updates of a round. */
+static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  uint64_t largest = 0;
+  if (plan->lane_count == 0 || !brim_setup_reads_updates(s)) return 0;
+  const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->global[i]) largest = larger(largest, g->global[i]->bytes);
+  return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
 /* In each lane of a federation, to compress the updates of its clients. */
@@ -167,7 +179,7 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
-         f->clients_bytes + f->noise_bytes;
+         f->clients_bytes + f->updates_bytes + f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -203,7 +215,8 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
-                          .clients_bytes = clients_bytes(p->setup),
+                          .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
+                          .updates_bytes = updates_bytes(p->setup, plan),
                           .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
@@ -266,7 +279,8 @@ static const struct {
     TERM(kernel_bytes, "kernels"),
     TERM(compressing_bytes, "compression of updates"),
     TERM(data_bytes, "data"),
-    TERM(clients_bytes, "clients' state"),
+    TERM(clients_bytes, "clients' states"),
+    TERM(updates_bytes, "clients' updates"),
     TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),

@@ -227,7 +227,8 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   brim_plan_request client = make_request(p, choice);
   describe_update(p, choice, &client);
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
-  client.update.steered = brim_setup_mu(p->setup) > 0;
+  client.update.controlled = brim_setup_has_controls(p->setup);
+  client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0;
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
@@ -250,6 +251,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   const int64_t batch = choice->micro_batch, eval_batch = brim_setup_eval_batch(s, batch);
   brim_plan_request client = make_client_request(p, choice), server = make_request(p, choice);
   brim_optimizer_describe(s->server_optimizer->ops, s->server_params, &server.update);
+  server.update.controlled = brim_setup_has_controls(s);
   server.recompute = BRIM_RECOMPUTE_NONE;
   server.client = &client;
   server.lanes = choice->lanes;

@@ -263,7 +263,6 @@ static void add_causes(const brim_planner *p, const brim_choice *choice, const b
   f.total_bytes = total; /* without memory that the process had before and has released */
   brim_text_add(text, "\n");
   brim_footprint_tell(&f, text);
-  if (f.clients_bytes > 0) brim_text_add(text, "\nfederate.norm_buffers=average keeps no state for clients");
 }
 
 /* Whether the process with this plan exceeds the host memory left for it. Adds the numbers to the text. */

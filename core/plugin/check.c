@@ -52,7 +52,7 @@ static const required_op optimizer_ops[] = {{NULL, 0}};
 static const required_op loss_ops[] = {REQUIRED(brim_loss_ops, build), {NULL, 0}};
 static const required_op schedule_ops[] = {REQUIRED(brim_schedule_ops, factor), {NULL, 0}};
 static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NULL, 0}};
-static const required_op aggregator_ops[] = {REQUIRED(brim_aggregator_ops, weigh), {NULL, 0}};
+static const required_op aggregator_ops[] = {{NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
 /* The kinds that plugins may have, and the size of their tables; the smallest size is that of the oldest ABI whose
@@ -63,6 +63,7 @@ static brim_status check_comm(const void *table);
 static brim_status check_optimizer(const void *table);
 static brim_status check_loss(const void *table);
 static brim_status check_augment(const void *table);
+static brim_status check_aggregator(const void *table);
 static const struct {
   uint32_t kind;
   size_t bytes, least;
@@ -76,7 +77,7 @@ static const struct {
     {BRIM_POLICY, sizeof(brim_policy_ops), offsetof(brim_policy_ops, on_step), policy_ops, check_policy},
     {BRIM_COMM, sizeof(brim_comm_ops), sizeof(brim_comm_ops), comm_ops, check_comm},
     {BRIM_SELECTOR, sizeof(brim_selector_ops), sizeof(brim_selector_ops), selector_ops, NULL},
-    {BRIM_AGGREGATOR, sizeof(brim_aggregator_ops), sizeof(brim_aggregator_ops), aggregator_ops, NULL, true},
+    {BRIM_AGGREGATOR, sizeof(brim_aggregator_ops), sizeof(brim_aggregator_ops), aggregator_ops, check_aggregator, true},
     {BRIM_OPTIMIZER, sizeof(brim_optimizer_ops), sizeof(brim_optimizer_ops), optimizer_ops, check_optimizer, true},
     {BRIM_SCHEDULE, sizeof(brim_schedule_ops), sizeof(brim_schedule_ops), schedule_ops, NULL, true},
     {BRIM_LOSS, sizeof(brim_loss_ops), sizeof(brim_loss_ops), loss_ops, check_loss, true},
@@ -203,6 +204,16 @@ static brim_status check_augment(const void *table)
     return brim_fail(BRIM_ELOAD, "ops.dtype is %u, must be BRIM_DTYPE_U8 or BRIM_DTYPE_F32", ops->dtype);
   if (ops->mixes && ops->dtype != BRIM_DTYPE_F32)
     return brim_fail(BRIM_ELOAD, "ops.mixes is set, so ops.dtype must be BRIM_DTYPE_F32: normalised values are mixed");
+  return BRIM_OK;
+}
+
+static brim_status check_aggregator(const void *table)
+{
+  const brim_aggregator_ops *ops = table;
+  if (!ops->weigh == !ops->merge)
+    return brim_fail(BRIM_ELOAD, ops->weigh ? "has both ops.weigh and ops.merge" : "lacks ops.weigh or ops.merge");
+  if (ops->merge && (ops->scale || ops->needs))
+    return brim_fail(BRIM_ELOAD, "ops.scale and ops.needs have no effect with ops.merge");
   return BRIM_OK;
 }
 

@@ -169,8 +169,7 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
                        run);
 }
 
-/* Adds a line with the origin of a value to an error that begins with its key, as a preset may have set it. */
-static brim_status add_origin(const brim_setup *s, brim_status status)
+brim_status brim_setup_add_origin(const brim_setup *s, brim_status status)
 {
   brim_text text = {0}, origin = {0};
   brim_text_add(&text, brim_error_text());
@@ -197,7 +196,7 @@ static brim_status open_data(brim_setup *s)
   const brim_status status = describe_data(s, dataset->plugin);
   const int32_t rank = s->data.train.sample.rank;
   if (status != BRIM_ECONFIG || rank == 0 || rank == 3 || !s->settings->augment.flip || !brim_setup_is_untouched(flip))
-    return add_origin(s, status);
+    return brim_setup_add_origin(s, status);
   return brim_setup_ask_for(s, BRIM_LOG_DEBUG, "augment.flip=false", "are not images", status);
 }
 

@@ -14,6 +14,7 @@
 #include "dist/dist.h"
 #include "graph/plan.h"
 #include "setup/dealing.h"
+#include "store/states.h"
 
 #define BRIM_AGAIN_MAX 4
 #define BRIM_SETUP_DATA_NAME "data.json" /* in a run's folder: the record of its data */
@@ -65,15 +66,18 @@ typedef struct brim_setup {
   const brim_plugin *schedule;
   const void *optimizer_params, *schedule_params;
   brim_graph_loss loss;
-  int32_t top_k;           /* resolved; 0: off */
-  int64_t answers;         /* numbers that the model outputs: see brim_classes */
-  brim_list class_weights; /* of the loss; count 0: unweighted */
-  brim_list label_weights; /* the weight of each class's samples in the mean loss; count 0: all 1 */
-  double *counted;         /* storage of label_weights if a class does not count at all; else NULL */
-  int64_t grain;           /* resolved */
-  int64_t norm_group;      /* 0: the model has no statistics over groups of samples */
-  uint64_t buffer_bytes;   /* of the model's moving averages (brim_graph_buffer) that are not frozen */
-  brim_dealing deal;       /* each rank's part of a step */
+  int32_t top_k;               /* resolved; 0: off */
+  int64_t answers;             /* numbers that the model outputs: see brim_classes */
+  brim_list class_weights;     /* of the loss; count 0: unweighted */
+  brim_list label_weights;     /* the weight of each class's samples in the mean loss; count 0: all 1 */
+  double *counted;             /* storage of label_weights if a class does not count at all; else NULL */
+  int64_t grain;               /* resolved */
+  int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
+  uint64_t buffer_bytes;       /* of the model's moving averages (brim_graph_buffer) that are not frozen */
+  uint64_t kept_bytes;         /* of what a client keeps between rounds */
+  uint64_t kept_scratch_bytes; /* that a lane needs at work with that */
+  uint64_t control_bytes;      /* host memory of the server's controls */
+  brim_dealing deal;           /* each rank's part of a step */
   brim_data data;
   brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
   const brim_plugin *server_optimizer; /* of a federation */
@@ -177,10 +181,22 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* FedProx's mu; 0: clients train on their own losses alone, and their updates have no such node. */
+/* FedProx's mu; 0: clients train on their own losses alone. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
-  return setup->settings->federate.local == BRIM_LOCAL_FEDPROX ? setup->settings->federate.mu : 0;
+  const int32_t local = setup->settings->federate.local;
+  return local == BRIM_LOCAL_FEDPROX || local == BRIM_LOCAL_SCAFFOLD_FEDPROX ? setup->settings->federate.mu : 0;
+}
+/* Are clients' gradients corrected by control variates? */
+static inline bool brim_setup_has_controls(const brim_setup *setup)
+{
+  const int32_t local = setup->settings->federate.local;
+  return local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX;
+}
+/* Have clients parameters of their own, so that each has a model of its own? */
+static inline bool brim_setup_is_personal(const brim_setup *setup)
+{
+  return setup->settings->federate.local_parameters[0] != '\0';
 }
 /* Samples of a local epoch of a client that has `samples`. */
 int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
@@ -199,14 +215,23 @@ int64_t brim_setup_compressed_bytes(const brim_setup *setup, int64_t count);
 uint64_t brim_setup_compressing_bytes(const brim_setup *setup, int64_t count);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
+/* Whether the host reads the updates of clients: lanes then have room for twice the largest parameter. */
+bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
 /* The epsilon that is spent after so many releases; see brim_privacy_releases. 0 without noise. */
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
-/* Bytes that the host keeps for each client between rounds: see federate/kept.h. */
+/* Does a client keep the parameter's value between rounds? See federate/kept.h. */
+bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
+/* Bytes of all that a client keeps; the layout of the file with it, except for the hash; and the most bytes that this
+ * file will take. 0: nothing is kept. */
 uint64_t brim_setup_kept_bytes(const brim_setup *setup);
+brim_states_layout brim_setup_states_layout(const brim_setup *setup);
+uint64_t brim_setup_states_bytes(const brim_setup *setup);
+/* Checks that the disk of the run's folder has room for it. EBUDGET with the numbers. */
+brim_status brim_setup_check_disk(const brim_setup *setup);
 /* Lists the different micro-batch sizes of all clients, with full ones of `batch`; returns their number. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 

@@ -1,6 +1,7 @@
 /* The samples of a federation's clients, and their micro-batches. See setup.h. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -55,6 +56,35 @@ static brim_status check_norm_buffers(const brim_setup *s)
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
+/* The mean gradient of a client follows from its learning rates if nothing but gradients moves it. */
+static brim_status check_controls(const brim_setup *s)
+{
+  brim_step step = {.gradient_scale = 1};
+  if (!brim_setup_has_controls(s)) return BRIM_OK;
+  if (brim_setup_aggregator(s)->merge)
+    return brim_setup_add_origin(
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': controls are averaged, which aggregator=%s does not do\nset "
+                     "federate.local=fedavg or fedprox, or aggregator=fedavg",
+                     brim_config_aggregator(s->config)->plugin->id));
+  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
+    return brim_setup_add_origin(
+        s,
+        brim_fail(BRIM_ECONFIG, "'federate.local': controls do not go with federate.compression: a compressed update "
+                                "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                                "federate.compression=none"));
+  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
+  const bool is_sgd = strcmp(s->optimizer->id, "sgd") == 0;
+  if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s,
+      brim_fail(BRIM_ECONFIG,
+                "'federate.local': controls need optimizer=sgd with a learning rate above 0 and optimizer.momentum=0, "
+                "not optimizer=%s%s\nset optimizer=sgd optimizer.momentum=0; the server may have a momentum "
+                "(server_optimizer.momentum)",
+                s->optimizer->id, is_sgd ? " with these values" : ""));
+}
+
 /* Noise is added to sums of updates with a limited norm, which running statistics have no part in. */
 static brim_status check_privacy(brim_setup *s)
 {
@@ -88,15 +118,25 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
 }
 
-uint64_t brim_setup_kept_bytes(const brim_setup *s)
-{
-  const brim_federate_settings *f = &s->settings->federate;
-  return f->norm_buffers == BRIM_NORM_BUFFERS_KEEP && f->train ? s->buffer_bytes : 0;
-}
-
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
 {
   return (((const brim_selector_ops *)brim_config_method(s->config)->plugin->ops)->needs & need) != 0;
+}
+
+bool brim_setup_reads_updates(const brim_setup *s)
+{
+  const int32_t attack = s->settings->attack.kind;
+  return brim_setup_aggregator(s)->merge || brim_setup_selector_needs(s, BRIM_NEED_SKETCH) ||
+         attack == BRIM_ATTACK_SIGN_FLIP || attack == BRIM_ATTACK_NOISE;
+}
+
+static brim_status check_attack(const brim_setup *s)
+{
+  if (s->settings->attack.kind != BRIM_ATTACK_LABEL_FLIP || s->data.train.task == BRIM_TASK_CLASS) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   "attack.kind=label_flip needs classes, which dataset=%s, as configured, does not have\nset "
+                   "attack.kind=sign_flip or attack.kind=noise",
+                   brim_config_choice_of(s->config, "dataset")->name);
 }
 
 const brim_aggregator_ops *brim_setup_aggregator(const brim_setup *s)
@@ -124,6 +164,8 @@ brim_status brim_setup_open_federation(brim_setup *s)
                      brim_config_choice_of(s->config, "model")->plugin->id);
   BRIM_TRY(check_rules(s));
   BRIM_TRY(check_norm_buffers(s));
+  BRIM_TRY(check_controls(s));
+  BRIM_TRY(check_attack(s));
   BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;

@@ -68,6 +68,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .class_weights = s->class_weights.count > 0,
                           .soft_labels = brim_settings_mix(s->settings),
                           .norm_group = s->settings->training.norm_group,
+                          .local = brim_setup_is_federated(s) ? s->settings->federate.local_parameters : NULL,
                           .sample = s->data.sample,
                           .task = s->data.train.task,
                           .classes = s->answers,
@@ -117,14 +118,6 @@ static brim_status add_samples(const brim_setup *s, brim_status status)
                        sample->rank == 3 ? "images" : "real numbers", shape, answer);
 }
 
-static uint64_t count_buffer_bytes(const brim_graph *g)
-{
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].is_buffer && !g->parameter[i].is_frozen) bytes += g->parameter[i].value->bytes;
-  return bytes;
-}
-
 brim_status brim_setup_find_norm_group(brim_setup *s)
 {
   brim_graph_options options = brim_setup_graph_options(s, brim_setup_precision(s));
@@ -134,7 +127,8 @@ brim_status brim_setup_find_norm_group(brim_setup *s)
   BRIM_TRY(add_samples(s, brim_graph_build(&options, &g)));
   warn_of_output(g, brim_config_choice_of(s->config, "loss")->plugin->id);
   s->norm_group = g->uses_norm_group ? s->settings->training.norm_group : 0;
-  s->buffer_bytes = count_buffer_bytes(g);
+  brim_setup_count_kept(s, g);
+  const brim_status status = brim_setup_check_local(s, g);
   brim_graph_free(g);
-  return BRIM_OK;
+  return status;
 }

@@ -8,6 +8,13 @@
 uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 /* Finds out from the model whether its result depends on norm groups. */
 brim_status brim_setup_find_norm_group(brim_setup *setup);
+/* Counts the bytes of buffers, and of what clients of a federation keep. */
+void brim_setup_count_kept(brim_setup *setup, const brim_graph *graph);
+/* Checks that each pattern of federate.local_parameters names a parameter, and that others are left. ECONFIG. */
+brim_status brim_setup_check_local(const brim_setup *setup, const brim_graph *graph);
+/* Adds a line with the origin of a value to an error that begins with its key in quotes, as a preset may have set
+ * it. */
+brim_status brim_setup_add_origin(const brim_setup *setup, brim_status status);
 /* Opens the loss and checks that it fits the data; weights need one number per class, not all 0. ECONFIG. */
 brim_status brim_setup_open_loss(brim_setup *setup);
 /* Distributes the samples over the clients of a federation; reads the data if this needs labels. ECONFIG, and errors

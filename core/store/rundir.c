@@ -60,7 +60,7 @@ enum { FIRST_OTHER = 4 };
 static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  "checkpoints",  "summary.json",
                                         "sources.yaml",       "overrides.yaml", "plugins.json", "plan.json",
                                         "events.jsonl",       "data.json",      "weights.json", "profile.jsonl",
-                                        "participants.jsonl", "report.html"};
+                                        "participants.jsonl", "report.html",    "states.bin"};
 
 static brim_status fail_taken(const char *dir, size_t mark)
 {

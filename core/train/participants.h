@@ -6,6 +6,8 @@
  * In a simulated world each line also gives the seconds that each client spent there, and why its update was left
  * out: "dropout", "late", "surplus", "diverged", or "" if it was not.
  *
+ * With malicious clients (section attack) each line also gives which clients are malicious.
+ *
  * A run that resumes from a checkpoint keeps the lines of the rounds up to it. */
 #ifndef BRIM_TRAIN_PARTICIPANTS_H
 #define BRIM_TRAIN_PARTICIPANTS_H

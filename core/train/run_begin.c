@@ -47,6 +47,16 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
+/* A federation's files: the first rank makes the one with what clients keep, or all open the one that the run has. */
+static brim_status keep_files(brim_running *r, bool is_new)
+{
+  const bool first = brim_running_speaks(r);
+  if (!brim_setup_is_federated(r->drive->setup)) return BRIM_OK;
+  const brim_status status = first ? brim_trainer_keep_in(r->trainer, r->dir, is_new) : BRIM_OK;
+  BRIM_TRY(brim_running_begin_together(r, status));
+  return brim_running_begin_together(r, first ? BRIM_OK : brim_trainer_keep_in(r->trainer, r->dir, false));
+}
+
 /* Every rank reads the weights, as averages of parameters are not broadcast; the first rank hashes them. Wrong
  * weights fail before the folder is made. */
 static brim_status open_new(brim_running *r)
@@ -60,7 +70,8 @@ static brim_status open_new(brim_running *r)
   if (status == BRIM_OK && speaks) status = make_folder(r, weights);
   json_decref(weights);
   BRIM_TRY(brim_running_begin_together(r, status));
-  return brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir);
+  BRIM_TRY(brim_dist_share_text(r->options->dist, r->dir, sizeof r->dir));
+  return keep_files(r, true);
 }
 
 /* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
@@ -92,8 +103,10 @@ static brim_status open_resumed(brim_running *r)
     brim_status status = brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL);
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);
-    return brim_running_begin_together(r, status);
+    BRIM_TRY(brim_running_begin_together(r, status));
+    return keep_files(r, true);
   }
+  BRIM_TRY(keep_files(r, false));
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
   if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
     brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",
@@ -280,6 +293,7 @@ brim_status brim_running_begin(brim_running *r)
   r->state = brim_trainer_state(r->trainer);
   brim_report_begin(&r->report, r->drive);
   BRIM_TRY(brim_running_begin_together(r, check_schedule(r)));
+  BRIM_TRY(brim_running_begin_together(r, brim_setup_check_disk(r->drive->setup)));
   r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));

@@ -30,6 +30,15 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
+/* The mean over the clients that have trained, each with its own parameters. */
+static void record_personal(brim_running *r)
+{
+  brim_spread accuracy;
+  if (!brim_setup_is_personal(r->drive->setup)) return;
+  if (brim_trainer_client_accuracy(r->trainer, &accuracy) != BRIM_OK) accuracy.mean = NAN;
+  brim_jsonl_number(&r->metrics, "personal_accuracy", accuracy.mean);
+}
+
 /* The rounds since the previous record; the clock counts from the run's beginning. */
 static void record_rounds(brim_running *r)
 {
@@ -38,6 +47,7 @@ static void record_rounds(brim_running *r)
   brim_jsonl *m = &r->metrics;
   brim_jsonl_int(m, "clients", round->clients);
   brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
+  record_personal(r);
   if (round->has_world) {
     brim_jsonl_number(m, "simulated_seconds", s->world_seconds - s->recorded_seconds);
     brim_jsonl_number(m, "simulated_clock", s->world_seconds);
@@ -198,6 +208,8 @@ brim_status brim_running_evaluate_clients(brim_running *r)
   const double start = brim_now();
   if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
     return BRIM_OK;
+  /* The global model's own parameters are as they began. */
+  if (brim_setup_is_personal(s)) return brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy);
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);

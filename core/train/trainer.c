@@ -49,8 +49,10 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
   const brim_tensor *w = p->graph->class_weight;
   if (w) BRIM_TRY(brim_exec_write_as(t->exec, p, w, BRIM_DTYPE_F64, t->drive->setup->class_weights.item));
   if (t->plan->lane_count == 0) return BRIM_OK;
-  if (!t->federation) BRIM_TRY(brim_federation_open(t->drive->setup, &t->federation));
-  return brim_federation_place(t->federation, t->drive, t->exec);
+  const bool is_new = !t->federation;
+  if (is_new) BRIM_TRY(brim_federation_open(t->drive->setup, &t->federation));
+  BRIM_TRY(brim_federation_place(t->federation, t->drive, t->exec));
+  return is_new && t->folder ? brim_federation_keep_in(t->federation, t->folder, false) : BRIM_OK;
 }
 
 static void unplace(brim_trainer *t)
@@ -167,6 +169,12 @@ void brim_trainer_close(brim_trainer *t)
   brim_snapshot_release(&t->kept);
   free(t->metrics);
   free(t);
+}
+
+brim_status brim_trainer_keep_in(brim_trainer *t, const char *folder, bool is_new)
+{
+  t->folder = folder;
+  return t->federation ? brim_federation_keep_in(t->federation, folder, is_new) : BRIM_OK;
 }
 
 const brim_drive *brim_trainer_drive(const brim_trainer *t)
@@ -292,15 +300,16 @@ static brim_status write_values(brim_trainer *t, const char *run_dir, const brim
                                 int64_t keep)
 {
   brim_checkpoint_tensors all;
-  brim_safetensor *list;
-  const brim_status added = add_clients(t, of_plan, &all, &list);
+  brim_safetensor *list = NULL;
+  brim_status added = t->federation ? brim_federation_sync(t->federation) : BRIM_OK;
+  if (added == BRIM_OK) added = add_clients(t, of_plan, &all, &list);
   if (added != BRIM_OK) return t->drive->setup->options.dist ? meet_to_write(t, added) : added;
   const brim_status status = write_tensors(t, run_dir, &all, keep);
   free(list);
   return status;
 }
 
-brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
+static brim_status write_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   brim_snapshot s;
   brim_status status = BRIM_OK;
@@ -314,6 +323,13 @@ brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_
   status = write_values(t, run_dir, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
+}
+
+brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
+{
+  BRIM_TRY(write_checkpoint(t, run_dir, keep));
+  if (t->federation) brim_federation_protect(t->federation);
+  return BRIM_OK;
 }
 
 /* ---- another plan ---- */
@@ -409,6 +425,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_status status = add_clients(t, &s.tensors, &all, &list);
   if (status == BRIM_OK) status = brim_checkpoint_read(checkpoint, &all);
   free(list);
+  if (status == BRIM_OK && t->federation) status = brim_federation_recall(t->federation, checkpoint);
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
         brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters have another order", checkpoint);
@@ -438,6 +455,7 @@ brim_status brim_trainer_restart(brim_trainer *t, const char *checkpoint)
   }
   brim_status status = place_again(t);
   if (status == BRIM_OK) status = begin_training(t);
+  if (status == BRIM_OK && !checkpoint && t->federation) status = brim_federation_recall(t->federation, NULL);
   if (status == BRIM_OK) status = checkpoint ? brim_trainer_resume(t, checkpoint) : brim_trainer_load_weights(t, NULL);
   if (status != BRIM_OK) {
     unplace(t);

@@ -56,6 +56,8 @@ const brim_footprint *brim_trainer_footprint(const brim_trainer *trainer);
 brim_train_state *brim_trainer_state(brim_trainer *trainer);
 /* The result of a federation's last round; owned by the trainer and valid until the next round. */
 const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
+/* [any] The accuracies of a federation's clients over their last training. ENOMEM_HOST. */
+brim_status brim_trainer_client_accuracy(const brim_trainer *trainer, brim_spread *out);
 /* [any] Describes the assumptions of a federation's simulated world; writes nothing without one. */
 void brim_trainer_tell_world(const brim_trainer *trainer, brim_text *out);
 /* The epsilon of a federation's privacy that is spent after the last committed round, or after the next one. 0 without
@@ -68,6 +70,10 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * the first step and not after brim_trainer_resume. *record, unless NULL, gets the description of the weights for the
  * run's folder, with hashes of the files; NULL: there are no weights. ELOAD, ECONFIG, ENOMEM_HOST. */
 brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
+/* [init] Tells a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
+ * makes the file of what clients keep, on rank 0, before the other ranks call this. EBUDGET if the disk has too little
+ * room; ELOAD, EIO, ENOMEM_HOST. */
+brim_status brim_trainer_keep_in(brim_trainer *trainer, const char *folder, bool is_new);
 /* [init] Loads parameters, optimizer state and counters from a checkpoint. ELOAD if its model, optimizer or backend
  * precision differs. Call it before the first step. */
 brim_status brim_trainer_resume(brim_trainer *trainer, const char *checkpoint);

@@ -25,6 +25,7 @@ struct brim_trainer {
   brim_plan *plan;
   brim_exec *exec;
   brim_federation *federation; /* NULL: not a federation */
+  const char *folder;          /* of the run; NULL: not known yet, or not a federation */
   brim_round_result round;     /* the result of the last one */
   brim_loader *loader;
   uint64_t loader_bytes;

@@ -10,12 +10,14 @@ from support import FAILED, SANITIZED, Case, main
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
 RUN = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=120", "dataset.test_count=20",
        "dataset.classes=4", "total_clients=6", "clients_per_round=3", "rounds=4", "memory.timing=false", "model=mlp",
-       "model.hidden=[9]", "training.batch_size=8", "method=round_robin", f"--plugin-path={BAD}"]
+       "model.hidden=[9]", "training.batch_size=8", "method=round_robin"]
 
 
 class AggregatorFaults(Case):
+    plugins = BAD
+
     def federate(self, run, *words, bad=None, status=0):
-        return self.brim("federate", f"run.dir={run}", *RUN, *words, status=status,
+        return self.brim("federate", f"run.dir={run}", *RUN, f"--plugin-path={self.plugins}", *words, status=status,
                          env={"BRIM_BAD": bad} if bad else None)
 
     def check(self, bad, *parts):
@@ -24,7 +26,7 @@ class AggregatorFaults(Case):
         result = self.federate(run, "aggregator=bad", bad=bad, status=FAILED)
         self.assert_error(result, "aggregator 'bad'", "there is a checkpoint of step 2", "once the plugin is fixed",
                           "brim train --resume", *parts)
-        self.brim("federate", "--resume", run, f"--plugin-path={BAD}")
+        self.brim("federate", "--resume", run, f"--plugin-path={self.plugins}")
         self.assert_same_checkpoint("whole", run, 4)
 
     def setUp(self):
@@ -61,6 +63,21 @@ class AggregatorFaults(Case):
 
     def test_a_loop_ends_the_run_with_a_checkpoint(self):
         self.check("weigh:loop", "did not return from weigh", "after 1 s of processor time")
+
+    def test_faults_of_one_that_sees_all_updates(self):
+        self.plugins = BAD.parent / "bad_whole"
+        self.federate("means", "aggregator=bad")
+        (self.folder / "whole").rename(self.folder / "other")
+        (self.folder / "means").rename(self.folder / "whole")
+        checks = [("merge:nan", "gave value 575 of the update nan in round 3"),
+                  ("look:fails", "failed in look: this policy does not want to"),
+                  ("merge:fails", "failed in merge: this policy does not want to"),
+                  ("merge:loop", "did not return from merge", "after 1 s of processor time")]
+        if not SANITIZED:
+            checks += [("look:segv", "look", "segmentation fault"), ("merge:segv", "merge", "segmentation fault")]
+        for bad, *texts in checks:
+            with self.subTest(bad):
+                self.check(bad, *texts)
 
 
 if __name__ == "__main__":

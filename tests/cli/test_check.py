@@ -144,6 +144,12 @@ class Bad(Check):
                           ("scale:nothing", "divides the sum of updates by")):
             with self.subTest(bad):
                 self.assert_fails("aggregator", bad, "rounds", part)
+        for bad, part in (("merge:nan", "gave value 39 of the update nan in round 3"),
+                          ("merge:moves", "gives another answer for the same clients"),
+                          ("merge:loop", "did not return from merge"),
+                          ("look:fails", "failed in look: this policy does not want to")):
+            with self.subTest(bad):
+                self.assert_fails("../bad_whole/aggregator", bad, "rounds", part)
 
     def test_optimizers(self):
         for bad, check, part in (("step:nan", "step", "optimizer 'bad': 'keep' is nan in step 2"),

@@ -53,8 +53,8 @@ class Exact(Case):
         self.check_host(plan["host"], summary)
 
     def check_host(self, host, summary):
-        stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "compressing_bytes", "data_bytes",
-                 "clients_bytes", "score_bytes", "loader_bytes")
+        stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "compressing_bytes", "updates_bytes",
+                 "data_bytes", "clients_bytes", "score_bytes", "loader_bytes")
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
                          max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))

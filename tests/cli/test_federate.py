@@ -9,6 +9,7 @@ import random
 import struct
 import xml.etree.ElementTree as xml
 
+import states
 import tensors
 from support import FAILED, NO_FIT, USAGE, Case, main, write_idx_dataset
 
@@ -31,6 +32,17 @@ KINDS = {
     "kept norms": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                    "partition.alpha=0.5", "training.batch_size=8", "federate.local_epochs=2",
                    "federate.norm_buffers=keep", "method=power_of_choice", "method.d=9"],
+    "local parameters": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                         "partition.alpha=0.5", "training.batch_size=8", "federate.local=fedprox", "federate.mu=0.3",
+                         "federate.local_parameters='fc* norm2.*'", "method=divfl", "server_optimizer=adam"],
+    "scaffold": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                 "partition.alpha=0.5", "training.batch_size=8", "federate.local=scaffold_fedprox", "federate.mu=0.3",
+                 "optimizer=sgd", "optimizer.momentum=0", "federate.norm_buffers=keep"],
+    "median": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+               "partition.alpha=0.5", "training.batch_size=8", "aggregator=median", "server_optimizer=adam",
+               "attack.kind=noise", "attack.share=0.3", "attack.scale=0.1"],
+    "krum": [*MLP, "partition=dirichlet", "training.batch_size=8", "aggregator=multi_krum", "aggregator.chosen=2",
+             "method=divfl", "attack.kind=label_flip", "attack.share=0.2"],
     "central noise": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=group", "partition=dirichlet",
                       "partition.alpha=0.5", "privacy.clip_norm=0.1", "privacy.target_quantile=0.5",
                       "privacy.noise_multiplier=0.3", "privacy.delta=1e-3"],
@@ -90,16 +102,17 @@ class Federate(Case):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        self.federate("whole", *KINDS["mlp"], "parallel_clients=2")
-        self.federate("faulty", *KINDS["mlp"], "parallel_clients=2",
-                      env={"BRIM_FAULT": attempts(3, 4)})
-        self.assert_same_checkpoint("whole", "faulty", 4)
-        self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries("faulty")))
+        for name in "mlp", "krum":
+            self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
+            self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
+                          env={"BRIM_FAULT": attempts(3, 4)})
+            self.assert_same_checkpoint(f"{name} whole", f"{name} faulty", 4)
+            self.assertTrue(any("1 client at a time" in choice for choice in self.recoveries(f"{name} faulty")))
 
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms", "quantized":
+        for name in "mlp", "batch norm", "kept norms", "scaffold", "median", "quantized":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
@@ -248,12 +261,10 @@ class Federate(Case):
 
     NORMS = ["model=lightcnn", "model.width=4", "model.norm=batch"]
 
-    def norms(self, run, step, prefix=""):
-        """A list of values for each buffer; where clients keep their own, a list of these by client."""
-        name = "optimizer.safetensors" if prefix else "model.safetensors"
-        values, _ = tensors.read(self.checkpoint(run, step) / name)
-        return {key.removeprefix(prefix): numbers for key, (_, _, numbers) in values.items()
-                if key.startswith(prefix + "norm") and "running" in key}
+    def norms(self, run, step):
+        """A list of values for each buffer."""
+        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
+        return {key: numbers for key, (_, _, numbers) in values.items() if "running" in key}
 
     def test_kept_statistics_are_those_of_plain_loops_in_double(self):
         """The learning rate is 0, and a client's samples are one batch and one group: a step moves its statistics by a
@@ -269,8 +280,8 @@ class Federate(Case):
         start.insert(0, {key: [float("var" in key)] * len(values) for key, values in start[0].items()})
         own = [{key: [(b - 0.9 * a) / 0.1 for a, b in zip(start[c][key], start[c + 1][key])] for key in start[0]}
                for c in range(clients)]
-        self.federate("kept", *words, f"clients_per_round={selected}", f"rounds={rounds}", "federate.norm_buffers=keep",
-                      f"federate.local_epochs={epochs}")
+        words += [f"clients_per_round={selected}", "federate.norm_buffers=keep", f"federate.local_epochs={epochs}"]
+        self.federate("kept", *words, f"rounds={rounds}")
         parts, kept, model = self.partition("kept"), {}, start[0]
         for step in range(rounds):
             chosen = [(step * selected + k) % clients for k in range(selected)]
@@ -282,9 +293,12 @@ class Federate(Case):
             model = {key: [sum(len(parts[c]) * kept[c][key][i] for c in chosen) / weight
                            for i in range(len(model[key]))] for key in model}
             self.assert_close(self.norms("kept", step + 1), model, f"global model of round {step + 1}")
-            got = self.norms("kept", step + 1, "kept.")
+            self.federate(f"kept {step}", *words, f"rounds={step + 1}")
+            got = states.read(self.folder / f"kept {step}", self.checkpoint(f"kept {step}", step + 1), "d")
+            self.assertEqual(got.keys(), kept.keys())
             for c in kept:
-                of_client = {key: got[key][c * len(model[key]):][:len(model[key])] for key in model}
+                of_client = {key: [got[c].pop(0) for _ in model[key]] for key in model}
+                self.assertFalse(got[c])
                 self.assert_close(of_client, kept[c], f"client {c} in round {step + 1}")
         self.assertEqual(len(kept), clients)
 
@@ -317,7 +331,10 @@ class Federate(Case):
         self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
         plans = [json.loads(self.brim(*words, "--json", f"federate.norm_buffers={b}").out) for b in ("average", "keep")]
         self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 224])
-        self.assertEqual([plan["host"]["clients_bytes"] for plan in plans], [0, 224 * (12 + 5)])
+        # Rounded up to 256 bytes, for 12 clients, each of them twice, and the 5 of a round.
+        self.assertEqual([plan["states_bytes"] for plan in plans], [0, 4096 + 256 * (12 + 12 + 5)])
+        self.assertEqual(plans[0]["host"]["clients_bytes"], 0)
+        self.assertLess(plans[1]["host"]["clients_bytes"], 1024)
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_the_plan_counts_what_compression_needs(self):
@@ -328,14 +345,32 @@ class Federate(Case):
                                         f"federate.compression={kind}").out)
             self.assertEqual(plan["host"]["compressing_bytes"], 2 * largest * values)
 
-    def test_clients_that_keep_more_than_the_machine_has_are_refused(self):
+    def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
+        """In the plan and before the run, which leaves no folder."""
         clients, each = 10_000_000, 4 * 2 * 7 * 1024
-        if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > clients * each:
-            self.skipTest("this machine has room for them")
-        result = self.federate("run", *SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch",
-                               "partition=dirichlet_each", "partition.samples=10", f"total_clients={clients}",
-                               f"rounds={clients}", "federate.norm_buffers=keep", status=NO_FIT)
-        self.assert_error(result, "534.1 GiB clients' state", "federate.norm_buffers=average")
+        disk = os.statvfs(self.folder)
+        if disk.f_bavail * disk.f_frsize > clients * each:
+            self.skipTest("this disk has room for them")
+        words = [*SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch", "partition=dirichlet_each",
+                 "partition.samples=10", f"total_clients={clients}", f"rounds={clients}", "federate.norm_buffers=keep"]
+        wanted = "takes up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
+        self.assert_error(self.brim("--config-name", "federate", "plan", *words, status=NO_FIT), *wanted)
+        self.assert_error(self.federate("run", *words, status=NO_FIT), *wanted)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_a_run_without_the_states_of_its_clients_is_not_resumed(self):
+        """Its newest checkpoint can be resumed, and an older one as long as no round has taken the place of a state."""
+        words = [*KINDS["kept norms"], "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1", "rounds=8"]
+        self.federate("whole", *words)
+        for name, step in ("missing", 8), ("recent", 4), ("old", 8):
+            self.federate(name, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(step, 12)})
+        (self.folder / "missing" / "states.bin").unlink()
+        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume them with that")
+        for name, step in ("recent", 3), ("old", 7), ("old", 6), ("old", 5), ("old", 4), ("old", 3):
+            (self.checkpoint(name, step) / "model.safetensors").write_bytes(b"damaged")
+        self.brim("federate", "--resume", "recent")
+        self.assert_same_checkpoint("whole", "recent", 8)
+        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has what")
 
     # ---- partitions ----
 

@@ -137,7 +137,7 @@ class Aggregators(Case):
     def test_an_unknown_aggregator_is_refused_with_the_known_ones(self):
         result = self.federate("run", *MLP, "aggregator=fedawg", status=USAGE)
         self.assert_error(result, "no option 'fedawg' in group 'aggregator'", "did you mean 'fedavg'?",
-                          "fedavg fednova qfedavg uniform")
+                          "fedavg fednova krum median multi_krum qfedavg trimmed_mean uniform")
 
 
 class Update:

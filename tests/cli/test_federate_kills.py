@@ -14,6 +14,9 @@ WORDS = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "partition.alpha=0.3", "total_clients=12", "clients_per_round=5", "rounds=24", "server_optimizer=adam",
          "training.batch_size=8", "federate.checkpoint_every_rounds=2", "memory.timing=false",
          "aggregator=qfedavg"]
+# Clients keep more: controls, and parameters of their own.
+KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.momentum=0", "model.width=8",
+           "federate.local_parameters='fc*'"]
 # The clip norm is all that privacy keeps from round to round.
 PRIVATE = [*(word for word in WORDS if not word.startswith("aggregator")), "model.norm=group",
            "federate.norm_buffers=average", "privacy.clip_norm=0.1", "privacy.target_quantile=0.5",
@@ -36,8 +39,17 @@ class Kills(Case):
 
     def moment(self, run):
         """A condition that becomes true during the run: after a random number of records, or of changes among its
-        files, such as the parts of a checkpoint."""
-        if self.draw.random() < 0.5:
+        files, such as the parts of a checkpoint, or of writes to what clients keep."""
+        kind = self.draw.random()
+        if kind < 0.4:
+            states, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
+
+            def written():
+                if states.exists():
+                    seen.add(states.stat().st_mtime_ns)
+                return len(seen) > writes
+            return written
+        if kind < 0.7:
             size, more = self.size(run, "metrics.jsonl"), self.draw.randint(1, 1500)
             return lambda: self.size(run, "metrics.jsonl") >= size + more
         seen, changes = [self.names(run)], self.draw.randint(1, 12)
@@ -69,8 +81,14 @@ class Kills(Case):
     def test_a_federation_that_is_killed_again_and_again_ends_with_the_same_bytes(self):
         self.compare(WORDS, KILLS)
 
+    def test_a_federation_whose_clients_keep_more_too(self):
+        self.compare(KEEPING, KILLS)
+
     def test_a_private_federation_too(self):
         self.compare(PRIVATE, KILLS // 5)
+
+    def test_one_that_keeps_all_updates_of_a_round_does_too(self):
+        self.compare([*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2"], KILLS // 2)
 
     def compare(self, words, wanted):
         self.brim("federate", "run.dir=whole", *words)
@@ -85,6 +103,7 @@ class Kills(Case):
             with self.subTest(run=run, kills=kills):
                 self.assert_same_checkpoint("whole", run, 24)
                 self.assert_same_records("whole", run)
+                self.assertEqual(list((self.folder / run).glob("updates*")), [])
             runs += 1
 
 

@@ -50,15 +50,18 @@ class FederateRanks(Ranks):
                 self.assertGreater(self.summary(run)["retries"], 0)
 
     def test_any_number_of_ranks_resumes(self):
-        self.whole("dirichlet")
-        err = self.federate(3, "run", *KINDS["dirichlet"], status=4, env={"BRIM_FAULT": "rank:2:step:4:begin:1+"})
-        self.assertEqual(err.count("error: "), 1, err)
-        self.assertEqual(max(self.steps("run")), 3)
-        process = self.start_ranks(2, "federate", "--resume", "run")
-        out, err = process.communicate(timeout=HANG_SECONDS)
-        self.assertEqual(process.returncode, 0, out + err)
-        self.assert_same_checkpoint("whole", "run", 4, CHECKPOINT)
-        self.assertEqual(self.client_accuracy("whole"), self.client_accuracy("run"))
+        for name in "dirichlet", "kept norms":
+            with self.subTest(name):
+                whole, run = f"whole {name}", f"run {name}"
+                self.brim("federate", f"run.dir={whole}", *KINDS[name])
+                err = self.federate(3, run, *KINDS[name], status=4, env={"BRIM_FAULT": "rank:2:step:4:begin:1+"})
+                self.assertEqual(err.count("error: "), 1, err)
+                self.assertEqual(max(self.steps(run)), 3)
+                process = self.start_ranks(2, "federate", "--resume", run)
+                out, err = process.communicate(timeout=HANG_SECONDS)
+                self.assertEqual(process.returncode, 0, out + err)
+                self.assert_same_checkpoint(whole, run, 4, CHECKPOINT)
+                self.assertEqual(self.client_accuracy(whole), self.client_accuracy(run))
 
     def test_clients_that_all_diverge_end_all_ranks_with_one_message(self):
         err = self.federate(2, "run", *KINDS["mlp"], "optimizer.lr=1e30", status=FAILED)

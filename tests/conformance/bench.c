@@ -602,6 +602,7 @@ bench *bench_create(const bench_options *options)
                         .norm_groups = 3,
                         .gradient_scale = 0.625,
                         .federated = 0.3125,
+                        .control = 0.6875,
                         .lr = 0.05,
                         .weight_decay = 0.125,
                         .beta1 = 0.9,

@@ -63,8 +63,9 @@ BENCH_ROW(distance) = {"distance", make_distance, .error_max = SUMMED};
 static brim_tensor *make_steer(bench *b)
 {
   client c = pick_client(b, "w");
-  brim_tensor *gradient = b->g->parameter[0].gradient, *const in[] = {c.w, c.g, gradient};
-  brim_graph_node_into(b->g, "steer", "steer", in, 3, &gradient, 1, NULL);
+  brim_tensor *control = brim_graph_tensor(b->g, BRIM_ROLE_OPTIMIZER, b->g->real, &c.shape, "control");
+  brim_tensor *gradient = b->g->parameter[0].gradient, *const in[] = {c.w, c.g, gradient, control};
+  brim_graph_node_into(b->g, "steer", "steer", in, bench_pick(b, 3, 4), &gradient, 1, NULL);
   return NULL;
 }
 BENCH_ROW(steer) = {"steer", make_steer, .error_max = ROUNDED_ONCE};

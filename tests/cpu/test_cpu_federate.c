@@ -201,6 +201,12 @@ static void check_table(const cpu_federate_simd *simd, int64_t count, uint64_t s
     const double pull = ((double)w[i] - (double)g[i]) * 0.3;
     assert_true(y[i] == (float)((double)old[i] + pull));
   }
+  memcpy(y, old, sizeof y);
+  simd->steer_by(0.3, 0.7, w, g, y, w, y, count);
+  for (int64_t i = 0; i < count; i++) {
+    const double pull = ((double)w[i] - (double)g[i]) * 0.3, control = (double)w[i] * 0.7;
+    assert_true(y[i] == (float)((double)old[i] + pull + control));
+  }
   simd->serve(1.3, sum, w, y, count);
   tables[0]->serve(1.3, sum, w, expected_y, count);
   assert_true(same(y, expected_y, (size_t)count * sizeof *y));

@@ -130,6 +130,7 @@ brim_step make_step(uint64_t step)
                      .bias_correction2 = 1 - pow(0.99, t),
                      .gradient_scale = 1 / t,
                      .federated = 0.25 / t,
+                     .control = 0.5 / t,
                      .initial_accumulator = step == 0 ? 1e-4 : 0};
 }
 

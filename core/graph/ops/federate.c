@@ -2,7 +2,8 @@
  * Data, AISTATS 2017): a client adopts the global model and trains, and its update is folded into the round's sum, from
  * which the server computes the next global model. fold rounds every weighted update to a multiple of 2^-42, so that
  * the sum is exact and does not depend on the order of the clients. steer keeps a client near the global model
- * (FedProx: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020). */
+ * (FedProx: Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020), or corrects its gradient by a
+ * control variate (SCAFFOLD: Karimireddy et al., Stochastic Controlled Averaging for Federated Learning, ICML 2020). */
 #include "graph/op.h"
 
 static void cost_adopt(const brim_node *n, brim_cost *out)
@@ -16,7 +17,7 @@ static void cost_distance(const brim_node *n, brim_cost *out)
 }
 static void cost_steer(const brim_node *n, brim_cost *out)
 {
-  out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
+  out->flops = (n->in_count > 3 ? 5 : 3) * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 static void cost_fold(const brim_node *n, brim_cost *out)
 {
@@ -43,8 +44,9 @@ BRIM_OP(distance) = {.name = "distance",
                      .cost = cost_distance};
 BRIM_OP(steer) = {.name = "steer",
                   .wide_in = BRIM_OP_FROM(0),
-                  .signature = "w, g, gradient -> gradient",
-                  .in_count = 3,
+                  .signature = "w, g, gradient, [control] -> gradient",
+                  .in_count = 4,
+                  .optional = 1,
                   .out_count = 1,
                   .cost = cost_steer};
 BRIM_OP(fold) = {.name = "fold",

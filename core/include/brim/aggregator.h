@@ -46,12 +46,35 @@ typedef struct brim_arrival_scale {
   double factor;  /* r: finite; 1 when `scale` is called */
 } brim_arrival_scale;
 
+/* A block of the updates of a round that have arrived, in the order in which the clients were selected. */
+typedef struct brim_updates {
+  uint32_t size;
+  int64_t clients;                    /* at least 1, and as many as `least` asks for */
+  const brim_arrival *const *arrival; /* [clients] */
+  int64_t first, values;              /* the block has values first..first+values-1 of each update */
+  const double *const *update;        /* [clients], each [values]: finite; a zero is positive */
+  void *scratch;                      /* as `scratch` asked for; zeroed before a round's first call */
+} brim_updates;
+
 typedef struct brim_aggregator_ops {
   uint32_t size, needs; /* needs: enum brim_aggregator_need */
   /* [step] The weight of a client's update, before the client trains: finite, not negative. */
   brim_status (*weigh)(const void *self, const brim_arrival *arrival, double *weight);
   /* [step] Called when the update has arrived; `weight` is the one that weigh gave. NULL: see brim_arrival_scale. */
   brim_status (*scale)(const void *self, const brim_arrival *arrival, double weight, brim_arrival_scale *out);
+
+  /* For all updates of a round at once. An aggregator has either weigh or merge. */
+
+  /* [init] The fewest updates that a round needs; NULL: 1. A configuration with fewer clients in a round is rejected,
+   * and a round in which fewer arrive fails. */
+  int64_t (*least)(const void *self);
+  /* [init] Bytes of memory for a round of at most `clients` updates, aligned for doubles; NULL: none. */
+  uint64_t (*scratch)(const void *self, int64_t clients);
+  /* [step] Called for all blocks in their order, before the first call of merge. NULL: not needed. */
+  brim_status (*look)(const void *self, const brim_updates *block);
+  /* [step] Writes the result's values of the block, which must be finite, to out [values]. Called for all blocks in
+   * their order. */
+  brim_status (*merge)(const void *self, const brim_updates *block, double *out);
 } brim_aggregator_ops;
 
 #ifdef __cplusplus

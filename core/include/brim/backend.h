@@ -83,6 +83,8 @@ typedef struct brim_step {
   double initial_accumulator;
   /* For formulas: the scalars that the optimizer's step() wrote. Since ABI 1.10. */
   double scalar[BRIM_SCALARS_MAX];
+  /* In steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
+  double control;
 } brim_step;
 
 typedef struct brim_kernel_need {

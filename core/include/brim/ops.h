@@ -148,14 +148,15 @@ typedef struct brim_clip_attr {
 /* adopt                in: x                  out: y = x, of the same type and shape   Since ABI 1.8
  * distance             in: w, g, [before f64 [2]]   out: f64 [2]: the sum of (w - g)^2 and the largest |w - g|, both
  *                      continuing from `before`; in double precision. A NaN makes the sum NaN; the largest ignores it.
- * steer                in: w, g, gradient     out: gradient (in place): gradient += (w - g) * step.federated
+ * steer                in: w, g, gradient, [control]   out: gradient (in place):
+ *                      gradient += (w - g) * step.federated + control * step.control; `control` since ABI 1.11
  * fold                 in: w, g, sum f64      out: sum (in place): sum += q, where
  *                      v = (w - g) * step.federated and q = (v + 1536) - 1536, in double precision, with each
  *                      operation rounded separately. For |v| < 512, q is v rounded to a multiple of 2^-42. If each
  *                      |w - g| is below 512 and the weights add up to at most 1, sums are exact in any order.
  * serve                in: sum f64            out: gradient = -(sum * step.federated): written, not added to
  *                      in: sum f64, x         out: x (in place): x += sum * step.federated
- *                      w, g, x: real, of any rank, including scalars; sum has their shape. */
+ *                      w, g, control, x: real, of any rank, including scalars; sum has their shape. */
 /* classification_metrics  in: loss [...], logits [...,K], label i32 [...] or real [...,K]   out: metrics f64, +=
  *                      metrics[0] += sum of losses, [1] += correct predictions; with confusion also
  *                      metrics[2 + label*K + predicted] += 1. With top_k the last metric counts the labels among the

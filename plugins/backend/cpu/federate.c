@@ -74,8 +74,13 @@ static void steer_piece(void *arg, int64_t task, int32_t thread)
   const federated *f = arg;
   const brim_launch *l = f->launch;
   const int64_t at = task * PIECE;
-  f->simd->steer(l->step->federated, (const float *)l->in[0] + at, (const float *)l->in[1] + at,
-                 (const float *)l->in[2] + at, (float *)l->out[0] + at, cpu_min(PIECE, f->count - at));
+  const float *w = (const float *)l->in[0] + at, *g = (const float *)l->in[1] + at, *old = (const float *)l->in[2] + at;
+  float *gradient = (float *)l->out[0] + at;
+  if (l->node->in_count == 3)
+    f->simd->steer(l->step->federated, w, g, old, gradient, cpu_min(PIECE, f->count - at));
+  else
+    f->simd->steer_by(l->step->federated, l->step->control, w, g, old, (const float *)l->in[3] + at, gradient,
+                      cpu_min(PIECE, f->count - at));
 }
 
 static CPU_RUN(steer_run)

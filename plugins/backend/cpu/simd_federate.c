@@ -43,6 +43,14 @@ static void steer(double factor, const float *w, const float *g, const float *ol
   for (int64_t i = 0; i < count; i++) gradient[i] = (float)((double)old[i] + ((double)w[i] - (double)g[i]) * factor);
 }
 
+static void steer_by(double factor, double control_factor, const float *w, const float *g, const float *old,
+                     const float *control, float *gradient, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++)
+    gradient[i] =
+        (float)((double)old[i] + ((double)w[i] - (double)g[i]) * factor + (double)control[i] * control_factor);
+}
+
 /* v + 1536 lies between 1024 and 2048 for |v| < 512, where doubles are 2^-42 apart. */
 static void fold(double weight, const float *w, const float *g, const double *old, double *sum, int64_t count)
 {
@@ -61,4 +69,5 @@ static void serve(double factor, const double *sum, const float *x, float *y, in
     for (int64_t i = 0; i < count; i++) y[i] = -(float)(sum[i] * factor);
 }
 
-const cpu_federate_simd CPU_NAME(cpu_federate) = {.distance = distance, .steer = steer, .fold = fold, .serve = serve};
+const cpu_federate_simd CPU_NAME(cpu_federate) = {
+    .distance = distance, .steer = steer, .steer_by = steer_by, .fold = fold, .serve = serve};

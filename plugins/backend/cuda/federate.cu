@@ -1,13 +1,13 @@
 /* Operations of a federated round, for many parameters in one launch (update_table.h); distance is in clip.cu.
  *
  *     adopt   y = x
- *     steer   y = y + (w - g) * step.federated
+ *     steer   y = y + (w - g) * step.federated + control * step.control
  *     fold    v = (w - g) * step.federated,  q = (v + 1536) - 1536,  sum = sum + q
  *     serve   y = -(sum * step.federated)  or  x = x + sum * step.federated
  *
- * Bytes per element: 8, 16, 24 and 12 or 16. Memory's speed is the limit, so neighbouring threads read neighbouring
- * values. Sums are in double precision. Products use __dmul_rn, which nvcc does not contract with an addition, so fold
- * rounds as brim/ops.h specifies, and gives the same bits as the other backends. */
+ * Bytes per element: 8, 16 or 20, 24, and 12 or 16. Memory's speed is the limit, so neighbouring threads read
+ * neighbouring values. Sums are in double precision. Products use __dmul_rn, which nvcc does not contract with an
+ * addition, so fold rounds as brim/ops.h specifies, and gives the same bits as the other backends. */
 #include <string.h>
 
 #include "kernel.cuh"
@@ -16,19 +16,23 @@ extern "C" {
 }
 
 enum kind { ADOPT, STEER, FOLD, SERVE };
-/* Entries: x or w; g; the sum or gradient; the result, which may be one of them. */
+/* Entries: x or w; g; the sum, or steer's control; the result, which may be one of them. */
 enum tensors { X, FROM, SUM, TO };
 
-template <enum kind K> static __device__ inline void federate(const cuda_table_entry &e, int64_t i, double factor)
+/* `second`: the factor of the control. */
+template <enum kind K>
+static __device__ inline void federate(const cuda_table_entry &e, int64_t i, double factor, double second)
 {
   const float *x = static_cast<const float *>(e.tensor[X]), *from = static_cast<const float *>(e.tensor[FROM]);
   const double *sum = static_cast<const double *>(e.tensor[SUM]);
   if constexpr (K == ADOPT) {
     static_cast<float *>(e.tensor[TO])[i] = x[i];
   } else if constexpr (K == STEER) {
-    const double pull = __dmul_rn((double)x[i] - (double)from[i], factor);
-    const float gradient = static_cast<const float *>(e.tensor[SUM])[i];
-    static_cast<float *>(e.tensor[TO])[i] = (float)((double)gradient + pull);
+    const float *steering = static_cast<const float *>(e.tensor[SUM]);
+    float *gradient = static_cast<float *>(e.tensor[TO]);
+    double steered = (double)gradient[i] + __dmul_rn((double)x[i] - (double)from[i], factor);
+    if (steering) steered += __dmul_rn((double)steering[i], second);
+    gradient[i] = (float)steered;
   } else if constexpr (K == FOLD) {
     const double v = __dmul_rn((double)x[i] - (double)from[i], factor);
     const double q = (v + 1536.0) - 1536.0;
@@ -44,12 +48,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     federate_kernel(const __grid_constant__ TABLE table, const cuda_control *control)
 {
   if (cuda_refused(control)) return;
-  const double factor = control->step.federated;
+  const double factor = control->step.federated, second = control->step.control;
   for (uint32_t part = blockIdx.x; part < table.head.parts; part += gridDim.x) {
     const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
     const int64_t start = (int64_t)(part - e.first) * CUDA_UPDATE_PIECE;
     const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE);
-    for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) federate<K>(e, i, factor);
+    for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) federate<K>(e, i, factor, second);
   }
 }
 
@@ -77,10 +81,9 @@ template <enum kind K> static cuda_table_entry make_entry(const brim_launch *lau
     return e;
   }
   e.tensor[X] = launch->in[0];
-  if (K == STEER || K == FOLD) {
-    e.tensor[FROM] = launch->in[1];
-    e.tensor[SUM] = launch->in[2];
-  }
+  if (K == STEER || K == FOLD) e.tensor[FROM] = launch->in[1];
+  if (K == STEER) e.tensor[SUM] = launch->node->in_count > 3 ? launch->in[3] : nullptr; /* the gradient is in place */
+  if (K == FOLD) e.tensor[SUM] = launch->in[2];
   return e;
 }
 

@@ -36,9 +36,12 @@ static brim_status steer(void *self, const brim_launch *launch)
 {
   (void)self;
   const double *w = launch->in[0], *g = launch->in[1], *old = launch->in[2];
+  const double *control = launch->node->in_count > 3 ? launch->in[3] : NULL;
   double *gradient = launch->out[0];
-  for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++)
+  for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++) {
     gradient[i] = old[i] + (w[i] - g[i]) * launch->step->federated;
+    if (control) gradient[i] += control[i] * launch->step->control;
+  }
   return BRIM_OK;
 }
 BRIM_KERNEL(steer) = {.op = "steer", .run = steer};

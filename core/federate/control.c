@@ -1,0 +1,174 @@
+/* See control.h. */
+#include "federate/control.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+
+/* A parameter with a control. */
+typedef struct part {
+  size_t parameter; /* its index, the same in all plans */
+  int64_t count;    /* values */
+  uint64_t at;      /* of c_i in a client's state */
+  uint32_t dtype;   /* of c_i */
+  int64_t first;    /* of c in `now` and `next` */
+  brim_shape shape;
+  const char *name; /* of c in checkpoints */
+} part;
+
+struct brim_control {
+  brim_arena arena; /* for names */
+  part *part;
+  size_t count;
+  int64_t values, clients;
+  double *now, *next; /* [values] c and c' */
+};
+
+static brim_status open_control(brim_control *c, const brim_graph *like, uint64_t at)
+{
+  c->part = brim_try_calloc(like->parameter_count, sizeof *c->part);
+  if (!c->part) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of controls");
+  for (size_t i = 0; i < like->parameter_count; i++) {
+    const brim_tensor *value = like->parameter[i].value;
+    if (!brim_parameter_is_controlled(&like->parameter[i])) continue;
+    c->part[c->count++] = (part){.parameter = i,
+                                 .count = brim_shape_count(&value->shape),
+                                 .at = at,
+                                 .dtype = value->dtype,
+                                 .first = c->values,
+                                 .shape = value->shape,
+                                 .name = brim_arena_printf(&c->arena, "%s.control", value->name)};
+    c->values += brim_shape_count(&value->shape);
+    at += value->bytes;
+  }
+  c->now = brim_try_calloc((size_t)c->values, sizeof *c->now);
+  c->next = brim_try_calloc((size_t)c->values, sizeof *c->next);
+  return c->now && c->next ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the server's controls");
+}
+
+brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, uint64_t at, brim_control **out)
+{
+  *out = NULL;
+  if (!brim_setup_has_controls(setup)) return BRIM_OK;
+  brim_control *c = brim_try_calloc(1, sizeof *c);
+  if (!c) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for controls");
+  c->clients = setup->partition.clients;
+  const brim_status status = open_control(c, like, at);
+  if (status == BRIM_OK)
+    *out = c;
+  else
+    brim_control_close(c);
+  return status;
+}
+
+void brim_control_close(brim_control *c)
+{
+  if (!c) return;
+  brim_arena_release(&c->arena);
+  free(c->part);
+  free(c->now);
+  free(c->next);
+  free(c);
+}
+
+/* ---- clients ---- */
+
+/* Reads c_i as doubles; `room`: for as many values. */
+static brim_status read_own(const part *p, brim_states *states, int64_t client, double *own)
+{
+  const uint64_t bytes = (uint64_t)p->count * brim_dtype_bytes(p->dtype);
+  if (!brim_states_has(states, client)) {
+    memset(own, 0, (size_t)p->count * sizeof *own);
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_states_read(states, client, p->at, own, bytes));
+  for (int64_t i = p->count; p->dtype == BRIM_DTYPE_F32 && i-- > 0;) { /* in place, from the end */
+    float value;
+    memcpy(&value, (const char *)own + (size_t)i * sizeof value, sizeof value);
+    own[i] = (double)value;
+  }
+  return BRIM_OK;
+}
+
+brim_status brim_control_write(const brim_control *c, brim_states *states, const brim_keeping *lane)
+{
+  double *own = lane->scratch;
+  for (const part *p = c->part; p < c->part + c->count; p++) {
+    BRIM_TRY(read_own(p, states, lane->client, own));
+    for (int64_t i = 0; i < p->count; i++) own[i] = c->now[p->first + i] - own[i];
+    BRIM_TRY(
+        brim_exec_write_as(lane->exec, lane->update, lane->update->graph->control[p->parameter], BRIM_DTYPE_F64, own));
+  }
+  return BRIM_OK;
+}
+
+static brim_status write_own(const part *p, brim_states *states, int64_t place, double *own)
+{
+  for (int64_t i = 0; p->dtype == BRIM_DTYPE_F32 && i < p->count; i++) {
+    const float value = (float)own[i];
+    memcpy((char *)own + (size_t)i * sizeof value, &value, sizeof value);
+  }
+  return brim_states_write(states, place, p->at, own, (uint64_t)p->count * brim_dtype_bytes(p->dtype));
+}
+
+brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, int64_t place,
+                               double rates)
+{
+  const brim_graph *g = lane->adopt->graph;
+  for (const part *p = c->part; p < c->part + c->count; p++) {
+    double *own = lane->scratch, *w = own + p->count, *x = w + p->count;
+    BRIM_TRY(read_own(p, states, lane->client, own));
+    BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->parameter[p->parameter].value, BRIM_DTYPE_F64, w));
+    BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->global[p->parameter], BRIM_DTYPE_F64, x));
+    for (int64_t i = 0; i < p->count; i++) own[i] += (x[i] - w[i]) / rates - c->now[p->first + i];
+    BRIM_TRY(write_own(p, states, place, own));
+  }
+  return BRIM_OK;
+}
+
+/* ---- the server ---- */
+
+/* A power of two of at least the number of clients: so that all parts add up to less than 512. */
+static int exponent_of(int64_t clients)
+{
+  int exponent = 0;
+  while (ldexp(1, exponent) < (double)clients) exponent++;
+  return exponent;
+}
+
+double brim_control_weight(int64_t clients, double rates)
+{
+  return -ldexp(1 / rates, -exponent_of(clients));
+}
+
+brim_status brim_control_learn(brim_control *c, brim_exec *exec, const brim_program *serve, int64_t clients,
+                               int64_t arrived)
+{
+  for (const part *p = c->part; p < c->part + c->count; p++) {
+    const double *now = c->now + p->first;
+    double *next = c->next + p->first;
+    BRIM_TRY(brim_exec_read(exec, serve, serve->graph->control[p->parameter], next));
+    for (int64_t i = 0; i < p->count; i++)
+      next[i] = now[i] + (ldexp(next[i], exponent_of(clients)) - (double)arrived * now[i]) / (double)c->clients;
+  }
+  return BRIM_OK;
+}
+
+void brim_control_commit(brim_control *c)
+{
+  double *const before = c->now;
+  c->now = c->next;
+  c->next = before;
+}
+
+size_t brim_control_tensors(brim_control *c, brim_safetensor *out)
+{
+  if (!c) return 0;
+  for (size_t i = 0; out && i < c->count; i++)
+    out[i] = (brim_safetensor){
+        .name = c->part[i].name, .dtype = BRIM_DTYPE_F64, .shape = c->part[i].shape, .data = c->now + c->part[i].first};
+  return c->count;
+}

@@ -1,0 +1,79 @@
+/* The file in which clients keep what they need in a later round: states.bin in the run's folder, sparse, with slots of
+ * one size. A client has the newest slot, and the one that the last checkpoint refers to; often they are the same. A
+ * round writes to further slots and never changes these, so a failed round changes nothing, and after a kill at any
+ * moment the slots of the last checkpoint are intact. Checkpoints do not copy states: they hold the round of each
+ * client's state (brim_states_rounds), and a slot begins to count when its stamp, in a table at the start of the file,
+ * has the client and that round.
+ *
+ * The file is read and written by offset rather than mapped: a full disk is then an error instead of a signal, and what
+ * was read or written does not count as memory of the process.
+ *
+ * Ranks of one host share the file: they choose the same slots, and each writes those of the clients that it trained.
+ * Over several hosts the first rank has the file, and each other rank an unlinked copy. */
+#ifndef BRIM_STORE_STATES_H
+#define BRIM_STORE_STATES_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+#define BRIM_STATES_NAME "states.bin"
+
+typedef struct brim_states brim_states;
+
+typedef struct brim_states_layout {
+  int64_t clients, places; /* places: the most clients in a round */
+  uint64_t bytes;          /* of a client's state */
+  uint64_t hash;           /* of what it consists of */
+} brim_states_layout;
+
+/* How a rank opens the file. */
+enum brim_states_access {
+  BRIM_STATES_CREATE, /* a new file */
+  BRIM_STATES_SHARE,  /* the file that the run has */
+  BRIM_STATES_JOIN,   /* the same, for a rank that is not the first: it changes only slots of its clients */
+  BRIM_STATES_COPY    /* an unlinked copy of what the run has, for a rank on another host */
+};
+
+/* [init] Without a file yet. No client has a state. ENOMEM_HOST. */
+brim_status brim_states_open(const brim_states_layout *layout, brim_states **out);
+void brim_states_close(brim_states *states); /* NULL: nothing */
+/* [init] Opens the file in the folder; NULL: an unlinked file of its own. ELOAD: it is missing or has another layout;
+ * EIO. */
+brim_status brim_states_attach(brim_states *states, const char *folder, enum brim_states_access access);
+bool brim_states_is_attached(const brim_states *states);
+/* [any] The round of each client's state, from 1; 0: it has none. [clients], to be written to a checkpoint or, between
+ * two rounds, read from one. */
+int32_t *brim_states_rounds(brim_states *states);
+/* [init] After rounds were read from a checkpoint: finds the slots. ELOAD if one is missing. */
+brim_status brim_states_find(brim_states *states, const char *checkpoint);
+/* [step] Makes all written states durable, before a checkpoint is written that refers to them. EIO. */
+brim_status brim_states_sync(const brim_states *states);
+/* [step] That checkpoint is on disk: its slots are protected from now on, instead of those of the checkpoint before. */
+void brim_states_protect(brim_states *states);
+
+static inline bool brim_states_has(brim_states *states, int64_t client)
+{
+  return brim_states_rounds(states)[client] > 0;
+}
+/* [step, any thread] Reads a part of the newest state of a client that has one. EIO. */
+brim_status brim_states_read(const brim_states *states, int64_t client, uint64_t at, void *data, uint64_t bytes);
+
+/* [step] A round of `count` clients begins, at places 0, 1, ...; what an unfinished round wrote is dropped. */
+void brim_states_begin(brim_states *states, int64_t count);
+/* [step, any thread; each place on one thread] Writes the state of the client at a place: first unstamped, then in
+ * parts, then stamped with its client and round (from 0). EIO. */
+brim_status brim_states_unstamp(const brim_states *states, int64_t place);
+brim_status brim_states_write(const brim_states *states, int64_t place, uint64_t at, const void *data, uint64_t bytes);
+brim_status brim_states_stamp(const brim_states *states, int64_t place, int64_t client, int64_t round);
+/* [step, any thread] Reads a part of what was written at a place. EIO. */
+brim_status brim_states_read_place(const brim_states *states, int64_t place, uint64_t at, void *data, uint64_t bytes);
+/* [step] What was written at the place is the client's newest state. */
+void brim_states_commit(brim_states *states, int64_t place, int64_t client, int64_t round);
+
+/* The most slots that exist, and the bytes of a file with `slots` slots in use. */
+int64_t brim_states_slots(const brim_states_layout *layout);
+uint64_t brim_states_file_bytes(const brim_states_layout *layout, int64_t slots);
+/* Host memory of the index. */
+uint64_t brim_states_host_bytes(const brim_states_layout *layout);
+#endif

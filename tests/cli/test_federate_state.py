@@ -1,0 +1,297 @@
+"""Algorithms whose clients keep something between rounds: each against plain loops in double precision, over five
+rounds."""
+
+import collections
+import json
+import math
+import random
+
+import states
+import tensors
+from support import FAILED, USAGE, Case, main
+from test_federate import SMALL, STATE, float_of
+
+ROUNDS = 5
+SGD = ["optimizer=sgd", "optimizer.momentum=0"]
+
+
+class Vector(tuple):
+    """Numbers that are added one by one, and scaled together."""
+
+    def __add__(self, other):
+        return Vector(a + b for a, b in zip(self, other, strict=True))
+
+    def __sub__(self, other):
+        return Vector(a - b for a, b in zip(self, other, strict=True))
+
+    def __mul__(self, factor):
+        return Vector(a * factor for a in self)
+
+    def dot(self, other):
+        return sum(a * b for a, b in zip(self, other, strict=True))
+
+
+def zeros(like):
+    return Vector(0.0 for _ in like)
+
+
+class Drawn:
+    """A drawn federation of linear regression in which each client's samples are one batch."""
+
+    def __init__(self, draw, folder, **fixed):
+        self.rows, features = draw.randint(23, 60), draw.randint(1, 4)
+        self.clients, self.selected, self.epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
+        self.rate, self.server_rate = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
+        self.momentum = draw.choice([0, 0.9])
+        self.clip, self.decay, self.mu = draw.choice([0, 0.5]), draw.choice([0, 0.3]), 0.0
+        vars(self).update(fixed)
+        data = [[draw.uniform(-1, 1) for _ in range(features + 1)] for _ in range(self.rows)]
+        text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
+        text += "".join(",".join(map(repr, row)) + "\n" for row in data)
+        folder.mkdir()
+        for name in "train.csv", "test.csv":
+            (folder / name).write_text(text)
+        self.data = [[float_of(value) for value in row] for row in data]
+        self.words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "loss=mse",
+                      "dataset.standardise=false", "model=mlp", "model.hidden=[]", "backend=reference",
+                      f"total_clients={self.clients}", f"clients_per_round={self.selected}", "method=round_robin",
+                      f"training.batch_size={self.rows}", f"optimizer.lr={self.rate}",
+                      f"optimizer.weight_decay={self.decay}", f"training.clip_norm={self.clip}",
+                      f"federate.local_epochs={self.epochs}", f"server_optimizer.lr={self.server_rate}",
+                      f"server_optimizer.momentum={self.momentum}", "federate.checkpoint_every_rounds=1",
+                      "observe.report=false"]
+
+    def chosen(self, step):
+        return [(step * self.selected + k) % self.clients for k in range(self.selected)]
+
+    def gradient(self, model, rows):
+        """Of the mean squared error; the bias is the last value."""
+        total = zeros(model)
+        for i in rows:
+            x = Vector([*self.data[i][:-1], 1.0])
+            total += x * (2 * (x.dot(model) - self.data[i][-1]) / len(rows))
+        return total
+
+    def train(self, start, pulled=None, control=None, rows=(), rate=None):
+        """A client's epochs from `start`. mu pulls the first `pulled` values back to it (default: all), and `control`
+        is added to each gradient."""
+        w, pulled = start, len(start) if pulled is None else pulled
+        for _ in range(self.epochs):
+            g = self.gradient(w, rows) + Vector([*(w - start)[:pulled], *zeros(w)[pulled:]]) * self.mu
+            g += control or zeros(w)
+            factor = min(1, self.clip / (math.sqrt(g.dot(g)) + 1e-6)) if self.clip else 1
+            w -= (g * factor + w * self.decay) * (self.rate if rate is None else rate)
+        return w
+
+
+class State(Case):
+    def federate(self, run, *overrides, **kind):
+        return self.brim("federate", f"run.dir={run}", *overrides, **kind)
+
+    def model(self, run, step):
+        """Weights of the one layer, and its bias, last."""
+        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
+        parts = sorted(((name.endswith("bias"), list(numbers)) for name, (_, _, numbers) in values.items()))
+        return Vector(sum((numbers for _, numbers in parts), []))
+
+    def partition(self, run):
+        clients = collections.defaultdict(list)
+        for line in self.read(run, "partition.csv").splitlines()[1:]:
+            client, sample = map(int, line.split(",")[:2])
+            clients[client].append(sample)
+        return clients
+
+    def draw(self, draw, name, *words, **fixed):
+        """Runs a drawn federation; returns it, each client's samples and the first model."""
+        case = Drawn(draw, self.folder / f"data of {name}", **fixed)
+        self.federate(f"{name} start", *case.words, *words, "rounds=0")
+        self.federate(name, *case.words, *words, f"rounds={ROUNDS}")
+        return case, self.partition(name), self.model(f"{name} start", 0)
+
+    def assert_close(self, got, wanted, what):
+        for a, b in zip(got, wanted, strict=True):
+            self.assertTrue(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (what, a, b))
+
+    # ---- parameters that stay with the client ----
+
+    def test_local_parameters_are_those_of_plain_loops(self):
+        """The bias stays with each client; FedProx does not pull it."""
+        draw = random.Random(17)
+        for number in range(4):
+            name, mu = f"local {number}", draw.choice([0, 0.5])
+            case, parts, model = self.draw(draw, name, "federate.local_parameters=*.bias", "federate.local=fedprox",
+                                           f"federate.mu={mu}", mu=mu)
+            own, moved, first = {}, zeros(model), model[-1]
+            for step in range(ROUNDS):
+                total, weight = zeros(model), sum(len(parts[c]) for c in case.chosen(step))
+                for c in case.chosen(step):
+                    start = Vector([*model[:-1], own.get(c, first)])
+                    trained = case.train(start, pulled=len(model) - 1, rows=parts[c])
+                    own[c] = trained[-1]
+                    total += (trained - start) * (len(parts[c]) / weight)
+                moved = moved * case.momentum + total
+                model = Vector([*(model + moved * case.server_rate)[:-1], first])
+            self.assertEqual(self.model(name, ROUNDS)[-1], first)
+            self.assert_close(self.model(name, ROUNDS), model, name)
+            kept = states.read(self.folder / name, self.checkpoint(name, ROUNDS), "d")
+            self.assertEqual(kept.keys(), own.keys())
+            for c, values in kept.items():
+                self.assert_close(values, [own[c]], (name, c))
+
+    def test_local_parameters_are_not_sent(self):
+        """Bytes of the simulated world are those of the others, both ways, for each client that arrives."""
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "world.simulate=true", "observe.log_every_steps=1"]
+        self.federate("all", *words)
+        self.federate("some", *words, "federate.local_parameters=fc2.*")
+        of_layer = 4 * (9 * 4 + 4)
+        for before, after in zip(self.records("all"), self.records("some"), strict=True):
+            if before["split"] == "train":
+                self.assertEqual(before["bytes"] - after["bytes"], 5 * 2 * of_layer)
+        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words,
+                                     "federate.local_parameters=fc2.*").out)
+        self.assertEqual(shown["client_kept_bytes"], of_layer)
+
+    def test_local_parameters_have_the_accuracy_of_each_clients_last_training(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "federate.local_parameters=fc2.*", "clients_per_round=1",
+                 "rounds=9", "observe.log_every_steps=1", "method=random"]
+        self.federate("run", *words)
+        known = {}
+        trained = [record for record in self.records("run") if record["split"] == "train"]
+        for record, line in zip(trained, self.records("run", "participants.jsonl"), strict=True):
+            known[line["client"][0]] = float_of(record["accuracy"])
+            self.assertAlmostEqual(record["personal_accuracy"], sum(known.values()) / len(known), places=9)
+        self.assertAlmostEqual(self.summary("run")["client_accuracy_mean"], sum(known.values()) / len(known), places=9)
+
+    def test_all_parameters_of_a_norm_may_be_local(self):
+        """FedBN: its running statistics too, so all of them stay as they began in the global model."""
+        words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
+        self.federate("run", *words, "federate.local_parameters='norm*'")
+        self.federate("start", *words, "rounds=0")
+        ends = [tensors.read(self.checkpoint(*where) / "model.safetensors")[0] for where in (("start", 0), ("run", 4))]
+        same = {name for name in ends[0] if ends[0][name] == ends[1][name]}
+        self.assertEqual(same, {name for name in ends[0] if name.startswith("norm")})
+
+    def test_patterns_that_name_no_parameter_are_refused_with_the_nearest(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]"]
+        for pattern, parts in (("fc3.*", ["'fc3.*' matches no parameter that model=mlp trains", "argument", "'fc"]),
+                               ("*", ["leaves no parameter of model=mlp for the global model"]),
+                               ("fc1.* fcc2.weight", ["'fcc2.weight' matches no", "nearest: 'fc2.weight'"])):
+            result = self.federate("run", *words, f"federate.local_parameters='{pattern}'", status=USAGE)
+            self.assert_error(result, *parts)
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_without_local_parameters_nothing_changes(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]"]
+        self.federate("plain", *words)
+        self.federate("none", *words, "federate.local_parameters=''")
+        self.assert_same_checkpoint("plain", "none", 4, STATE)
+
+    # ---- SCAFFOLD ----
+
+    def test_scaffold_is_that_of_plain_loops(self):
+        """Option II of Karimireddy et al. (2020), with FedProx in half of the cases. Limits of norms and weight decay
+        act on corrected gradients."""
+        draw = random.Random(23)
+        for number in range(6):
+            name, mu = f"scaffold {number}", draw.uniform(0.1, 1) if number % 2 else 0
+            words = ["federate.local=scaffold"]
+            if mu:
+                words = ["federate.local=scaffold_fedprox", f"federate.mu={mu}"]
+            case, parts, model = self.draw(draw, name, *words, mu=mu)
+            control, own = zeros(model), collections.defaultdict(lambda: zeros(model))
+            moved = zeros(model)
+            for step in range(ROUNDS):
+                total, change = zeros(model), zeros(model)
+                weight = sum(len(parts[c]) for c in case.chosen(step))
+                for c in case.chosen(step):
+                    trained = case.train(model, control=control - own[c], rows=parts[c])
+                    after = own[c] - control + (model - trained) * (1 / (case.epochs * case.rate))
+                    change += after - own[c]
+                    own[c] = after
+                    total += (trained - model) * (len(parts[c]) / weight)
+                control += change * (1 / case.clients)
+                moved = moved * case.momentum + total
+                model += moved * case.server_rate
+                self.assert_close(self.model_after(name, step + 1, case, words), model, (name, step))
+            got, _ = tensors.read(self.checkpoint(name, ROUNDS) / "optimizer.safetensors")
+            got = sorted((key.endswith("bias.control"), list(numbers)) for key, (_, _, numbers) in got.items()
+                         if key.endswith(".control"))
+            self.assert_close(sum((numbers for _, numbers in got), []), control, name)
+            kept = states.read(self.folder / name, self.checkpoint(name, ROUNDS), "d")
+            self.assertEqual(kept.keys(), own.keys())
+            for c, values in kept.items():
+                self.assert_close(sorted(values), sorted(own[c]), (name, c))
+
+    def model_after(self, name, step, case, words):
+        run = name if step == ROUNDS else f"{name} {step}"
+        if step < ROUNDS:
+            self.federate(run, *case.words, *words, f"rounds={step}")
+        return self.model(run, step)
+
+    def test_scaffold_begins_as_fedavg(self):
+        """All controls are 0 in the first round, so it has the bits of FedAvg; later rounds differ."""
+        words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "loss.class_weights=[1,2,3,4]",
+                 "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "optimizer=sgd",
+                 "optimizer.momentum=0", "federate.checkpoint_every_rounds=1", "training.keep_checkpoints=9"]
+        self.federate("fedavg", *words)
+        self.federate("scaffold", *words, "federate.local=scaffold")
+        self.federate("backward", *words, "federate.local=scaffold", "optimizer.update=fused_backward")
+        models = [[(self.checkpoint(run, step) / "model.safetensors").read_bytes() for step in range(1, 5)]
+                  for run in ("fedavg", "scaffold", "backward")]
+        self.assertEqual([a == b for a, b in zip(models[0], models[1])], [True, False, False, False])
+        self.assertEqual(models[1], models[2])
+
+    def test_class_weights_do_not_scale_the_correction(self):
+        """Equal weights of classes change the scale of sums of gradients, but no gradient."""
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "backend=reference", "federate.local=scaffold", *SGD,
+                 "partition=dirichlet", "partition.alpha=0.3", "training.batch_size=8", "federate.local_epochs=3"]
+        self.federate("plain", *words)
+        self.federate("weighted", *words, "loss.class_weights=[3,3,3,3]")
+        plain, weighted = (tensors.read(self.checkpoint(run, 4) / "model.safetensors")[0]
+                           for run in ("plain", "weighted"))
+        for name in plain:
+            self.assert_close(weighted[name][2], plain[name][2], name)
+
+    def test_scaffold_sends_twice_as_much(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "world.simulate=true", "observe.log_every_steps=1",
+                 *SGD]
+        self.federate("fedavg", *words)
+        self.federate("scaffold", *words, "federate.local=scaffold")
+        for before, after in zip(self.records("fedavg"), self.records("scaffold"), strict=True):
+            if before["split"] == "train":
+                self.assertEqual(after["bytes"], 2 * before["bytes"])
+        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words,
+                                     "federate.local=scaffold").out)
+        self.assertEqual(shown["client_kept_bytes"], 4 * (64 * 9 + 9 + 9 * 4 + 4))
+
+    def test_local_parameters_have_no_control(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", *SGD,
+                 "federate.local=scaffold", "federate.local_parameters=fc2.*"]
+        self.federate("run", *words)
+        kept, _ = tensors.read(self.checkpoint("run", 4) / "optimizer.safetensors")
+        self.assertEqual({name for name in kept if name.endswith(".control")},
+                         {"fc1.weight.control", "fc1.bias.control"})
+
+    def test_what_scaffold_cannot_do_is_refused(self):
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", "federate.local=scaffold"]
+        for more, parts in ((["optimizer=adamw"], ["'federate.local'", "optimizer=sgd", "not optimizer=adamw"]),
+                            (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
+                            ([*SGD, "federate.mu=1"],
+                             ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
+                            ([*SGD, "federate.compression=sign"], ["do not go with federate.compression", "argument"]),
+                            ([*SGD, "aggregator=median"], ["which aggregator=median does not do", "argument"]),
+                            ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its controls"])):
+            result = self.federate("run", *words, *more, status=USAGE)
+            self.assert_error(result, *parts)
+            self.assertFalse((self.folder / "run").exists())
+
+    def test_a_client_with_huge_gradients_is_left_out(self):
+        """Its mean gradient is above the limit of exact sums, although it has moved by little."""
+        words = [*SMALL, "model=mlp", "model.hidden=[9]", *SGD,
+                 "optimizer.lr=1e-6", "optimizer.weight_decay=1e5", "federate.local=scaffold"]
+        result = self.federate("run", *words, status=FAILED)
+        self.assert_error(result, "have diverged", "mean gradient")
+
+
+if __name__ == "__main__":
+    main()

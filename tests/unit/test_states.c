@@ -1,0 +1,227 @@
+/* The file with what clients keep between rounds: transactions, and what a kill at any moment leaves. */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "brim/random.h"
+#include "scratch.h"
+#include "store/states.h"
+
+enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* a state does not end at a page */
+
+static const brim_states_layout layout = {CLIENTS, PLACES, VALUES * sizeof(int32_t), 1234};
+
+static void must(brim_status status)
+{
+  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
+}
+
+static brim_states *open_states(enum brim_states_access access)
+{
+  brim_states *s;
+  must(brim_states_open(&layout, &s));
+  must(brim_states_attach(s, scratch("."), access));
+  return s;
+}
+
+/* A state shows its client and round in every value. */
+static int32_t value_of(int64_t client, int32_t round)
+{
+  return (int32_t)(1000 * round + client);
+}
+
+static void write_state(const brim_states *s, int64_t place, int64_t client, int64_t round)
+{
+  int32_t values[VALUES];
+  for (int i = 0; i < VALUES; i++) values[i] = value_of(client, (int32_t)round + 1);
+  must(brim_states_unstamp(s, place));
+  must(brim_states_write(s, place, 0, values, 400));
+  must(brim_states_write(s, place, 400, values, sizeof values - 400));
+  must(brim_states_stamp(s, place, client, round));
+}
+
+static void expect_states(brim_states *s, const int32_t *round)
+{
+  for (int64_t k = 0; k < CLIENTS; k++) {
+    int32_t values[VALUES];
+    assert_int_equal(brim_states_rounds(s)[k], round[k]);
+    assert_int_equal(brim_states_has(s, k), round[k] > 0);
+    if (round[k] == 0) continue;
+    must(brim_states_read(s, k, 0, values, sizeof values));
+    for (int i = 0; i < VALUES; i++) assert_int_equal(values[i], value_of(k, round[k]));
+  }
+}
+
+/* A round of some clients; it commits, fails, or is still being written when the process ends. */
+static void play_round(brim_states *s, int64_t round, uint32_t random, int32_t *last, bool is_committed)
+{
+  const int64_t first = random % CLIENTS;
+  brim_states_begin(s, PLACES);
+  for (int64_t place = 0; place < PLACES; place++)
+    if (is_committed || (random >> 8 >> place & 1)) write_state(s, place, (first + place) % CLIENTS, round);
+  for (int64_t place = 0; place < PLACES && is_committed; place++) {
+    brim_states_commit(s, place, (first + place) % CLIENTS, round);
+    last[(first + place) % CLIENTS] = (int32_t)(round + 1);
+  }
+}
+
+static void resume(brim_states *s, const int32_t *checkpoint)
+{
+  memcpy(brim_states_rounds(s), checkpoint, CLIENTS * sizeof *checkpoint);
+  must(brim_states_find(s, "step-00000001"));
+}
+
+/* Random rounds, failures, checkpoints and kills: after each the newest states are readable, and after a kill those of
+ * the last checkpoint. */
+static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void **state)
+{
+  (void)state;
+  for (uint32_t run = 0; run < 20; run++) {
+    brim_states *s = open_states(BRIM_STATES_CREATE);
+    int32_t last[CLIENTS] = {0}, checkpoint[CLIENTS] = {0};
+    int64_t round = 0, saved = 0;
+    for (uint32_t i = 0; i < 200; i++) {
+      const brim_philox r = brim_random4(run, 1, 2, i, 3);
+      switch (r.v[0] % 8) {
+      case 0:
+        play_round(s, round, r.v[1], last, false);
+        break;
+      case 1:
+        must(brim_states_sync(s));
+        brim_states_protect(s);
+        memcpy(checkpoint, last, sizeof last);
+        saved = round;
+        break;
+      case 2:
+        play_round(s, round, r.v[1], last, false); /* killed within it */
+        brim_states_close(s);
+        s = open_states(BRIM_STATES_SHARE);
+        resume(s, checkpoint);
+        memcpy(last, checkpoint, sizeof last);
+        round = saved;
+        break;
+      default:
+        play_round(s, round++, r.v[1], last, true);
+      }
+      expect_states(s, last);
+    }
+    brim_states_close(s);
+  }
+}
+
+static void other_ranks_see_what_a_rank_wrote(void **state)
+{
+  (void)state;
+  brim_states *first = open_states(BRIM_STATES_CREATE), *second = open_states(BRIM_STATES_JOIN), *copy;
+  brim_states *const both[] = {first, second};
+  int32_t last[CLIENTS] = {0};
+  for (int64_t round = 0; round < 30; round++) {
+    const int64_t begin = round * 2 % CLIENTS;
+    for (int k = 0; k < 2; k++) brim_states_begin(both[k], PLACES);
+    for (int64_t place = 0; place < PLACES; place++)
+      write_state(both[(round + place) % 2], place, (begin + place) % CLIENTS, round);
+    for (int64_t place = 0; place < PLACES; place++) {
+      for (int k = 0; k < 2; k++) brim_states_commit(both[k], place, (begin + place) % CLIENTS, round);
+      last[(begin + place) % CLIENTS] = (int32_t)round + 1;
+    }
+    for (int k = 0; k < 2; k++) expect_states(both[k], last);
+    for (int k = 0; k < 2 && round % 4 == 0; k++) brim_states_protect(both[k]);
+  }
+  copy = open_states(BRIM_STATES_COPY); /* of a rank on another host */
+  resume(copy, last);
+  expect_states(copy, last);
+  brim_states_begin(copy, 1);
+  write_state(copy, 0, 2, 77);
+  brim_states_commit(copy, 0, 2, 77);
+  expect_states(first, last);
+  for (int k = 0; k < 2; k++) brim_states_close(both[k]);
+  brim_states_close(copy);
+}
+
+static void a_client_takes_at_most_two_slots_and_the_file_is_sparse(void **state)
+{
+  (void)state;
+  struct stat info;
+  brim_states *s = open_states(BRIM_STATES_CREATE);
+  int32_t last[CLIENTS] = {0};
+  play_round(s, 0, 0, last, true);
+  assert_int_equal(stat(scratch("./" BRIM_STATES_NAME), &info), 0);
+  assert_int_equal(info.st_size, brim_states_file_bytes(&layout, brim_states_slots(&layout)));
+  assert_true((uint64_t)info.st_blocks * 512 <= brim_states_file_bytes(&layout, PLACES) + 2 * 4096);
+  for (int64_t round = 1; round < 99; round++) play_round(s, round, (uint32_t)round, last, true);
+  assert_int_equal(stat(scratch("./" BRIM_STATES_NAME), &info), 0);
+  assert_true((uint64_t)info.st_blocks * 512 <= brim_states_file_bytes(&layout, CLIENTS + PLACES) + 2 * 4096);
+  brim_states_close(s);
+}
+
+static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
+{
+  (void)state;
+  brim_states *s = open_states(BRIM_STATES_CREATE);
+  int32_t last[CLIENTS] = {0}, old[CLIENTS];
+  play_round(s, 0, 0, last, true);
+  memcpy(old, last, sizeof last);
+  brim_states_protect(s);
+  for (int64_t round = 1; round < 9; round++) {
+    play_round(s, round, 0, last, true);
+    brim_states_protect(s);
+  }
+  brim_states_close(s);
+  s = open_states(BRIM_STATES_SHARE);
+  memcpy(brim_states_rounds(s), old, sizeof old);
+  assert_int_equal(brim_states_find(s, "step-00000001"), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "no longer has what client 0 kept in round 1"));
+  brim_states_close(s);
+}
+
+static void a_file_of_another_run_is_refused(void **state)
+{
+  (void)state;
+  brim_states_layout other = layout;
+  brim_states *s;
+  brim_states_close(open_states(BRIM_STATES_CREATE));
+  other.hash++;
+  must(brim_states_open(&other, &s));
+  assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "another model, number of clients or precision"));
+  brim_states_close(s);
+  unlink(scratch("./" BRIM_STATES_NAME));
+  must(brim_states_open(&layout, &s));
+  assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "resume them with that version"));
+  brim_states_close(s);
+}
+
+static void without_a_folder_the_file_has_no_name(void **state)
+{
+  (void)state;
+  brim_states *s;
+  int32_t last[CLIENTS] = {0};
+  must(brim_states_open(&layout, &s));
+  assert_false(brim_states_is_attached(s));
+  must(brim_states_attach(s, NULL, BRIM_STATES_CREATE));
+  play_round(s, 0, 5, last, true);
+  expect_states(s, last);
+  brim_states_close(s);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(states_are_those_of_the_last_commit_or_of_the_last_checkpoint),
+      cmocka_unit_test(other_ranks_see_what_a_rank_wrote),
+      cmocka_unit_test(a_client_takes_at_most_two_slots_and_the_file_is_sparse),
+      cmocka_unit_test(a_checkpoint_whose_states_are_gone_is_refused),
+      cmocka_unit_test(a_file_of_another_run_is_refused),
+      cmocka_unit_test(without_a_folder_the_file_has_no_name),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
