@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "builtin/builtin.h"
 #include "federate/attack.h"
 #include "federate/round_parts.h"
 
@@ -20,13 +19,15 @@ static brim_status open_federation(brim_federation *f)
   f->speed = brim_try_calloc(ranks, sizeof *f->speed);
   f->load = brim_try_calloc(ranks, sizeof *f->load);
   f->arrival = brim_try_calloc((size_t)f->clients, sizeof *f->arrival);
+  f->arrived = brim_try_calloc((size_t)f->clients, sizeof *f->arrived);
+  f->place = brim_try_calloc((size_t)f->clients, sizeof *f->place);
   f->weight = brim_try_calloc((size_t)f->clients, sizeof *f->weight);
   f->trains = brim_try_calloc((size_t)f->clients, sizeof *f->trains);
   f->all = brim_try_calloc(ranks, BRIM_EXCHANGE_BYTES);
   const bool sketches = brim_setup_selector_needs(f->setup, BRIM_NEED_SKETCH);
   if (sketches) f->sketch = brim_try_calloc((size_t)f->most * BRIM_SKETCH, sizeof *f->sketch);
   if (!f->client || !f->fate || !f->order || !f->rank || !f->turn || !f->speed || !f->load || !f->all || !f->arrival ||
-      !f->weight || !f->trains || (sketches && !f->sketch))
+      !f->arrived || !f->place || !f->weight || !f->trains || (sketches && !f->sketch))
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
@@ -70,10 +71,10 @@ void brim_federation_close(brim_federation *f)
   free(f->speed);
   free(f->load);
   free(f->arrival);
+  free(f->arrived);
+  free(f->place);
   free(f->weight);
   free(f->trains);
-  free(f->whole_arrival);
-  free(f->whole_row);
   free(f->sketch);
   free(f->all);
   free(f);
@@ -172,10 +173,6 @@ static brim_status open_updates(brim_federation *f, const char *folder)
 {
   const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
   if (plan.rows == 0 || f->whole) return BRIM_OK;
-  f->whole_arrival = brim_try_calloc((size_t)f->most, sizeof *f->whole_arrival);
-  f->whole_row = brim_try_calloc((size_t)f->most, sizeof *f->whole_row);
-  if (!f->whole_arrival || !f->whole_row)
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the updates of %lld clients", (long long)f->most);
   return brim_whole_open(&plan, folder, f->setup->world.rank, &f->whole);
 }
 
@@ -237,8 +234,7 @@ static void work(void *context, int32_t lane)
   }
 }
 
-/* The caller's thread works in the first lane. */
-static brim_status work_in_lanes(brim_federation *f)
+brim_status brim_federation_work(brim_federation *f)
 {
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
@@ -268,13 +264,12 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->bytes += more->bytes;
 }
 
-/* The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
-static brim_status evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
+brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
 {
   f->turn_of = client;
   f->losses = out;
   f->turns = count;
-  const brim_status status = work_in_lanes(f);
+  const brim_status status = brim_federation_work(f);
   f->losses = NULL;
   return status;
 }
@@ -293,7 +288,7 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
   }
   double *loss = brim_try_calloc((size_t)count, sizeof *loss);
   if (!loss && count > 0) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld losses", (long long)count);
-  const brim_status status = evaluate(f, client, count, loss);
+  const brim_status status = brim_federation_evaluate(f, client, count, loss);
   for (int64_t i = 0; i < count && status == BRIM_OK; i++) out[i] = (float)loss[i];
   free(loss);
   return status;
@@ -370,62 +365,6 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
   return r;
 }
 
-/* The steps of a client over all local epochs. */
-static int64_t count_steps(const brim_federation *f, int64_t client)
-{
-  const brim_setup *s = f->setup;
-  const int64_t batch = s->settings->training.effective_batch_size,
-                samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
-  return s->settings->federate.local_epochs * ((samples + batch - 1) / batch);
-}
-
-/* Lists the clients that will train, for the aggregator. */
-static brim_status list_arrivals(brim_federation *f, int64_t *count)
-{
-  const brim_setup *s = f->setup;
-  double factor;
-  brim_step step = {.gradient_scale = 1};
-  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, f->round, f->drive->order.steps, &factor));
-  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
-  *count = 0;
-  for (int64_t i = 0; i < f->clients; i++) {
-    const int64_t client = f->selected[i], steps = count_steps(f, client);
-    if (f->client[i].is_done) continue;
-    f->trains[*count] = client;
-    f->arrival[(*count)++] = (brim_arrival){
-        .size = sizeof(brim_arrival),
-        .round = f->round,
-        .client = client,
-        .samples = brim_partition_count(&s->partition, client),
-        .steps = steps,
-        .rate = step.lr,
-        .reach = brim_optimizer_reach(s->optimizer, s->optimizer_params, step.lr, brim_setup_mu(s), steps),
-        .loss_before = NAN,
-        .loss = NAN,
-        .norm = NAN};
-  }
-  return BRIM_OK;
-}
-
-/* Weighs the clients that will train. With clipped updates all weigh the same, whatever they are and do. */
-static brim_status weigh_clients(brim_federation *f)
-{
-  int64_t count, k = 0;
-  if (brim_privacy_clips(f->setup->settings)) {
-    for (int64_t i = 0; i < f->clients; i++) f->client[i].weight = f->protection.weight;
-    return BRIM_OK;
-  }
-  BRIM_TRY(list_arrivals(f, &count));
-  if (brim_setup_aggregator(f->setup)->needs & BRIM_NEED_LOSS_BEFORE) {
-    BRIM_TRY(evaluate(f, f->trains, count, f->weight));
-    for (int64_t i = 0; i < count; i++) f->arrival[i].loss_before = f->weight[i];
-  }
-  BRIM_TRY(brim_aggregation_weigh(f->aggregation, f->arrival, count, f->weight));
-  for (int64_t i = 0; i < f->clients; i++)
-    if (!f->client[i].is_done) f->client[i].weight = f->weight[k++];
-  return BRIM_OK;
-}
-
 static brim_status begin_clients(brim_federation *f)
 {
   for (int64_t i = 0; i < f->clients; i++) {
@@ -433,7 +372,7 @@ static brim_status begin_clients(brim_federation *f)
     f->order[i] = i;
   }
   qsort_r(f->order, (size_t)f->clients, sizeof *f->order, most_first, f->client);
-  return f->setup->settings->federate.train ? weigh_clients(f) : BRIM_OK;
+  return f->setup->settings->federate.train ? brim_federation_weigh(f) : BRIM_OK;
 }
 
 /* Without a folder, what clients keep lies in a file that is gone at the end. */
@@ -468,69 +407,13 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
     if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
   }
   atomic_store(&f->is_torn, false);
-  const brim_status status = f->turns > 0 ? work_in_lanes(f) : BRIM_OK;
+  const brim_status status = f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;
 }
 
 /* ---- over all ranks ---- */
-
-/* Lets the aggregator merge all updates that arrived. */
-static brim_status merge(brim_federation *f)
-{
-  brim_whole_round round = {f->whole_row, f->whole_arrival, 0};
-  int64_t k = 0;
-  for (int64_t i = 0; i < f->clients; i++) {
-    const brim_client_result *c = &f->client[i];
-    if (c->fate.outcome != BRIM_OUTCOME_ARRIVES) continue;
-    brim_arrival *arrival = &f->arrival[k++];
-    arrival->loss = c->loss / c->counted;
-    arrival->norm = c->norm;
-    if (!c->arrived) continue;
-    f->whole_row[round.count] = i;
-    f->whole_arrival[round.count++] = arrival;
-  }
-  const double start = brim_now();
-  BRIM_TRY(brim_whole_merge(f->whole, &round, f->aggregation, f->exec));
-  brim_log(BRIM_LOG_DEBUG, "round %lld: %lld updates merged in %.1f ms", (long long)f->round + 1,
-           (long long)round.count, 1e3 * (brim_now() - start));
-  return BRIM_OK;
-}
-
-/* Tells the aggregator of the updates that arrived, in the order of selection. */
-static brim_status find_divisor(brim_federation *f, double *out)
-{
-  int64_t k = 0;
-  brim_aggregation_start(f->aggregation);
-  for (int64_t i = 0; i < f->clients; i++) {
-    const brim_client_result *c = &f->client[i];
-    if (c->fate.outcome != BRIM_OUTCOME_ARRIVES) continue;
-    brim_arrival *arrival = &f->arrival[k++];
-    arrival->loss = c->loss / c->counted;
-    arrival->norm = c->norm;
-    if (c->arrived) BRIM_TRY(brim_aggregation_add(f->aggregation, arrival, c->weight));
-  }
-  return brim_aggregation_divisor(f->aggregation, out);
-}
-
-static brim_status share_noise(void *federation, int64_t pieces)
-{
-  brim_federation *f = federation;
-  f->turns = pieces;
-  return work_in_lanes(f);
-}
-
-/* With clipped updates the mean is over a fixed number, however many arrived. */
-static brim_status protect(brim_federation *f, brim_round_result *out)
-{
-  const brim_settings *s = f->setup->settings;
-  out->weight = (double)s->clients_per_round * f->protection.weight;
-  out->clip_norm = f->protection.clip_norm;
-  brim_protection_learn(&f->protection, f->round, f->client, f->clients);
-  const brim_noise noise = {.round = f->round, .client = f->client, .clients = f->clients};
-  return brim_protection_add_noise(&f->protection, f->exec, &noise, share_noise, f);
-}
 
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
@@ -547,13 +430,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .selection_seconds = f->selection_seconds};
   for (int64_t i = 0; i < f->clients; i++)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
-  if (!f->setup->settings->federate.train) return BRIM_OK;
-  if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
-  if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK;
-  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
-  brim_control *control = brim_kept_control(f->kept);
-  if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
-  return f->whole ? merge(f) : find_divisor(f, &out->weight);
+  return f->setup->settings->federate.train ? brim_federation_combine(f, out) : BRIM_OK;
 }
 
 double brim_federation_epsilon(const brim_federation *f, int64_t rounds, bool next)
@@ -627,7 +504,7 @@ brim_status brim_federation_sync(brim_federation *f)
   return f->kept && f->setup->world.rank == 0 ? brim_states_sync(brim_kept_states(f->kept)) : BRIM_OK;
 }
 
-void brim_federation_protect(brim_federation *f)
+void brim_federation_checkpointed(brim_federation *f)
 {
-  if (f->kept) brim_states_protect(brim_kept_states(f->kept));
+  if (f->kept) brim_states_checkpointed(brim_kept_states(f->kept));
 }

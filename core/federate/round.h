@@ -71,5 +71,5 @@ brim_status brim_federation_recall(brim_federation *federation, const char *chec
 /* [step] Before a checkpoint is written: makes it durable. EIO. */
 brim_status brim_federation_sync(brim_federation *federation);
 /* [step] The checkpoint is complete: what it refers to is not overwritten before there is another. */
-void brim_federation_protect(brim_federation *federation);
+void brim_federation_checkpointed(brim_federation *federation);
 #endif

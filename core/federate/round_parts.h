@@ -36,11 +36,13 @@ struct brim_federation {
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
-  brim_arrival *arrival; /* [clients] those that will train, as the aggregator sees them */
-  double *weight;        /* [clients] their weights */
-  int64_t *trains;       /* [clients] their numbers */
-  brim_kept *kept;       /* what clients keep between rounds, or NULL */
-  bool shares_states;    /* all ranks have the same file with it */
+  brim_arrival *arrival;        /* [clients] those that will train, as the aggregator sees them */
+  double *weight;               /* [clients] their weights */
+  int64_t *trains;              /* [clients] their numbers */
+  const brim_arrival **arrived; /* [clients] those whose updates have arrived */
+  int64_t *place;               /* [clients] the places of these in the order of selection */
+  brim_kept *kept;              /* what clients keep between rounds, or NULL */
+  bool shares_states;           /* all ranks have the same file with it */
   brim_protection protection;
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */
@@ -63,17 +65,23 @@ struct brim_federation {
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */
   atomic_bool is_torn;      /* an addition to the sums has started and not finished */
-  /* The updates of the round, if the aggregator needs all; else NULL. Of those that have arrived, [most]: */
-  brim_whole *whole;
-  const brim_arrival **whole_arrival;
-  int64_t *whole_row;
-  pthread_mutex_t adding; /* one lane at a time adds to the sum */
+  brim_whole *whole;        /* the updates of the round, if the aggregator needs all; else NULL */
+  pthread_mutex_t adding;   /* one lane at a time adds to the sum */
 };
 
 /* [step] Decides which rank trains which client of the round; the same on all ranks, as all know the same speeds. */
 void brim_federation_deal(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
+/* [step] All lanes work on `turns` turns; the caller's thread in the first lane. */
+brim_status brim_federation_work(brim_federation *federation);
+/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
+brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
+/* [step] Sets the weights of the clients that will train. Errors of the aggregator. */
+brim_status brim_federation_weigh(brim_federation *federation);
+/* [step] Makes the round's result of the sums of all ranks, or of all updates: fills out->weight and clip_norm. Does
+ * nothing if too few clients arrived. Errors of the aggregator. */
+brim_status brim_federation_combine(brim_federation *federation, brim_round_result *out);
 /* Samples that this rank has trained on in the round. */
 int64_t brim_federation_own_samples(const brim_federation *federation);
 #endif

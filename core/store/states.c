@@ -154,7 +154,7 @@ void brim_states_commit(brim_states *s, int64_t place, int64_t client, int64_t r
   s->place[place] = -1; /* it is the client's now */
 }
 
-void brim_states_protect(brim_states *s)
+void brim_states_checkpointed(brim_states *s)
 {
   for (int64_t k = 0; k < s->layout.clients; k++) {
     if (s->stable[k] == s->newest[k]) continue;

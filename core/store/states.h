@@ -50,7 +50,7 @@ brim_status brim_states_find(brim_states *states, const char *checkpoint);
 /* [step] Makes all written states durable, before a checkpoint is written that refers to them. EIO. */
 brim_status brim_states_sync(const brim_states *states);
 /* [step] That checkpoint is on disk: its slots are protected from now on, instead of those of the checkpoint before. */
-void brim_states_protect(brim_states *states);
+void brim_states_checkpointed(brim_states *states);
 
 static inline bool brim_states_has(brim_states *states, int64_t client)
 {

@@ -328,7 +328,7 @@ static brim_status write_checkpoint(brim_trainer *t, const char *run_dir, int64_
 brim_status brim_trainer_checkpoint(brim_trainer *t, const char *run_dir, int64_t keep)
 {
   BRIM_TRY(write_checkpoint(t, run_dir, keep));
-  if (t->federation) brim_federation_protect(t->federation);
+  if (t->federation) brim_federation_checkpointed(t->federation);
   return BRIM_OK;
 }
 

@@ -96,7 +96,7 @@ static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void *
         break;
       case 1:
         must(brim_states_sync(s));
-        brim_states_protect(s);
+        brim_states_checkpointed(s);
         memcpy(checkpoint, last, sizeof last);
         saved = round;
         break;
@@ -133,7 +133,7 @@ static void other_ranks_see_what_a_rank_wrote(void **state)
       last[(begin + place) % CLIENTS] = (int32_t)round + 1;
     }
     for (int k = 0; k < 2; k++) expect_states(both[k], last);
-    for (int k = 0; k < 2 && round % 4 == 0; k++) brim_states_protect(both[k]);
+    for (int k = 0; k < 2 && round % 4 == 0; k++) brim_states_checkpointed(both[k]);
   }
   copy = open_states(BRIM_STATES_COPY); /* of a rank on another host */
   resume(copy, last);
@@ -169,10 +169,10 @@ static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
   int32_t last[CLIENTS] = {0}, old[CLIENTS];
   play_round(s, 0, 0, last, true);
   memcpy(old, last, sizeof last);
-  brim_states_protect(s);
+  brim_states_checkpointed(s);
   for (int64_t round = 1; round < 9; round++) {
     play_round(s, round, 0, last, true);
-    brim_states_protect(s);
+    brim_states_checkpointed(s);
   }
   brim_states_close(s);
   s = open_states(BRIM_STATES_SHARE);
