@@ -195,6 +195,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   if (f->whole) {
     status = brim_whole_write(f->whole, result - f->client, w->lane.exec, w->lane.adopt, w->lane.values);
+    if (status != BRIM_OK) *result = before;
     result->is_done = result->arrived = status == BRIM_OK;
     return status;
   }

@@ -127,6 +127,16 @@ class Robust(Case):
                               f"set clients_per_round to {least} at least, or aggregator.byzantine lower")
             self.federate(words[0], *MLP, f"clients_per_round={least}", *words, "rounds=1")
 
+    def test_parameters_that_are_not_sent_are_in_no_row(self):
+        """Krum takes one client's update whole, so the rest of the global model stays as it was."""
+        words = [*MLP, "aggregator=krum", "rounds=1", "federate.local_parameters=fc2.*"]
+        self.federate("start", *words, "rounds=0")
+        self.federate("run", *words, "attack.kind=noise", "attack.clients=[1]", "attack.scale=100")
+        before, after = (tensors.read(self.checkpoint(run, step) / "model.safetensors")[0]
+                         for run, step in (("start", 0), ("run", 1)))
+        self.assertEqual({name for name in before if before[name] == after[name]},
+                         {name for name in before if name.startswith("fc2")})
+
     def test_a_round_with_too_few_updates_fails(self):
         result = self.federate("run", *MLP, "clients_per_round=5", "aggregator=krum", "world.dropout=0.99", status=5)
         self.assert_error(result, "never did the updates of 5 clients arrive")
