@@ -108,7 +108,7 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   if (!aggregator || strcmp(aggregator->plugin->id, "uniform") == 0) return;
   if (strcmp(aggregator->plugin->id, "fedavg") == 0 && !origin.text) return;
   brim_problem_at(&c->problems, &origin,
-                  "aggregator=%s does not go with privacy.clip_norm: its weights would tell of clients' data",
+                  "aggregator=%s does not go with privacy.clip_norm: its weights depend on the clients' data",
                   aggregator->plugin->id);
   brim_problem_hint(&c->problems, "take aggregator=uniform, or leave it out");
 }
@@ -118,7 +118,7 @@ static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
   const refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
-                           "its controls would be sent without a limit and without noise",
+                           "its control variates would be sent without a limit and without noise",
                            "take federate.local=fedavg or fedprox"}};
   REFUSE(keys, "privacy.clip_norm");
 }

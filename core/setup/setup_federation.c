@@ -64,13 +64,13 @@ static brim_status check_controls(const brim_setup *s)
   if (brim_setup_aggregator(s)->merge)
     return brim_setup_add_origin(
         s, brim_fail(BRIM_ECONFIG,
-                     "'federate.local': controls are averaged, which aggregator=%s does not do\nset "
-                     "federate.local=fedavg or fedprox, or aggregator=fedavg",
+                     "'federate.local': SCAFFOLD needs a weighted mean of the updates, but aggregator=%s compares "
+                     "them\nset federate.local=fedavg or fedprox, or aggregator=fedavg",
                      brim_config_aggregator(s->config)->plugin->id));
   if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
     return brim_setup_add_origin(
         s,
-        brim_fail(BRIM_ECONFIG, "'federate.local': controls do not go with federate.compression: a compressed update "
+        brim_fail(BRIM_ECONFIG, "'federate.local': SCAFFOLD does not go with federate.compression: a compressed update "
                                 "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
                                 "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
@@ -79,7 +79,7 @@ static brim_status check_controls(const brim_setup *s)
   return brim_setup_add_origin(
       s,
       brim_fail(BRIM_ECONFIG,
-                "'federate.local': controls need optimizer=sgd with a learning rate above 0 and optimizer.momentum=0, "
+                "'federate.local': SCAFFOLD needs optimizer=sgd with a learning rate above 0 and optimizer.momentum=0, "
                 "not optimizer=%s%s\nset optimizer=sgd optimizer.momentum=0; the server may have a momentum "
                 "(server_optimizer.momentum)",
                 s->optimizer->id, is_sgd ? " with these values" : ""));
