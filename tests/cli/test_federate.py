@@ -11,7 +11,8 @@ import xml.etree.ElementTree as xml
 
 import states
 import tensors
-from support import FAILED, NO_FIT, USAGE, Case, main, write_idx_dataset
+from federations import FederationCase
+from support import FAILED, NO_FIT, USAGE, main, write_idx_dataset
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
@@ -61,18 +62,7 @@ KINDS = {
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs
 
 
-class Federate(Case):
-    def federate(self, run, *overrides, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
-
-    def partition(self, run):
-        """The samples of each client."""
-        clients = collections.defaultdict(list)
-        for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(",")[:2])
-            clients[client].append(sample)
-        return clients
-
+class Federate(FederationCase):
     # ---- the same bits ----
 
     def test_clients_at_a_time_and_threads_change_no_bit(self):
@@ -223,13 +213,6 @@ class Federate(Case):
                 losses = {client: sum((sum(w * v for w, v in zip(weights, data[i])) + bias - data[i][2]) ** 2
                                       for i in samples) / len(samples) for client, samples in parts.items()}
                 self.assertEqual(set(record["client"]), set(sorted(losses, key=losses.get)[-2:]), (rounds, losses))
-
-    def model(self, run, step):
-        """Weights of the one layer, and its bias."""
-        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
-        weight = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("weight"))
-        bias = next(numbers for name, (_, _, numbers) in values.items() if name.endswith("bias"))
-        return [*weight, *bias]
 
     # ---- FedProx ----
 

@@ -5,41 +5,18 @@ import math
 import random
 import struct
 
-import tensors
 from client_order import CLIENT, client_order, random4
-from support import USAGE, Case, main
+from federations import FederationCase
+from support import USAGE, main
 from test_federate import MLP, float_of, gradient_of
 
 ROUNDS = 5
 
 
-class Aggregators(Case):
-    def federate(self, run, *overrides, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
-
-    def model(self, run, step):
-        """Weights of the one layer, and its bias."""
-        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
-        return [number for kind in ("weight", "bias") for name, (_, _, numbers) in values.items()
-                if name.endswith(kind) for number in numbers]
-
-    def partition(self, run):
-        """The samples of each client, in its order."""
-        clients = {}
-        for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(",")[:2])
-            clients.setdefault(client, []).append(sample)
-        return clients
-
+class Aggregators(FederationCase):
     def setUp(self):
         super().setUp()
         self.draw = random.Random(self.id())
-
-    def write_data(self, folder, data):
-        folder.mkdir(exist_ok=True)
-        for file in "train.csv", "test.csv":
-            (folder / file).write_text(",".join([*(f"x{k}" for k in range(len(data[0]) - 1)), "y"]) + "\n" +
-                                       "".join(",".join(map(repr, row)) + "\n" for row in data))
 
     def compare(self, name, aggregator, *words, q=1.0, large=None, most=4, compress=None, **local):
         """A linear regression whose clients take several steps of small batches; partition, sizes, rates, epochs and

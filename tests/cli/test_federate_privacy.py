@@ -7,7 +7,8 @@ import math
 import random
 
 import tensors
-from support import FAILED, USAGE, Case, main
+from federations import FederationCase
+from support import FAILED, USAGE, main
 from test_federate import KINDS, MLP, attempts, float_of, update
 
 NOISE, SELECT = 13, 11  # the random streams
@@ -43,10 +44,7 @@ def norm_of(values):
     return math.sqrt(sum(v * v for v in values))
 
 
-class Private(Case):
-    def federate(self, run, *overrides, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
-
+class Private(FederationCase):
     def model(self, run, step):
         """The values of each tensor of the model, in order."""
         values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
@@ -141,13 +139,6 @@ class Private(Case):
             moved = norm_of([a - b for a, b in zip(models[1], models[scale])]) * clients
             self.assertGreater(moved, clip / 100, scale)
             self.assertLessEqual(moved, 2 * clip, scale)
-
-    def partition(self, run):
-        parts = {}
-        for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(",")[:2])
-            parts.setdefault(client, []).append(sample)
-        return parts
 
     def test_rounds_that_are_made_again_have_the_same_clip_norm_and_noise(self):
         """The update of a round fails half-way, before there is a checkpoint and after; a round runs out of memory."""

@@ -8,7 +8,8 @@ import statistics
 
 import tensors
 from client_order import permutation, random4
-from support import USAGE, Case, main
+from federations import FederationCase
+from support import USAGE, main
 from test_federate import MLP, SMALL, float_of
 from test_federate_aggregators import Update
 
@@ -16,33 +17,10 @@ ROUNDS = 5
 CLIENT = 10  # enum brim_stream_use
 
 
-class Robust(Case):
+class Robust(FederationCase):
     def setUp(self):
         super().setUp()
         self.draw = random.Random(self.id())
-
-    def federate(self, run, *overrides, status=0):
-        return self.brim("federate", f"run.dir={run}", *overrides, status=status)
-
-    def model(self, run, step):
-        """Weights of the one layer, and its bias."""
-        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
-        return [number for kind in ("weight", "bias") for name, (_, _, numbers) in values.items()
-                if name.endswith(kind) for number in numbers]
-
-    def partition(self, run):
-        """The samples of each client, in its order."""
-        clients = {}
-        for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(",")[:2])
-            clients.setdefault(client, []).append(sample)
-        return clients
-
-    def write_data(self, folder, data):
-        folder.mkdir(exist_ok=True)
-        for file in "train.csv", "test.csv":
-            (folder / file).write_text(",".join([*(f"x{k}" for k in range(len(data[0]) - 1)), "y"]) + "\n" +
-                                       "".join(",".join(map(repr, row)) + "\n" for row in data))
 
     def compare(self, name, aggregator, selected, *words, twins=False, large=None, attack=None, **params):
         """A linear regression; sizes of clients, rates and the clients of a round are drawn. `twins`: clients 2k and

@@ -8,7 +8,8 @@ import random
 
 import states
 import tensors
-from support import FAILED, USAGE, Case, main
+from federations import FederationCase
+from support import FAILED, USAGE, main
 from test_federate import SMALL, STATE, float_of
 
 ROUNDS = 5
@@ -38,7 +39,7 @@ def zeros(like):
 class Drawn:
     """A drawn federation of linear regression in which each client's samples are one batch."""
 
-    def __init__(self, draw, folder, **fixed):
+    def __init__(self, draw, folder, write_data, **fixed):
         self.rows, features = draw.randint(23, 60), draw.randint(1, 4)
         self.clients, self.selected, self.epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
         self.rate, self.server_rate = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
@@ -46,11 +47,7 @@ class Drawn:
         self.clip, self.decay, self.mu = draw.choice([0, 0.5]), draw.choice([0, 0.3]), 0.0
         vars(self).update(fixed)
         data = [[draw.uniform(-1, 1) for _ in range(features + 1)] for _ in range(self.rows)]
-        text = ",".join([*(f"x{k}" for k in range(features)), "y"]) + "\n"
-        text += "".join(",".join(map(repr, row)) + "\n" for row in data)
-        folder.mkdir()
-        for name in "train.csv", "test.csv":
-            (folder / name).write_text(text)
+        write_data(folder, data)
         self.data = [[float_of(value) for value in row] for row in data]
         self.words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "loss=mse",
                       "dataset.standardise=false", "model=mlp", "model.hidden=[]", "backend=reference",
@@ -84,26 +81,13 @@ class Drawn:
         return w
 
 
-class State(Case):
-    def federate(self, run, *overrides, **kind):
-        return self.brim("federate", f"run.dir={run}", *overrides, **kind)
-
+class State(FederationCase):
     def model(self, run, step):
-        """Weights of the one layer, and its bias, last."""
-        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
-        parts = sorted(((name.endswith("bias"), list(numbers)) for name, (_, _, numbers) in values.items()))
-        return Vector(sum((numbers for _, numbers in parts), []))
-
-    def partition(self, run):
-        clients = collections.defaultdict(list)
-        for line in self.read(run, "partition.csv").splitlines()[1:]:
-            client, sample = map(int, line.split(",")[:2])
-            clients[client].append(sample)
-        return clients
+        return Vector(super().model(run, step))
 
     def draw(self, draw, name, *words, **fixed):
         """Runs a drawn federation; returns it, each client's samples and the first model."""
-        case = Drawn(draw, self.folder / f"data of {name}", **fixed)
+        case = Drawn(draw, self.folder / f"data of {name}", self.write_data, **fixed)
         self.federate(f"{name} start", *case.words, *words, "rounds=0")
         self.federate(name, *case.words, *words, f"rounds={ROUNDS}")
         return case, self.partition(name), self.model(f"{name} start", 0)
@@ -278,7 +262,7 @@ class State(Case):
                             (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
                             ([*SGD, "federate.mu=1"],
                              ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
-                            ([*SGD, "federate.compression=sign"], ["do not go with federate.compression", "argument"]),
+                            ([*SGD, "federate.compression=sign"], ["does not go with federate.compression", "argument"]),
                             ([*SGD, "aggregator=median"], ["which aggregator=median does not do", "argument"]),
                             ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its controls"])):
             result = self.federate("run", *words, *more, status=USAGE)

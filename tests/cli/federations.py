@@ -1,0 +1,32 @@
+"""What tests of federations have in common."""
+
+import collections
+
+import tensors
+from support import Case
+
+
+class FederationCase(Case):
+    def federate(self, run, *overrides, **kind):
+        return self.brim("federate", f"run.dir={run}", *overrides, **kind)
+
+    def partition(self, run):
+        """The samples of each client, in its order."""
+        clients = collections.defaultdict(list)
+        for line in self.read(run, "partition.csv").splitlines()[1:]:
+            client, sample = map(int, line.split(",")[:2])
+            clients[client].append(sample)
+        return clients
+
+    def model(self, run, step):
+        """Weights of the one layer, and its bias, which is last."""
+        values, _ = tensors.read(self.checkpoint(run, step) / "model.safetensors")
+        return [number for kind in ("weight", "bias") for name, (_, _, numbers) in values.items()
+                if name.endswith(kind) for number in numbers]
+
+    def write_data(self, folder, data):
+        """A dataset=csv whose last column is the target; the same samples for training and test."""
+        folder.mkdir(exist_ok=True)
+        for file in "train.csv", "test.csv":
+            (folder / file).write_text(",".join([*(f"x{k}" for k in range(len(data[0]) - 1)), "y"]) + "\n" +
+                                       "".join(",".join(map(repr, row)) + "\n" for row in data))
