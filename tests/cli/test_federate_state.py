@@ -263,8 +263,8 @@ class State(FederationCase):
                             ([*SGD, "federate.mu=1"],
                              ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
                             ([*SGD, "federate.compression=sign"], ["does not go with federate.compression", "argument"]),
-                            ([*SGD, "aggregator=median"], ["which aggregator=median does not do", "argument"]),
-                            ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its controls"])):
+                            ([*SGD, "aggregator=median"], ["but aggregator=median compares", "argument"]),
+                            ([*SGD, "privacy.clip_norm=1"], ["does not go with privacy.clip_norm", "its control variates"])):
             result = self.federate("run", *words, *more, status=USAGE)
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())
