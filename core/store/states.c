@@ -214,7 +214,7 @@ static brim_status open_existing(const brim_states *s, const char *path, int *fd
   if (*fd < 0)
     return brim_fail(
         BRIM_ELOAD,
-        "cannot open '%s', which has what the run's clients keep: %s\nruns of brim before 0.11.0 kept it in "
+        "cannot open '%s', which has what the run's clients keep: %s\nruns of brim before 0.12.0 kept it in "
         "checkpoints: resume them with that version",
         path, strerror(errno));
   BRIM_TRY(read_at(*fd, path, &h, sizeof h, 0));
@@ -295,24 +295,27 @@ static bool is_wanted(const brim_states *s, stamp t)
          s->newest[t.client] < 0;
 }
 
-/* Stamps of later rounds, and of earlier ones, may be repeated later: they no longer count. */
-static brim_status look_at(brim_states *s, int64_t slot, stamp t)
+static brim_status find_slot(brim_states *s, int64_t slot, stamp t)
 {
-  if (is_wanted(s, t)) {
-    s->newest[t.client] = s->stable[t.client] = (int32_t)slot;
-    take(s, slot);
-    return BRIM_OK;
-  }
-  return t.round != 0 && s->is_first ? write_stamp(s, slot, (stamp){0, 0}) : BRIM_OK;
+  if (!is_wanted(s, t)) return BRIM_OK;
+  s->newest[t.client] = s->stable[t.client] = (int32_t)slot;
+  take(s, slot);
+  return BRIM_OK;
 }
 
-static brim_status look_at_all(brim_states *s, int fd)
+/* Rounds after the checkpoint will be made again, so stamps of other slots must not count later. */
+static brim_status clear_slot(brim_states *s, int64_t slot, stamp t)
+{
+  return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0}) : BRIM_OK;
+}
+
+static brim_status for_each_stamp(brim_states *s, int fd, brim_status (*handle)(brim_states *s, int64_t slot, stamp t))
 {
   stamp some[STAMPS_READ];
   for (int64_t first = 0; first < s->slots; first += STAMPS_READ) {
     const int64_t count = s->slots - first < STAMPS_READ ? s->slots - first : STAMPS_READ;
     BRIM_TRY(read_at(fd, s->path, some, (uint64_t)count * sizeof *some, stamp_at(first)));
-    for (int64_t i = 0; i < count; i++) BRIM_TRY(look_at(s, first + i, some[i]));
+    for (int64_t i = 0; i < count; i++) BRIM_TRY(handle(s, first + i, some[i]));
   }
   return BRIM_OK;
 }
@@ -336,9 +339,9 @@ static brim_status copy_states(const brim_states *s, int from)
 static brim_status find_all(brim_states *s)
 {
   int fd = s->fd;
-  if (!s->copies) return look_at_all(s, fd);
+  if (!s->copies) return for_each_stamp(s, fd, find_slot);
   brim_status status = open_existing(s, s->path, &fd);
-  if (status == BRIM_OK) status = look_at_all(s, fd);
+  if (status == BRIM_OK) status = for_each_stamp(s, fd, find_slot);
   if (status == BRIM_OK) status = copy_states(s, fd);
   if (fd >= 0) close(fd);
   return status;
@@ -354,5 +357,5 @@ brim_status brim_states_find(brim_states *s, const char *checkpoint)
                        "'%s' no longer has what client %" PRId64 " kept in round %d, which checkpoint '%s' needs: only "
                        "the newest checkpoint can be resumed from",
                        s->path, k, (int)s->round[k], checkpoint);
-  return BRIM_OK;
+  return s->is_first ? for_each_stamp(s, s->fd, clear_slot) : BRIM_OK;
 }
