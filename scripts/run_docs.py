@@ -1,26 +1,32 @@
 #!/usr/bin/env python3
-"""Runs the commands of pages of docs/, and compares what they print with what the pages say.
+"""Runs the commands of pages in docs/, and compares their output with the page's.
 
-    scripts/run_docs.py [--prefix PREFIX] docs/tutorial.md ...     is every page true?
-    scripts/run_docs.py [--prefix PREFIX] --write docs/...         and pastes what is printed, where it is another
+    scripts/run_docs.py [--prefix PREFIX] docs/tutorial.md ...     checks pages
+    scripts/run_docs.py [--prefix PREFIX] --write docs/...         writes the output into pages where it differs
 
-PREFIX is where brim is installed, or its build folder; without it the brim of the PATH is taken. The blocks ```sh of a
-page are commands of one bash, one after another, in an empty folder of the page's own. What they print, standard output
-and error together, must be what stands in the block ```text right behind; a block without one may print anything. A
-command that fails ends the page with an error. Where one is meant to fail the page says so itself, and shows its exit
-status:
+PREFIX is the prefix where brim is installed, or its build folder. Without it, the brim of the PATH runs. The blocks
+```sh of a page run in one bash, one after another, in an empty folder. Their standard output and error together must
+equal the block ```text that follows; without such a block any output passes. If a command fails, the check of the page
+fails. Where a command is meant to fail, the page shows its exit status:
 
     brim plan dataset=nowhere || echo "exit status $?"
 
-What two machines print differently is not compared: it is the patterns of VARIES, and how many spaces are between two
-words of a line, as columns are as wide as their numbers. --write leaves a block that is equal but for these as it is.
-Folders are shown as HOME and PREFIX below, whatever they are.
+Indented commands are examples that would take too long to run. For those that train or plan, such as
 
-A page's commands see no settings of the user but the PATH and what chooses a compiler: no caches, plugins or
-configurations of brim, and no GPU. Exit status 0: all pages are true; 1: one is not; 2: usage."""
+    brim federate -m method=random,round_robin
+
+`brim config` must accept each configuration.
+
+The comparison ignores what differs between machines: the patterns of VARIES, and the number of spaces between two
+words, as columns are as wide as their numbers. --write keeps a block that differs in nothing else. Folders are shown as
+HOME and PREFIX below.
+
+Of the user's settings, commands see only the PATH and those that choose a compiler: no caches, plugins or
+configurations of brim, and no GPU. Exit status 0: all pages are true; 1: a page is not; 2: usage."""
 
 import argparse
 import difflib
+import itertools
 import os
 import pathlib
 import re
@@ -30,9 +36,9 @@ import subprocess
 import sys
 import tempfile
 
-HOME, PREFIX = "/home/me", "/usr/local"  # what the pages call the folder of their commands, and brim's
+HOME, PREFIX = "/home/me", "/usr/local"  # in pages: the folder in which commands run, and brim's prefix
 
-# What depends on the machine or the moment, and what it is compared as.
+# Patterns of output that depends on the machine or the time, each with its replacement for the comparison.
 VARIES = [(re.compile(pattern), name) for pattern, name in [
     (r"\b\d{8}-\d{6}\b", "DATE"),                                  # of folders that brim names
     (r'(?<="time":)\d+\.\d+', "TIME"),                             # of events
@@ -40,7 +46,7 @@ VARIES = [(re.compile(pattern), name) for pattern, name in [
     (r"[?~]?\b\d+(\.\d+)? (s|ms|us)\b|(?<=predicted to take )[\d.]+ %", "TIME"), # 0.34 s, ?5.78 ms
     (r"\b\d+(\.\d+)?k? samples/s", "RATE"),
     (r"\b\d+(?= +\d+(\.\d+)? [KMG]?i?B +TIME)", "RATE"),           # in tables
-    # What was learnt, as fp32 is rounded otherwise by other processors: loss, accuracy, and figures of a class.
+    # Results of training, as other processors round fp32 differently: loss, accuracy, and figures of a class.
     (r"(?<=loss )\d[\d.e-]*|(?:(?<=acc )|(?<=accuracy )|(?<=top \d ))[\d.]+ ?%|(?<=F1 )\d\.\d+", "LEARNT"),
     (r"(?<=\d )( +[01]\.\d{3}){3}\b", "LEARNT"),
     (r"\b(\d+\.\d+ +)+(?=RATE)", "LEARNT "),
@@ -54,7 +60,8 @@ UNSET = re.compile(r"BRIM_|XDG_|CMAKE_PREFIX_PATH$|CLIENT_ID$|GPU_DEVICE_ID$|TF_
 
 
 class Block:
-    """Commands of a page, and what they are said to print. Lines are numbers from 0; `output` is a slice of them."""
+    """Commands of a page, and the output that the page shows: a slice of its lines, or None. Lines are counted from
+    0."""
 
     def __init__(self, line, commands):
         self.line, self.commands, self.output = line, commands, None
@@ -67,7 +74,7 @@ def parse(lines, page):
         fence = re.fullmatch(r"```(\w*)\s*", lines[i])
         if not fence:
             if lines[i].strip():
-                last = None  # a ```text behind other words is no output
+                last = None  # a ```text after other text is not an output
             i += 1
             continue
         end = next((k for k in range(i + 1, len(lines)) if lines[k].rstrip() == "```"), None)
@@ -85,7 +92,7 @@ def parse(lines, page):
 
 
 def script(blocks, outputs):
-    """A script of bash that writes what each block prints into a file of its own."""
+    """A bash script that writes the output of each block to a file of its own."""
     parts = ["set -eE", 'trap \'echo "run_docs: exit status $? of: $BASH_COMMAND" >&2\' ERR']
     for number, block in enumerate(blocks):
         parts += [f"exec >'{outputs}/{number}' 2>&1", *block.commands]
@@ -101,7 +108,7 @@ def environment(home, prefix):
 
 
 def run(blocks, folder, prefix, seconds):
-    """What each block printed, of those that were begun; and None, or what went wrong."""
+    """The output of each block that was begun; and None, or the error."""
     home, outputs = folder / "home", folder / "outputs"
     home.mkdir()
     outputs.mkdir()
@@ -116,7 +123,7 @@ def run(blocks, folder, prefix, seconds):
         wrong = f"not done after {seconds} seconds"
     finally:
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # what the page has left in the background too
+            os.killpg(process.pid, signal.SIGKILL)  # also processes that the page left in the background
         except ProcessLookupError:
             pass
         process.wait()
@@ -129,7 +136,7 @@ def run(blocks, folder, prefix, seconds):
 
 
 def compared(lines):
-    """Lines without what differs between machines."""
+    """The lines without what differs between machines."""
     result = []
     for line in lines:
         for pattern, name in VARIES:
@@ -138,13 +145,57 @@ def compared(lines):
     return result
 
 
+def examples(lines):
+    """Indented commands, each with its line number from 1; a backslash continues a line."""
+    result, i = [], 0
+    while i < len(lines):
+        first, command = i + 1, lines[i]
+        while command.startswith("    brim ") and command.endswith("\\") and i + 1 < len(lines):
+            i += 1
+            command = command[:-1] + lines[i]
+        if re.match(r"    brim (--config-name \S+ )?(train|federate|plan)\b", command):
+            result.append((first, command.strip()))
+        i += 1
+    return result
+
+
+def configurations(command):
+    """The commands that show the configurations of a training or a plan: one for each job of a sweep."""
+    words = subprocess.run(["bash", "--noprofile", "--norc", "-c", 'brim() { printf "%s\\0" "$@"; }\n' + command],
+                           stdout=subprocess.PIPE, text=True, check=True).stdout.split("\0")[:-1]
+    sweeps = "-m" in words
+    start = ["--config-name", "federate"] if "federate" in words else []
+    choices = [[word] for word in words if "=" in word]
+    if sweeps:
+        pairs = [word[0].split("=", 1) for word in choices]
+        choices = [[f"{key}={value}" for value in re.split(r",(?![^\[]*\])", values)] for key, values in pairs]
+    return [["brim", "--quiet", *start, "config", *job] for job in itertools.product(*choices)]
+
+
+def check_examples(page, lines, arguments):
+    """True if brim accepts the configurations of all examples."""
+    true = True
+    with tempfile.TemporaryDirectory(prefix="brim-docs-") as folder:
+        home = pathlib.Path(folder).resolve() / "home"
+        home.mkdir()
+        for number, command in examples(lines):
+            for job in configurations(command):
+                result = subprocess.run(job, cwd=home, env=environment(home, arguments.prefix), text=True, check=False,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                if result.returncode != 0:
+                    print(f"{page}:{number}: {' '.join(job)}", *result.stderr.splitlines(), sep="\n  ")
+                    true = False
+    return true
+
+
 def check(page, arguments):
     """True if the page is true, or has been made so."""
     lines = page.read_text(encoding="utf-8").splitlines()
     blocks = parse(lines, page)
-    if not blocks:
-        print(f"{page}: no block of commands (```sh)")
+    if not blocks and not examples(lines):
+        print(f"{page}: no block of commands (```sh), and no example")
         return False
+    true = check_examples(page, lines, arguments)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="brim-docs-")).resolve()
     try:
         printed, wrong = run(blocks, folder, arguments.prefix, arguments.seconds)
@@ -155,7 +206,6 @@ def check(page, arguments):
     if wrong:
         print(f"{page}:{blocks[len(printed) - 1].line + 1}: {wrong}:", *printed[-1], sep="\n  ")
         return False
-    true = True
     for block, got in reversed(list(zip(blocks, printed))):  # from the end, so that lines keep their numbers
         if block.output is None or compared(lines[block.output]) == compared(got):
             continue
@@ -174,11 +224,11 @@ def check(page, arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Runs the commands of pages, and compares what they print.")
+    parser = argparse.ArgumentParser(description="Runs the commands of pages, and compares their output.")
     parser.add_argument("page", nargs="+", type=pathlib.Path)
     parser.add_argument("--prefix", type=lambda text: pathlib.Path(text).resolve(), help="of brim, or its build folder")
-    parser.add_argument("--write", action="store_true", help="pastes what is printed into the pages")
-    parser.add_argument("--seconds", type=float, default=600, help="longest time for a page")
+    parser.add_argument("--write", action="store_true", help="write the output into the pages")
+    parser.add_argument("--seconds", type=float, default=600, help="time limit of a page")
     arguments = parser.parse_args()
     if arguments.prefix and not (arguments.prefix / "bin/brim").is_file():
         parser.error(f"there is no bin/brim in '{arguments.prefix}'")

@@ -55,6 +55,23 @@ class RunDocs(unittest.TestCase):
             self.run_page(("sh", f"echo '{printed}'"),
                           ("text", printed.replace("1", "2").replace("3", "4").replace("6", "7")), status=1)
 
+    def test_brim_must_accept_the_configurations_of_examples(self):
+        """A sweep has one for each job; brim here refuses what contains "wrong"."""
+        brim = self.page.parent / "bin/brim"
+        brim.parent.mkdir()
+        brim.write_text('#!/bin/sh\ncase "$*" in *wrong*) echo "refused: $*" >&2; exit 2;; esac\n')
+        brim.chmod(0o755)
+        page = ("```sh\ntrue\n```\n\n"
+                "    brim federate -m a=1,%s 'b=[x,y]' \\\n        c=2,3   # wrong\n    brim ops wrong\n")
+        for value, status in ("2", 0), ("wrong", 1):
+            self.page.write_text(page % value)
+            done = subprocess.run([sys.executable, SCRIPT, "--prefix", brim.parent.parent, self.page],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        for job in "a=wrong b=[x,y] c=2", "a=wrong b=[x,y] c=3":
+            self.assertIn(f"page.md:5: brim --quiet --config-name federate config {job}\n  refused: ", done.stdout)
+        self.assertNotIn("a=1 ", done.stdout)
+
     def test_write_pastes_only_changed_output(self):
         blocks = [("sh", "echo 'done in 0:11'"), ("text", "done in 0:12"), ("sh", "echo new\necho lines"), ("text", ""),
                   ("sh", "echo kept")]
