@@ -169,24 +169,6 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
                        run);
 }
 
-brim_status brim_setup_add_origin(const brim_setup *s, brim_status status)
-{
-  brim_text text = {0}, origin = {0};
-  brim_text_add(&text, brim_error_text());
-  const char *error = brim_text_str(&text);
-  const size_t line = strcspn(error, "\n"), name = error[0] == '\'' ? strcspn(error + 1, "='") : 0;
-  char key[BRIM_YAML_KEY_BYTES_MAX];
-  const int length = snprintf(key, sizeof key, "%.*s", (int)name, error + (name > 0));
-  const brim_yaml *value = name > 0 && (size_t)length < sizeof key ? brim_yaml_get_path(s->config->root, key) : NULL;
-  if (status == BRIM_ECONFIG && value && strcmp(value->origin.file, "default") != 0) {
-    brim_yaml_print_origin(&value->origin, &origin);
-    brim_fail(status, "%.*s\n%s%s", (int)line, error, brim_text_str(&origin), error + line);
-  }
-  brim_text_release(&text);
-  brim_text_release(&origin);
-  return status;
-}
-
 /* The default configuration is for images: does not tell users of other data that mirroring has no effect. */
 static brim_status open_data(brim_setup *s)
 {

@@ -1,8 +1,6 @@
 /* The loss of a setup: checks that it fits the data, and weighs samples. See setup.h. */
 #include <string.h>
 
-#include "base/file.h"
-#include "base/install.h"
 #include "setup/setup_parts.h"
 
 /* A mix of classes has no single class weight, so there is no weighted mean; PyTorch computes another one. */
@@ -38,24 +36,6 @@ static brim_status weigh_labels(brim_setup *s)
   return brim_fail(BRIM_ECONFIG,
                    "loss.ignore_index=%d ignores the only class that counts\nset another class, or -100 for none",
                    s->loss.attr.ignore_index);
-}
-
-bool brim_setup_is_untouched(const brim_yaml *value)
-{
-  char own[BRIM_PATH_MAX];
-  const char *file = value->origin.file;
-  if (strcmp(file, "default") == 0) return true;
-  return brim_install_dir(own, sizeof own, BRIM_INSTALL_CONFIGS) && brim_starts_with(file, own) &&
-         file[strlen(own)] == '/';
-}
-
-brim_status brim_setup_ask_for(brim_setup *s, enum brim_level level, const char *word, const char *because,
-                               brim_status status)
-{
-  brim_log(level, "using %s, as samples of dataset '%s' %s", word, s->data.plugin->id, because);
-  s->again.word[s->again.count++] = word;
-  s->again.by_data = true;
-  return status;
 }
 
 /* Real numbers are not classes: if the user has not chosen a loss, the configuration is made again with one for real

@@ -367,7 +367,7 @@ class Simulate(Case):
         after = self.simulate("--record", "run")
         self.assertEqual(after.out, before.out)
         self.assertEqual(after.err.count("it keeps only those of 'cpu'"), 1)
-        self.assertIn("was shown cuda:0 too", after.err)
+        self.assertIn("also considered cuda:0", after.err)
 
     def test_records_beyond_the_limit_are_left_out(self):
         self.train("run", *SMALL, "training.steps=2")
