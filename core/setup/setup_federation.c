@@ -74,7 +74,7 @@ static brim_status check_controls(const brim_setup *s)
                                 "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
                                 "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
-  const bool is_sgd = strcmp(s->optimizer->id, "sgd") == 0;
+  const bool is_sgd = s->optimizer == &brim_optimizer_sgd;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
   return brim_setup_add_origin(
       s,
