@@ -1,7 +1,6 @@
 /* The samples of a federation's clients, and their micro-batches. See setup.h. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/text.h"
