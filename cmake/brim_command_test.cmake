@@ -1,5 +1,6 @@
 # Empties FOLDER and runs the command after "--" in it. The command must exit with status 0, and its output on both
-# streams must match every expression in EXPECT. It does not see the claims of other runs, so tests can run in parallel.
+# streams must match every expression in EXPECT. It does not see the claims of other runs, so tests can run in parallel,
+# nor times of kernels that other projects measured: the tests of a project share a cache.
 set(command)
 set(is_command FALSE)
 foreach(i RANGE 1 ${CMAKE_ARGC})
@@ -13,6 +14,7 @@ list(JOIN command " " line)
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 set(ENV{BRIM_CLAIMS_DIR} ${FOLDER}/claims)
+set(ENV{XDG_CACHE_HOME} ${FOLDER}/../cache)
 execute_process(COMMAND ${command} WORKING_DIRECTORY ${FOLDER} RESULT_VARIABLE status OUTPUT_VARIABLE output
                 ERROR_VARIABLE output)
 message("${line}\n${output}")
