@@ -332,7 +332,7 @@ static brim_status select_clients(brim_federation *f, double clock)
   }
   return brim_fail(
       BRIM_ENUMERIC,
-      "round %lld: in %d attempts, never did the updates of %lld clients arrive (federate.min_clients)\nraise "
+      "round %lld: none of %d attempts got the updates of %lld clients (federate.min_clients)\nraise "
       "federate.deadline_seconds or federate.over_selection, or lower world.dropout or federate.min_clients",
       round, BRIM_ATTEMPTS_MAX, least);
 }

@@ -281,7 +281,8 @@ static brim_status draw_independently(brim_selection_host *h, const brim_selecti
     if ((double)bits * 0x1p-53 >= rate) continue;
     if (out->count == wish->wanted)
       return brim_fail(BRIM_ENUMERIC,
-                       "round %" PRId64 ": more than %" PRId64 " clients were drawn, which is as good as impossible",
+                       "round %" PRId64 ": more than %" PRId64
+                       " clients were drawn, which has a negligible probability",
                        wish->round + 1, wish->wanted);
     out->client[out->count++] = k;
   }

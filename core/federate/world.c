@@ -314,11 +314,12 @@ static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_co
 
 static brim_status refuse_wait(const brim_moment *m, double waited, int64_t needed)
 {
-  return brim_fail(BRIM_ENUMERIC,
-                   "round %" PRId64 ": waited %g simulated seconds, but there were never %" PRId64
-                   " clients available\nset world.too_few=go_on with a smaller federate.min_clients, or change "
-                   "clients_per_round or world.availability",
-                   m->round + 1, waited, needed);
+  return brim_fail(
+      BRIM_ENUMERIC,
+      "round %" PRId64 ": waited %g simulated seconds, but fewer than %" PRId64
+      " clients were available at every check\nset world.too_few=go_on with a smaller federate.min_clients, or change "
+      "clients_per_round or world.availability",
+      m->round + 1, waited, needed);
 }
 
 /* The seconds after which availability repeats; 0: never. */

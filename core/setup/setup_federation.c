@@ -69,10 +69,10 @@ static brim_status check_controls(const brim_setup *s)
                      brim_config_aggregator(s->config)->plugin->id));
   if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
     return brim_setup_add_origin(
-        s,
-        brim_fail(BRIM_ECONFIG, "'federate.local': SCAFFOLD does not go with federate.compression: a compressed update "
-                                "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
-                                "federate.compression=none"));
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': SCAFFOLD cannot be combined with federate.compression: a compressed update "
+                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                     "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
   const bool is_sgd = strcmp(s->optimizer->id, "sgd") == 0;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
@@ -90,11 +90,12 @@ static brim_status check_privacy(brim_setup *s)
 {
   if (!brim_privacy_has_noise(s->settings)) return BRIM_OK;
   if (s->buffer_bytes > 0)
-    return brim_fail(BRIM_ECONFIG,
-                     "privacy.noise_multiplier does not go with batch norm: its running statistics of a client's "
-                     "samples have no noise\nchoose another norm if model=%s offers it (model.norm=group or none), or "
-                     "another model",
-                     brim_config_choice_of(s->config, "model")->plugin->id);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "privacy.noise_multiplier cannot be combined with batch norm: its running statistics of a client's "
+        "samples have no noise\nchoose another norm if model=%s offers it (model.norm=group or none), or "
+        "another model",
+        brim_config_choice_of(s->config, "model")->plugin->id);
   brim_privacy_account(s->settings, &s->account);
   return BRIM_OK;
 }

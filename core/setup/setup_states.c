@@ -97,13 +97,13 @@ brim_status brim_setup_check_disk(const brim_setup *s)
   snprintf(path, sizeof path, "%s", folder);
   find_existing(path);
   if (statvfs(path, &disk) != 0)
-    return brim_fail(BRIM_EIO, "cannot tell how full the disk of '%s' is: %s", path, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot find the free space of the disk of '%s': %s", path, strerror(errno));
   const uint64_t free = (uint64_t)disk.f_bavail * disk.f_frsize, had = occupied_bytes(folder);
   if (bytes <= free + had) return BRIM_OK;
   return brim_fail(BRIM_EBUDGET,
-                   "what clients keep between rounds takes up to %s on the disk of '%s' (%s for each of %" PRId64
+                   "client states take up to %s on the disk of '%s' (%s for each of %" PRId64
                    " clients, up to twice, in " BRIM_STATES_NAME "), which has %s free\nchoose another run.dir, fewer "
-                   "clients or rounds, or settings with which clients keep less",
+                   "clients or rounds, or settings with smaller client states",
                    brim_format_bytes(need, sizeof need, bytes), path,
                    brim_format_bytes(each, sizeof each, brim_setup_kept_bytes(s)), s->settings->total_clients,
                    brim_format_bytes(left, sizeof left, free + had));

@@ -453,7 +453,7 @@ class Federate(FederationCase):
     def test_options_that_clients_exclude_are_refused_with_their_place(self):
         for words, parts in (
                 (["clients_per_round=13"], ["clients_per_round 13", "the 12 clients", "argument"]),
-                (["training.epochs=3"], ["'training.epochs' does not go with total_clients=12", "rounds=N"]),
+                (["training.epochs=3"], ["'training.epochs' cannot be combined with total_clients=12", "rounds=N"]),
                 (["training.steps=3"], ["'training.steps'", "rounds=N"]),
                 (["precision=fp16"], ["'precision'", "bf16"]),
                 (["augment.mixup=0.2"], ["'augment.mixup'"]),

@@ -178,7 +178,7 @@ static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
   s = open_states(BRIM_STATES_SHARE);
   memcpy(brim_states_rounds(s), old, sizeof old);
   assert_int_equal(brim_states_find(s, "step-00000001"), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "no longer has what client 0 kept in round 1"));
+  assert_non_null(strstr(brim_error_text(), "no longer has the state of client 0 from round 1"));
   brim_states_close(s);
 }
 
