@@ -80,8 +80,8 @@ const brim_plugin brim_aggregator_qfedavg = {.size = sizeof(brim_plugin),
 
 /* ---- FedNova ---- */
 
-/* The paper divides an update by the L1 norm of a, the weights of the gradients in it, and multiplies the mean by the
- * mean norm. The norm is the reach of a client's steps. */
+/* The paper divides each update by the L1 norm of the weights of the gradients in it, which is the reach of the
+ * client's steps, and multiplies the mean of the results by the mean norm. */
 static brim_status weigh_by_reach(const void *self, const brim_arrival *a, double *weight)
 {
   (void)self;

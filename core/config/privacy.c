@@ -29,14 +29,15 @@ int64_t brim_privacy_most_clients(const brim_settings *s)
   return most;
 }
 
-/* Poisson sampling compares 53 random bits with the rate, which rounds it up. */
+/* Poisson sampling compares 53 random bits with the rate, so the effective rate is rounded up. */
 void brim_privacy_account(const brim_settings *s, brim_account *out)
 {
   const double rate = (double)s->clients_per_round / (double)s->total_clients;
   brim_account_make(out, s->privacy.draws_poisson ? fmin(1, rate + 0x1p-53) : 1, s->privacy.noise_multiplier);
 }
 
-/* In turn, a client has a place in this many rounds at most; otherwise it can be in all. */
+/* The most rounds in which one client can train. With method=round_robin clients take turns; otherwise a client can be
+ * in all rounds. */
 int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 {
   const int64_t places = rounds * s->clients_per_round; /* each below 2^30, so nothing overflows */
@@ -68,8 +69,8 @@ static void refuse(brim_composition *c, const brim_config *config, const refusal
 }
 #define REFUSE(table, with) refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
 
-/* With noise, whether a client is in a round must follow from chance or turn alone. Its own dropout or lateness only
- * takes its update away; but what depends on other clients, or ends the run because of data, is not in the account. */
+/* With noise, only chance or turn may decide whether a client is in a round. A client's own dropout or lateness only
+ * removes its update, but epsilon does not cover effects that depend on other clients, or data that end the run. */
 static void refuse_keys(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -101,8 +102,8 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   REFUSE(keys, "privacy.noise_multiplier");
 }
 
-/* The mean of clipped updates is over a fixed number of clients with the same weight. uniform says so; fedavg stands in
- * the installed configuration, and is refused if it was asked for. */
+/* The mean of clipped updates is over a fixed number of clients with the same weight. aggregator=uniform states
+ * this. The installed configuration has fedavg, which is refused only if the user set it. */
 static void refuse_aggregator(brim_composition *c, const brim_config *config)
 {
   const brim_config_choice *aggregator = brim_config_aggregator(config);
@@ -115,7 +116,7 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   brim_problem_hint(&c->problems, "set aggregator=uniform, or leave it out");
 }
 
-/* Clients send their controls too, without a limit. */
+/* Clients also send their controls, which are not clipped. */
 static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
@@ -125,7 +126,7 @@ static void refuse_controls(brim_composition *c, const brim_config *config)
   REFUSE(keys, "privacy.clip_norm");
 }
 
-/* Keys that have no effect, which in privacy is worse than elsewhere. */
+/* Keys without effect are refused, because the user would expect protection that is not there. */
 static void refuse_idle(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;

@@ -114,7 +114,7 @@ brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
   return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
 }
 
-/* A local parameter plays no part in the distance that the client has moved, so it is checked here. */
+/* The distance that the client has moved leaves out local parameters, so they are checked here. */
 static brim_status check_finite(const field *f, const brim_keeping *lane)
 {
   for (int64_t i = 0; i < f->count; i++)

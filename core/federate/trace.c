@@ -17,7 +17,7 @@
 typedef struct reader {
   const char *path;
   FILE *file;
-  char *line; /* the present one, without its line end */
+  char *line; /* the current line, without its end */
   size_t room;
   int64_t number;                /* its number, from 1 */
   const char *name[COLUMNS_MAX]; /* of the columns */

@@ -12,8 +12,8 @@
 #include "federate/trace.h"
 #include "graph/op.h"
 
-/* Streams of the world's random numbers. The number of an attempt, or of a check of who is available, is added
- * above. */
+/* Streams of the world's random numbers. The bits above a stream hold the number of the attempt or of the availability
+ * check. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
 #define LOOKS_MAX 10000 /* availability checks before a round is given up */
@@ -374,7 +374,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* The client's turn, regardless of the others: when it finishes or stops. */
+/* When the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
@@ -399,8 +399,8 @@ static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
   }
 }
 
-/* When the round ends: when the last client that it waits for has arrived or stopped. If some are late that is the
- * deadline; if there is a surplus, the round ends once enough have arrived. */
+/* The end of the round: when the last client that it waits for has arrived or stopped; the deadline if clients are
+ * late; with a surplus, when enough have arrived. */
 static double find_end(const brim_fate *fate, int64_t count, double deadline)
 {
   double arrived = 0, stopped = 0;

@@ -27,7 +27,7 @@ static size_t count_remainders(const brim_setup *s)
   return count;
 }
 
-/* Rules that end a run need evaluations. */
+/* Rules that end a run by accuracy or convergence need evaluations. */
 static brim_status check_rules(const brim_setup *s)
 {
   const brim_federate_settings *f = &s->settings->federate;
@@ -56,7 +56,7 @@ static brim_status check_norm_buffers(const brim_setup *s)
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
-/* The mean gradient of a client follows from its learning rates if nothing but gradients moves it. */
+/* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may move it. */
 static brim_status check_controls(const brim_setup *s)
 {
   brim_step step = {.gradient_scale = 1};
@@ -85,7 +85,7 @@ static brim_status check_controls(const brim_setup *s)
                 s->optimizer->id, is_sgd ? " with these values" : ""));
 }
 
-/* Noise is added to sums of updates with a limited norm, which running statistics have no part in. */
+/* Clipping and noise leave out running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
   if (!brim_privacy_has_noise(s->settings)) return BRIM_OK;
@@ -185,7 +185,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   return BRIM_OK;
 }
 
-/* A client with less than one whole batch trains on what it has. */
+/* A client with less than one whole batch trains on all of its samples. */
 int64_t brim_setup_client_samples(const brim_setup *s, int64_t samples)
 {
   const int64_t batch = s->settings->training.effective_batch_size;

@@ -1,4 +1,4 @@
-/* What clients of a federation keep between rounds: its size, and whether the disk has room. See setup.h. */
+/* Client states of a federation: their size, and whether the disk has room. See setup.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }
     if (!has_controls || !brim_parameter_is_controlled(p)) continue;
-    /* A client's; the server's present and next one, and three tensors at a time of a client at work, as doubles. */
+    /* A client's control; the server's current and next one; and, as doubles, three tensors of a client that trains. */
     const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
     s->control_bytes += 2 * wide;
@@ -52,8 +52,8 @@ static int64_t product_below(int64_t a, int64_t b, int64_t most)
   return a < most / b ? a * b : most;
 }
 
-/* Each client that will have trained has a slot, those that trained since the last checkpoint a second one, and those
- * of the present round one more. */
+/* Each client that will have trained has a slot; those that trained since the last checkpoint have a second one, and
+ * those of the current round one more. */
 uint64_t brim_setup_states_bytes(const brim_setup *s)
 {
   const brim_settings *t = s->settings;
@@ -64,7 +64,7 @@ uint64_t brim_setup_states_bytes(const brim_setup *s)
   return brim_states_file_bytes(&l, trained + recent + l.places);
 }
 
-/* Bytes that a file occupies; 0: there is none. */
+/* Bytes that the run's file of states occupies; 0 if there is none. */
 static uint64_t occupied_bytes(const char *folder)
 {
   char path[BRIM_PATH_MAX];
@@ -117,7 +117,7 @@ typedef struct nearest {
   int distance[NEAREST], count;
 } nearest;
 
-/* Keeps the nearest ones, in order, each once. */
+/* Inserts a name if it is among the nearest; each name once, in order. */
 static void add_name(nearest *n, const char *pattern, const char *name)
 {
   const int distance = brim_typo_distance(pattern, name);

@@ -18,7 +18,7 @@
 #define STAMPS_READ 1024 /* stamps that are read at a time */
 #define COPY_BYTES 16384
 
-/* The file: a header, a stamp for each slot, the slots. Numbers are as the machine has them. */
+/* The file: a header, a stamp for each slot, the slots. Numbers have the machine's byte order. */
 typedef struct header {
   char magic[8];
   uint64_t bytes, hash;
@@ -26,7 +26,7 @@ typedef struct header {
   char unused[HEADER_BYTES - 32];
 } header;
 typedef struct stamp {
-  int32_t client, round; /* round: from 1; 0: the slot holds nothing whole */
+  int32_t client, round; /* round: from 1; 0: the slot holds no complete state */
 } stamp;
 
 struct brim_states {
@@ -151,7 +151,7 @@ void brim_states_commit(brim_states *s, int64_t place, int64_t client, int64_t r
   if (s->newest[client] != s->stable[client]) release(s, s->newest[client]);
   s->newest[client] = s->place[place];
   s->round[client] = (int32_t)(round + 1);
-  s->place[place] = -1; /* it is the client's now */
+  s->place[place] = -1; /* the slot belongs to the client now */
 }
 
 void brim_states_checkpointed(brim_states *s)
@@ -301,7 +301,7 @@ static brim_status find_slot(brim_states *s, int64_t slot, stamp t)
   return BRIM_OK;
 }
 
-/* Rounds after the checkpoint will be made again, so stamps of other slots must not count later. */
+/* The run will repeat the rounds after the checkpoint, so stamps of other slots must not be found later. */
 static brim_status clear_slot(brim_states *s, int64_t slot, stamp t)
 {
   return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0}) : BRIM_OK;

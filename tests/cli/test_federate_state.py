@@ -1,4 +1,4 @@
-"""Algorithms whose clients keep something between rounds: each against plain loops in double precision, over five
+"""Algorithms with client states: each against plain loops in double precision, over five
 rounds."""
 
 import collections

@@ -1,4 +1,4 @@
-/* The file with what clients keep between rounds: transactions, and what a kill at any moment leaves. */
+/* The file of client states: transactions, and its contents after a kill at any moment. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
