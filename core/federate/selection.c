@@ -349,7 +349,7 @@ static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const
   memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
 }
 
-/* Accuracy of its training; NAN if targets are real numbers or training was only simulated. */
+/* A client's accuracy during its training; NAN if targets are real numbers or training was only simulated. */
 static double accuracy_of(const brim_selection_host *h, const brim_client_result *c)
 {
   const int32_t task = h->setup->data.train.task;

@@ -28,7 +28,7 @@ struct brim_fleet {
    * backend. */
   uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
   bool looks;              /* a client of a round also computes its loss under the global model, for the aggregator */
-  int64_t bytes, up_bytes; /* all parameters that are sent, as fp32; and what a client sends back */
+  int64_t bytes, up_bytes; /* sent by the server (as fp32), and by a client */
   float *gflops;           /* [clients] */
   float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
   float *channel;          /* [clients] in round channel_round */
@@ -64,7 +64,7 @@ static uint64_t count_flops(const brim_graph *g)
   return flops;
 }
 
-/* What the server sends to a client, and what a client sends back. */
+/* Sets the bytes that the server sends to a client and those that the client sends back. */
 static void count_bytes(brim_fleet *f, const brim_graph *g)
 {
   for (size_t i = 0; i < g->parameter_count; i++) {
@@ -263,7 +263,7 @@ static double joules_of(const brim_fleet *f, double radio, double compute)
   return f->world->radio_watts * radio + f->world->compute_watts * compute;
 }
 
-/* What the client has spent after `seconds`. */
+/* The client's cost after `seconds`. */
 static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
 {
   const double all = p->down + p->compute + p->up;

@@ -221,7 +221,7 @@ bool brim_setup_reads_updates(const brim_setup *setup);
 int64_t brim_setup_round_clients(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
-/* The epsilon that is spent after so many releases; see brim_privacy_releases. 0 without noise. */
+/* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
 /* Is the parameter's value part of a client state? See federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
@@ -243,6 +243,6 @@ uint64_t brim_setup_client_bytes(const brim_setup *setup, int64_t batch);
  * except for their streams. */
 brim_loader_options brim_setup_train_loader(const brim_setup *setup, int64_t batch);
 brim_loader_options brim_setup_part_loader(const brim_setup *setup, enum brim_part part, int64_t batch);
-/* Warns of ranks without samples, which only take part in sums: seldom what the user wants. */
+/* Warns of ranks without samples, which only take part in sums: probably a mistake of the user. */
 void brim_setup_warn_of_idle_ranks(const brim_setup *setup);
 #endif

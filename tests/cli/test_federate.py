@@ -321,7 +321,7 @@ class Federate(FederationCase):
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_the_plan_counts_what_compression_needs(self):
-        """In each of two lanes the largest parameter in double twice, with top_k three times, and once as it is."""
+        """Each of two lanes holds the largest parameter twice as double (three times with top_k) and once as float."""
         largest = 64 * 9  # the first layer of the MLP
         for kind, values in ("none", 0), ("quantize", 20), ("sign", 20), ("top_k", 28):
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
