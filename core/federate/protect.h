@@ -37,8 +37,7 @@ void brim_protection_close(brim_protection *protection);
 double brim_protection_factor(const brim_protection *protection, double norm);
 /* [step] Adds the round's noise to the sum of all ranks; each rank adds the same. Central noise is one number for each
  * value, with a standard deviation in proportion to the clip norm; local noise is one such number for each client that
- * has sent an update. `share` calls
- * brim_protection_add_piece for pieces 0..pieces-1, on any threads. */
+ * has sent an update. `share` calls brim_protection_add_piece for pieces 0..pieces-1, on any threads. */
 typedef brim_status (*brim_share_fn)(void *context, int64_t pieces);
 brim_status brim_protection_add_noise(brim_protection *protection, brim_exec *exec, const brim_noise *of_round,
                                       brim_share_fn share, void *context);

@@ -1,9 +1,8 @@
 /* Rounds of a federation: the selected clients train side by side in the lanes of a plan, and their weighted updates
  * are added up. Sums are exact (fold in brim/ops.h), so they do not depend on the number of lanes and ranks, or on
- * which of them trains a client. Only the server's step, after a complete round, changes the global
- * model.
+ * which of them trains a client. Only the server's step, after a complete round, changes the global model.
  *
- * If a round fails, the updates that arrived stay in memory, also while another plan is placed, and the repeated round
+ * If a round fails, brim keeps the updates that arrived, also while another plan is placed, and the repeated round
  * trains only the missing clients. */
 #ifndef BRIM_FEDERATE_ROUND_H
 #define BRIM_FEDERATE_ROUND_H
