@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define TERMS_MAX 1000
-/* Upper bounds of the relative rounding errors of a moment (mostly those of the binomial coefficients of large orders)
- * and of the result. */
+/* Bounds of rounding errors: of the logarithm of a moment, divided by the order (mostly from binomial coefficients), and
+ * of epsilon, as a factor. */
 #define MOMENT_ERROR 4e-15
 #define ROUNDED_UP (1 + 1e-9)
 
