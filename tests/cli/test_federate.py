@@ -336,7 +336,7 @@ class Federate(FederationCase):
             self.skipTest("this disk has room for them")
         words = [*SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch", "partition=dirichlet_each",
                  "partition.samples=10", f"total_clients={clients}", f"rounds={clients}", "federate.norm_buffers=keep"]
-        wanted = "takes up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
+        wanted = "client states take up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
         self.assert_error(self.brim("--config-name", "federate", "plan", *words, status=NO_FIT), *wanted)
         self.assert_error(self.federate("run", *words, status=NO_FIT), *wanted)
         self.assertFalse((self.folder / "run").exists())
@@ -348,12 +348,12 @@ class Federate(FederationCase):
         for name, step in ("missing", 8), ("recent", 4), ("old", 8):
             self.federate(name, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(step, 12)})
         (self.folder / "missing" / "states.bin").unlink()
-        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume them with that")
+        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume such a run with")
         for name, step in ("recent", 3), ("old", 7), ("old", 6), ("old", 5), ("old", 4), ("old", 3):
             (self.checkpoint(name, step) / "model.safetensors").write_bytes(b"damaged")
         self.brim("federate", "--resume", "recent")
         self.assert_same_checkpoint("whole", "recent", 8)
-        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has what")
+        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has the state of")
 
     # ---- partitions ----
 

@@ -196,7 +196,7 @@ static void a_file_of_another_run_is_refused(void **state)
   unlink(scratch("./" BRIM_STATES_NAME));
   must(brim_states_open(&layout, &s));
   assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "resume them with that version"));
+  assert_non_null(strstr(brim_error_text(), "resume such a run with the version"));
   brim_states_close(s);
 }
 
