@@ -282,8 +282,7 @@ static const brim_setting federate_table[] = {
           "norm, else keep"),
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
           "start a client's running statistics of batch norm in each round from the global model's (average) or from "
-          "those "
-          "that the client had at the end of its last round (keep)"),
+          "those that the client had at the end of its last round (keep)"),
     FIXED(
         STR, T, local_parameters, "", NULL,
         "shell patterns of parameters, such as 'head.*', that each client trains for itself; they are neither sent nor "

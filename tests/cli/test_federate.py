@@ -348,12 +348,12 @@ class Federate(FederationCase):
         for name, step in ("missing", 8), ("recent", 4), ("old", 8):
             self.federate(name, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(step, 12)})
         (self.folder / "missing" / "states.bin").unlink()
-        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume such a run with")
+        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume such a run")
         for name, step in ("recent", 3), ("old", 7), ("old", 6), ("old", 5), ("old", 4), ("old", 3):
             (self.checkpoint(name, step) / "model.safetensors").write_bytes(b"damaged")
         self.brim("federate", "--resume", "recent")
         self.assert_same_checkpoint("whole", "recent", 8)
-        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has the state of")
+        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has")
 
     # ---- partitions ----
 
