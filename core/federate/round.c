@@ -185,7 +185,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_status status = brim_lane_train(&w->lane, f->round, result);
   if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
-    brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
+    brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }

@@ -175,7 +175,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   }
   const double start = brim_now();
   BRIM_TRY(brim_partition_make(&s->data, &s->partition));
-  brim_log(BRIM_LOG_DEBUG, "partition: samples dealt in %.1f ms", 1e3 * (brim_now() - start));
+  brim_log(BRIM_LOG_DEBUG, "partition: samples assigned in %.1f ms", 1e3 * (brim_now() - start));
   s->drops_remainder = remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
   s->halves_remainder = count_remainders(s) > REMAINDERS_MAX;
   if (s->partition.moved > 0)
