@@ -262,9 +262,11 @@ class State(FederationCase):
                             (["optimizer=sgd", "optimizer.momentum=0.9"], ["optimizer.momentum=0", "argument"]),
                             ([*SGD, "federate.mu=1"],
                              ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
-                            ([*SGD, "federate.compression=sign"], ["cannot be combined with federate.compression", "argument"]),
+                            ([*SGD, "federate.compression=sign"],
+                             ["cannot be combined with federate.compression", "argument"]),
                             ([*SGD, "aggregator=median"], ["but aggregator=median compares", "argument"]),
-                            ([*SGD, "privacy.clip_norm=1"], ["cannot be combined with privacy.clip_norm", "its control variates"])):
+                            ([*SGD, "privacy.clip_norm=1"],
+                             ["cannot be combined with privacy.clip_norm", "its control variates"])):
             result = self.federate("run", *words, *more, status=USAGE)
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())
