@@ -87,7 +87,7 @@ brim_status brim_cache_begin(const char *path, int *fd)
   return status;
 }
 
-/* Closes the file, which releases the lock, last: without the lock the name may belong to another process. */
+/* Closes the file last, because that releases the lock, and without the lock another process may use the same name. */
 brim_status brim_cache_end(const char *path, int *fd, bool keep)
 {
   char aside[BRIM_PATH_MAX];

@@ -19,7 +19,7 @@
 
 enum { PATH_BYTES = 4096, TEXT_BYTES = 8192 };
 
-/* Without the heap: the sampler of memory/pressure.h reads while steps run. */
+/* Allocates no memory, because the sampler (memory/pressure.h) calls this while steps run. */
 static bool read_file(const char *path, char *text, size_t bytes)
 {
   size_t count = 0;

@@ -1,11 +1,11 @@
-/* Compiled with -ffinite-math-only -fno-signed-zeros, without which compilers do not use the processor's minimum and
- * maximum. The instructions that are used change no result. */
+/* Compiled with -ffinite-math-only -fno-signed-zeros: without these options compilers do not use the processor's
+ * minimum and maximum instructions. The choice of instructions changes no result. */
 #include "base/network.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* Algorithm M. out NULL: only counts. */
+/* Algorithm M. Only counts if out is NULL. */
 static uint64_t list_exchanges(uint32_t rows, brim_exchange *out)
 {
   uint64_t count = 0;

@@ -42,7 +42,7 @@ typedef struct qfedavg {
   double q;
 } qfedavg;
 static const brim_param qfedavg_table[] = {
-    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]", "how much more the clients with high losses count; 0: all alike"),
+    BRIM_PARAM(F64, qfedavg, q, "1", "[0,10]", "exponent of a client's loss in its weight; 0: all clients count alike"),
     BRIM_PARAMS_END};
 
 #define LEAST_LOSS 1e-10 /* added to each loss, as in the authors' program, so that no weight is 0 */
@@ -59,7 +59,7 @@ static brim_status scale_by_curvature(const void *self, const brim_arrival *a, d
   const double q = ((const qfedavg *)self)->q;
   if (q > 0 && !(a->rate > 0))
     return brim_fail(BRIM_ENUMERIC,
-                     "aggregator=qfedavg needs a learning rate of the clients above 0, which is %g in "
+                     "aggregator=qfedavg needs a client learning rate above 0, but it is %g in "
                      "round %lld",
                      a->rate, (long long)a->round + 1);
   out->divisor = weight;
@@ -80,8 +80,8 @@ const brim_plugin brim_aggregator_qfedavg = {.size = sizeof(brim_plugin),
 
 /* ---- FedNova ---- */
 
-/* The paper divides an update by the L1 norm of a, the weights of the gradients in it, and multiplies the mean by the
- * mean norm. The norm is the reach of a client's steps. */
+/* The paper divides each update by the L1 norm of the weights of the gradients in it, which is the reach of the
+ * client's steps, and multiplies the mean of the results by the mean norm. */
 static brim_status weigh_by_reach(const void *self, const brim_arrival *a, double *weight)
 {
   (void)self;
@@ -98,8 +98,9 @@ static brim_status scale_by_reach(const void *self, const brim_arrival *a, doubl
 }
 static const brim_aggregator_ops fednova_ops = {
     .size = sizeof(brim_aggregator_ops), .weigh = weigh_by_reach, .scale = scale_by_reach};
-const brim_plugin brim_aggregator_fednova = {.size = sizeof(brim_plugin),
-                                             .kind = BRIM_AGGREGATOR,
-                                             .id = "fednova",
-                                             .help = "FedNova: updates divided by how far the clients' steps reach",
-                                             .ops = &fednova_ops};
+const brim_plugin brim_aggregator_fednova = {
+    .size = sizeof(brim_plugin),
+    .kind = BRIM_AGGREGATOR,
+    .id = "fednova",
+    .help = "FedNova: the mean of the updates per local step, times the mean number of steps",
+    .ops = &fednova_ops};

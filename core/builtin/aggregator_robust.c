@@ -1,7 +1,7 @@
 /* The core's aggregators that tolerate malicious clients: the median and the trimmed mean of each value (Yin et al.,
  * Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML 2018), Krum and Multi-Krum (Blanchard
  * et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, NeurIPS 2017). As in the papers, all
- * clients count alike, whatever their samples. */
+ * clients have the same weight. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "builtin/builtin.h"
 
 typedef struct robust {
-  int64_t byzantine; /* malicious clients in a round at most; not for the median */
-  int64_t chosen;    /* of Multi-Krum; -1: all but `byzantine` */
+  int64_t byzantine; /* the most malicious clients in a round; the median does not use it */
+  int64_t chosen;    /* Multi-Krum: updates that it averages; -1: all but `byzantine` */
 } robust;
 
 #define BYZANTINE                                                                                                      \
@@ -19,7 +19,7 @@ typedef struct robust {
 
 /* ---- median and trimmed mean ---- */
 
-/* The scratch memory: this, the exchanges, a strip of columns, and the rows that are needed. */
+/* The head of the scratch memory. After it come the exchanges, a strip of columns, and a byte for each row. */
 typedef struct sorter {
   uint64_t count; /* of exchanges */
   bool is_made;
@@ -41,8 +41,8 @@ static uint64_t sorter_bytes(const void *self, int64_t clients)
   return sizeof(sorter) + strip_bytes(clients) + exchange_bytes(clients) + (uint64_t)clients;
 }
 
-/* The mean of each value's first-th to (end-1)-th smallest ones. Equal values are interchangeable, so ties do not
- * matter, and the sum goes from small to large, so the order of the clients does not either. */
+/* The mean of each value's first-th to (end-1)-th smallest ones. The sum goes from small to large, so it does not
+ * depend on the order of the clients. */
 static brim_status merge_middle(const brim_updates *b, int64_t first, int64_t end, double *out)
 {
   enum { COLUMNS = BRIM_NETWORK_COLUMNS };
@@ -55,7 +55,7 @@ static brim_status merge_middle(const brim_updates *b, int64_t first, int64_t en
   s->is_made = true;
   for (int64_t at = 0; at < b->values; at += COLUMNS) {
     const int64_t left = b->values - at, columns = left < COLUMNS ? left : COLUMNS;
-    for (int64_t k = 0; k < b->clients; k++) /* the other columns have values of before, which do not matter */
+    for (int64_t k = 0; k < b->clients; k++) /* the other columns have old values, which are not used */
       memcpy(strip + k * COLUMNS, b->update[k] + at, (size_t)columns * sizeof *strip);
     brim_network_sort(exchange, s->count, strip);
     for (int64_t i = 0; i < columns; i++) {
@@ -103,7 +103,7 @@ const brim_plugin brim_aggregator_trimmed_mean = {
 
 /* ---- Krum and Multi-Krum ---- */
 
-/* The scratch memory: squared distances of all pairs, (i, k) with k < i at pair(i, k); then what `choose` works with.
+/* The scratch memory: squared distances of all pairs, (i, k) with k < i at pair(i, k); then the memory of `choose`.
  */
 static int64_t pair(int64_t i, int64_t k)
 {
@@ -134,7 +134,7 @@ static uint64_t krum_bytes(const void *self, int64_t clients)
 
 static double square_distance(const double *a, const double *b, int64_t count)
 {
-  enum { SUMS = 8 }; /* in a fixed order, side by side */
+  enum { SUMS = 8 }; /* partial sums side by side, in a fixed order */
   double sum[SUMS] = {0}, all = 0;
   int64_t i = 0;
   for (; i + SUMS <= count; i += SUMS)
@@ -167,7 +167,7 @@ static int by_size(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Of equal scores, that of the client with the lower number comes first. */
+/* Clients with equal scores are ordered by their numbers. */
 static int by_score(const void *a, const void *b)
 {
   const score *x = a, *y = b;
@@ -181,7 +181,7 @@ static int by_place(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Sorts the scores, and then those of the `chosen` best by place, so that sums do not depend on distances. */
+/* Sorts by score, and then the `chosen` best by place, so that the order of sums does not depend on distances. */
 static void choose(const brim_updates *b, int64_t byzantine, int64_t chosen)
 {
   const double *distance = b->scratch;

@@ -78,7 +78,7 @@ brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, vo
  * overrides, with a message each. `filler`, a flag of `options`, replaces a value that was a separate word. New words
  * live in `arena`. */
 void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, char *filler, brim_arena *arena);
-/* ECONFIG for an option in the place of a command; `next`: the word after it, or NULL. */
+/* ECONFIG for an option where a command is expected; `next`: the word after it, or NULL. */
 brim_status brim_cli_unknown_word(const char *word, const char *next);
 /* ECONFIG naming the first operand after `most`; `what` completes the message: "brim version takes no arguments". */
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what);

@@ -445,7 +445,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   command c = {.cli = cli};
   brim_status status = brim_cli_parse(argc, argv, options, &c, &c.operands);
   if (status == BRIM_OK && c.file && !c.run)
-    status = brim_fail(BRIM_ECONFIG, "-o names the file of a scenario that --record RUN makes");
+    status = brim_fail(BRIM_ECONFIG, "-o FILE needs --record RUN: it is the file of the recorded scenario");
   if (status == BRIM_OK) status = c.keys ? print_keys() : c.run ? record(&c) : run(&c);
   release(&c);
   return brim_cli_end(status, &c.operands);

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define TERMS_MAX 1000
-/* More than rounding errors can take away: of a moment, of which the order's binomial coefficients are the least exact
- * part, and of the result. */
+/* Bounds of rounding errors: of the logarithm of a moment, divided by the order (mostly from binomial coefficients), and
+ * of epsilon, as a factor. */
 #define MOMENT_ERROR 4e-15
 #define ROUNDED_UP (1 + 1e-9)
 
@@ -33,7 +33,7 @@ static double log_choose(double n, double k)
   return log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1);
 }
 
-/* Where erfc leaves the range of a double, the asymptotic series; at 20 its error is below 1e-11. */
+/* Uses the asymptotic series where erfc underflows; at 20 its error is below 1e-11. */
 static double log_erfc(double x)
 {
   if (x < 20) return log(erfc(x));

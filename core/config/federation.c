@@ -66,8 +66,9 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
   };
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     if (!keys[i].is_refused) continue;
-    brim_problem_at(&c->problems, origin_of(config, keys[i].path), "'%s' does not go with total_clients=%lld: %s",
-                    keys[i].path, (long long)s->total_clients, keys[i].why);
+    brim_problem_at(&c->problems, origin_of(config, keys[i].path),
+                    "'%s' cannot be combined with total_clients=%lld: %s", keys[i].path, (long long)s->total_clients,
+                    keys[i].why);
     brim_problem_hint(&c->problems, "%s", keys[i].instead);
   }
 }

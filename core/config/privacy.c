@@ -29,14 +29,15 @@ int64_t brim_privacy_most_clients(const brim_settings *s)
   return most;
 }
 
-/* Poisson sampling compares 53 random bits with the rate, which rounds it up. */
+/* Poisson sampling compares 53 random bits with the rate, so the effective rate is rounded up. */
 void brim_privacy_account(const brim_settings *s, brim_account *out)
 {
   const double rate = (double)s->clients_per_round / (double)s->total_clients;
   brim_account_make(out, s->privacy.draws_poisson ? fmin(1, rate + 0x1p-53) : 1, s->privacy.noise_multiplier);
 }
 
-/* In turn, a client has a place in this many rounds at most; otherwise it can be in all. */
+/* The most rounds in which one client can train. With method=round_robin clients take turns; otherwise a client can be
+ * in all rounds. */
 int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 {
   const int64_t places = rounds * s->clients_per_round; /* each below 2^30, so nothing overflows */
@@ -62,14 +63,14 @@ static void refuse(brim_composition *c, const brim_config *config, const refusal
   for (size_t i = 0; i < count; i++) {
     if (!all[i].is_refused) continue;
     const brim_yaml_origin origin = origin_of(config, all[i].path);
-    brim_problem_at(&c->problems, &origin, "'%s' does not go with %s: %s", all[i].path, with, all[i].why);
+    brim_problem_at(&c->problems, &origin, "'%s' cannot be combined with %s: %s", all[i].path, with, all[i].why);
     brim_problem_hint(&c->problems, "%s", all[i].instead);
   }
 }
 #define REFUSE(table, with) refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
 
-/* With noise, whether a client is in a round must follow from chance or turn alone. Its own dropout or lateness only
- * takes its update away; but what depends on other clients, or ends the run because of data, is not in the account. */
+/* With noise, only chance or turn may decide whether a client is in a round. A client's own dropout or lateness only
+ * removes its update, but epsilon does not cover effects that depend on other clients, or data that end the run. */
 static void refuse_keys(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -77,30 +78,32 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   const bool is_random = method && !method->file[0] && strcmp(method->plugin->id, "random") == 0;
   const refusal keys[] = {
       {"method.id", method && !is_random && !s->privacy.takes_turns,
-       "the account knows how clients are drawn at random or in turn only", "take method=random or method=round_robin"},
-      {"federate.local", s->federate.local > BRIM_LOCAL_FEDPROX,
-       "what clients keep or send besides their updates has no noise", "take federate.local=fedavg or fedprox"},
+       "epsilon is known only for clients that are drawn at random or in turn",
+       "set method=random or method=round_robin"},
+      {"federate.local", s->federate.local > BRIM_LOCAL_FEDPROX, "the control variates of clients have no noise",
+       "set federate.local=fedavg or fedprox"},
       {"federate.on_divergence", s->federate.on_divergence != BRIM_DIVERGENCE_DROP,
-       "the end of the run would tell of a client's data", "take federate.on_divergence=drop"},
+       "an end of the run would reveal something about a client's data", "set federate.on_divergence=drop"},
       {"federate.norm_buffers", s->federate.norm_buffers == BRIM_NORM_BUFFERS_KEEP,
        "running statistics of batch norm have no noise",
        "choose another norm: model.norm=group, where the model has it"},
-      {"federate.over_selection", s->federate.over_selection > 0, "whose update counts would depend on other clients",
-       "leave it at 0"},
-      {"federate.min_clients", s->federate.min_clients > 1, "the number of a round's clients must not decide anything",
-       "leave it at 1"},
+      {"federate.over_selection", s->federate.over_selection > 0,
+       "whether an update counts would depend on other clients", "leave it at 0"},
+      {"federate.min_clients", s->federate.min_clients > 1,
+       "whether a round counts would depend on the number of its clients", "leave it at 1"},
       {"world.availability",
        s->world.availability != BRIM_AVAILABILITY_ALWAYS && (brim_privacy_is_central(s) || s->privacy.takes_turns),
-       "rounds that wait for clients depend on who was in earlier ones", "take world.availability=always"},
+       "a round that waits for clients depends on which clients took part in earlier rounds",
+       "set world.availability=always"},
       {"privacy.target_quantile", brim_privacy_is_local(s) && brim_privacy_adapts(s),
        "clients would have to report whether their update is clipped",
-       "take privacy.noise=central, or a fixed clip norm"},
+       "set privacy.noise=central, or privacy.target_quantile=0"},
   };
   REFUSE(keys, "privacy.noise_multiplier");
 }
 
-/* The mean of clipped updates is over a fixed number of clients with the same weight. uniform says so; fedavg stands in
- * the installed configuration, and is refused if it was asked for. */
+/* The mean of clipped updates is over a fixed number of clients with the same weight. aggregator=uniform states
+ * this. The installed configuration has fedavg, which is refused only if the user set it. */
 static void refuse_aggregator(brim_composition *c, const brim_config *config)
 {
   const brim_config_choice *aggregator = brim_config_aggregator(config);
@@ -108,27 +111,27 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   if (!aggregator || strcmp(aggregator->plugin->id, "uniform") == 0) return;
   if (strcmp(aggregator->plugin->id, "fedavg") == 0 && !origin.text) return;
   brim_problem_at(&c->problems, &origin,
-                  "aggregator=%s does not go with privacy.clip_norm: its weights depend on the clients' data",
+                  "aggregator=%s cannot be combined with privacy.clip_norm: its weights depend on the clients' data",
                   aggregator->plugin->id);
-  brim_problem_hint(&c->problems, "take aggregator=uniform, or leave it out");
+  brim_problem_hint(&c->problems, "set aggregator=uniform, or leave it out");
 }
 
-/* Clients send their controls too, without a limit. */
+/* Clients also send their controls, which are not clipped. */
 static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
   const refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
-                           "its control variates would be sent without a limit and without noise",
-                           "take federate.local=fedavg or fedprox"}};
+                           "clients would send its control variates unclipped and without noise",
+                           "set federate.local=fedavg or fedprox"}};
   REFUSE(keys, "privacy.clip_norm");
 }
 
-/* Keys that have no effect, which in privacy is worse than elsewhere. */
+/* Keys without effect are refused, because the user would expect protection that is not there. */
 static void refuse_idle(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const refusal noise[] = {{"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
-                            "noise protects updates of a limited norm only", "set privacy.clip_norm as well"},
+                            "noise protects only updates whose norm is limited", "set privacy.clip_norm as well"},
                            {"privacy.target_quantile", s->privacy.target_quantile > 0 && !brim_privacy_clips(s),
                             "it adapts a clip norm, which needs a first value", "set privacy.clip_norm as well"}};
   const refusal budget[] = {{"privacy.max_epsilon", s->privacy.max_epsilon > 0 && !brim_privacy_has_noise(s),
@@ -147,11 +150,11 @@ static void check_numbers(brim_composition *c, const brim_config *config)
     brim_problem_at(&c->problems, &delta, "privacy.delta=%g is not below 1/total_clients=%g", p->delta,
                     1 / (double)s->total_clients);
     brim_problem_hint(&c->problems,
-                      "a mechanism with such a delta may publish one client's data; take a far smaller one");
+                      "such a delta would permit publishing all data of one client; set a far smaller one");
   }
   if (brim_privacy_adapts(s) && 2 * brim_privacy_count_stddev(s) <= p->noise_multiplier) {
     brim_problem_at(&c->problems, &count,
-                    "privacy.count_stddev %g leaves nothing for the updates: twice it must be more than "
+                    "privacy.count_stddev=%g is too small: twice this value must be above "
                     "privacy.noise_multiplier=%g",
                     brim_privacy_count_stddev(s), p->noise_multiplier);
     brim_problem_hint(&c->problems, "set privacy.count_stddev above %g", p->noise_multiplier / 2);
@@ -161,8 +164,9 @@ static void check_numbers(brim_composition *c, const brim_config *config)
   brim_privacy_account(s, &account);
   const double first = brim_account_epsilon(&account, 1, p->delta);
   if (first <= p->max_epsilon) return;
-  brim_problem_at(&c->problems, &budget, "privacy.max_epsilon=%g is spent before round 1, which takes epsilon to %.4g",
-                  p->max_epsilon, first);
+  brim_problem_at(&c->problems, &budget,
+                  "privacy.max_epsilon=%g is too small for round 1, which raises epsilon to %.4g", p->max_epsilon,
+                  first);
   brim_problem_hint(&c->problems, "raise privacy.max_epsilon or privacy.noise_multiplier%s",
                     p->draws_poisson ? ", or lower clients_per_round" : "");
 }
@@ -185,9 +189,9 @@ void brim_privacy_resolve(brim_composition *c, brim_config *config)
 void brim_privacy_refuse(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
-  const refusal keys[] = {{"privacy.clip_norm", brim_privacy_clips(s), "privacy is that of a federation's clients",
+  const refusal keys[] = {{"privacy.clip_norm", brim_privacy_clips(s), "it protects the clients of a federation",
                            "write brim federate, or set total_clients=N"},
                           {"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
-                           "privacy is that of a federation's clients", "write brim federate, or set total_clients=N"}};
+                           "it protects the clients of a federation", "write brim federate, or set total_clients=N"}};
   REFUSE(keys, "training without clients");
 }

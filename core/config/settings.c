@@ -273,26 +273,27 @@ static const brim_setting observe_table[] = {
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
-    FIXED(
-        ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
-        "training of a client: fedavg: on its loss; fedprox: on its loss plus mu/2 times the squared distance from the "
-        "global model; scaffold: with gradients corrected by control variates; scaffold_fedprox: both"),
+    FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
+          "local training: fedavg minimises the client's loss; fedprox adds mu/2 times the squared distance from the "
+          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both"),
     FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),
     FIXED(ENUM, T, norm_buffers, "average", BRIM_NORM_BUFFERS_NAMES,
-          "a client's running statistics of batch norm start a round from the global model's (average) or from its own "
-          "of its last round (keep)"),
-    FIXED(STR, T, local_parameters, "", NULL,
-          "shell patterns of parameters that each client keeps for itself, such as 'head.*'; they are neither sent nor "
-          "averaged"),
+          "start a client's running statistics of batch norm in each round from the global model's (average) or from "
+          "those that the client had at the end of its last round (keep)"),
+    FIXED(
+        STR, T, local_parameters, "", NULL,
+        "shell patterns of parameters, such as 'head.*', that each client trains for itself; they are neither sent nor "
+        "averaged"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),
-    FIXED(ENUM, T, compression, "none", BRIM_COMPRESSION_NAMES,
-          "what clients send of their updates: all (none), values rounded to compression_bits (quantize), signs and "
-          "their mean magnitude (sign), or the largest values (top_k)"),
+    FIXED(
+        ENUM, T, compression, "none", BRIM_COMPRESSION_NAMES,
+        "simulate clients that send the whole update (none), values rounded to compression_bits (quantize), signs and "
+        "their mean magnitude (sign), or the largest values (top_k)"),
     FIXED(I64, T, compression_bits, "8", "[2,16]", "bits of a value with federate.compression=quantize"),
     FIXED(F64, T, compression_share, "0.01", "(0,1]",
           "share of each parameter's values that federate.compression=top_k sends"),
@@ -308,11 +309,12 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, patience, "2", "[1,1000000]",
           "evaluations in a row without an improvement of convergence_threshold after which the run ends"),
     FIXED(I64, T, min_rounds, "0", "[0,1000000000]", "convergence_threshold applies only after this many rounds"),
-    FIXED(I64, T, min_clients, "1", "[1,1000000000]", "fewest updates of clients in a round; with fewer the run ends"),
+    FIXED(I64, T, min_clients, "1", "[1,1000000000]",
+          "fewest updates in a round; with fewer the round is attempted again, or, if clients diverged, the run ends"),
     FIXED(F64, T, deadline_seconds, "0", "[0,inf)",
           "simulated seconds after which a round ends without late clients; 0: wait for all"),
     FIXED(F64, T, over_selection, "0", "[0,10]",
-          "select this share of clients_per_round in addition, and use the updates that arrive first"),
+          "select this share of clients_per_round in addition, and use only the updates that arrive first"),
     FIXED(BOOL, T, train, "true", NULL,
           "false: only simulate selection and the world, without training, so losses are unknown"),
     {.param.key = NULL},
@@ -396,9 +398,9 @@ static const brim_setting attack_table[] = {
           "what malicious clients do: nothing; send their update with the opposite sign (sign_flip); add normal noise "
           "to it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
     FIXED(F64, T, share, "0", "[0,1]", "share of total_clients that are malicious, chosen at random by the seed"),
-    FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, in the place of attack.share"),
+    FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, instead of attack.share"),
     FIXED(F64, T, scale, "1", "[0,1000000]",
-          "for sign_flip: factor of the update beside its sign; for noise: standard deviation"),
+          "for sign_flip: the update is multiplied by minus this factor; for noise: standard deviation"),
     {.param.key = NULL},
 };
 #undef T
@@ -422,7 +424,7 @@ static const brim_setting privacy_table[] = {
     FIXED(
         I64, T, seed, "0", "[0,inf)",
         "together with seed, the seed of the noise and of the draw of clients: a secret random number if the model is "
-        "published; 0: both follow from seed, so that everyone who knows it can subtract the noise"),
+        "published; 0: both follow from seed alone, so anyone who knows it can subtract the noise"),
     FIXED(F64, T, delta, "1e-5", "(0,1)", "delta of the (epsilon, delta)-differential privacy that records report"),
     FIXED(F64, T, max_epsilon, "0", "[0,inf)",
           "privacy budget: the run ends before the round that would exceed this epsilon; 0: no budget"),

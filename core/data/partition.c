@@ -218,7 +218,7 @@ static brim_status make_permutations(const brim_data *data, brim_partition *p)
   const uint64_t of_split = brim_permutation_table_count(data->split.count),
                  of_shuffle = brim_permutation_table_count((uint64_t)p->samples);
   p->round = brim_try_malloc((of_split + of_shuffle) * sizeof *p->round);
-  if (!p->round) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to deal %" PRId64 " samples", p->samples);
+  if (!p->round) return brim_fail(BRIM_ENOMEM_HOST, "no host memory to assign %" PRId64 " samples", p->samples);
   p->split = data->split;
   brim_permutation_init(&p->shuffle, p->seed, BRIM_STREAM_PARTITION, 0, (uint64_t)p->samples);
   brim_permutation_tabulate(&p->split, p->round);

@@ -77,7 +77,7 @@ brim_status brim_partition_raise(brim_partition *p, int64_t least, int64_t *coun
     if (p->moved > 0 && owner) move_samples(p, least, rich, gives, owner);
     if (p->moved > 0 && count) move_counts(p, least, gives, count);
   } else {
-    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory to deal samples to %" PRId64 " clients", p->clients);
+    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory to assign samples to %" PRId64 " clients", p->clients);
   }
   free(rich);
   free(gives);

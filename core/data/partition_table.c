@@ -53,7 +53,7 @@ typedef struct dealing {
 
 static brim_status fail_memory(const brim_partition *p)
 {
-  return brim_fail(BRIM_ENOMEM_HOST, "no host memory to deal %" PRId64 " samples to %" PRId64 " clients", p->samples,
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory to assign %" PRId64 " samples to %" PRId64 " clients", p->samples,
                    p->clients);
 }
 

@@ -39,7 +39,7 @@ brim_world brim_dist_world(const brim_dist *dist);
 
 /* [step] As in brim_comm_ops. ECOMM with a message that names the rank; then the job is over: see brim_dist_give_up. */
 brim_status brim_dist_exchange(brim_dist *dist, const void *own, uint32_t bytes, void *all);
-/* [init] Sends rank 0's text to all, shorter than `room` and than 64 KiB. */
+/* [init] Copies rank 0's text to all ranks; it must be shorter than `room` and than 64 KiB. */
 brim_status brim_dist_share_text(brim_dist *dist, char *text, size_t room);
 /* Reports the thread's error text, unless another rank has reported an error, and ends every process of the job. Does
  * not return unless dist is NULL. */

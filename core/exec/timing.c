@@ -105,7 +105,8 @@ double brim_timing_foresee(brim_profile *profile, const brim_rates *rates, const
 
 /* ---- values ---- */
 
-/* Small numbers of both signs in every type that reads them: kernels are as fast as with real values. */
+/* Fills memory with bits that are small numbers of both signs in every floating-point type, so that kernels take the
+ * same time as with real values. */
 static void make_values(uint16_t *out, uint64_t bytes)
 {
   uint32_t random = 12345;

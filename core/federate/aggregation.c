@@ -8,7 +8,8 @@
 #include "builtin/builtin.h"
 #include "memory/plugin_call.h"
 
-/* A call of the aggregator's functions. It lies in the host's memory, as one that hangs may still write to it later. */
+/* Arguments and results of a call of the aggregator. They outlive the call, because one that hangs may still write to
+ * them later. */
 typedef struct call {
   brim_arrival arrival;
   double weight;
@@ -23,7 +24,7 @@ struct brim_aggregation {
   const void *self;
   brim_guard *guard; /* NULL: an aggregator of the core */
   call call;
-  int exponent;            /* weights are divided by 2 to its power */
+  int exponent;            /* weights are divided by 2^exponent */
   double divisors, scaled; /* sums of the round: of divisors, and of divisors times factors */
 };
 
@@ -95,8 +96,7 @@ static brim_status blame(const brim_aggregation *a)
   return a->guard ? BRIM_EPLUGIN : BRIM_ENUMERIC;
 }
 
-/* The exponent of the least power of two that is not below the sum: sums and their bits do not depend on it otherwise.
- */
+/* The exponent of the smallest power of two that is at least the sum. */
 static int exponent_of(double sum)
 {
   int exponent;

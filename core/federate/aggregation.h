@@ -1,6 +1,6 @@
-/* How a round's updates are weighted: the configured aggregator (brim/aggregator.h). Aggregators of plugins are called
- * on a guarded thread (memory/plugin_call.h), those of the core directly. Weights are scaled by a power of two such
- * that those of a round add up to at most 1, which keeps the sums of updates exact (fold in brim/ops.h). */
+/* Calls the configured aggregator (brim/aggregator.h): on a guarded thread (memory/plugin_call.h) if it is a plugin's,
+ * else directly. The weights of a round are scaled by a power of two such that they add up to at most 1, which keeps
+ * the sums of updates exact (fold in brim/ops.h). */
 #ifndef BRIM_FEDERATE_AGGREGATION_H
 #define BRIM_FEDERATE_AGGREGATION_H
 #include "brim/aggregator.h"
@@ -11,12 +11,13 @@ typedef struct brim_aggregation brim_aggregation;
 /* [init] The choice must outlive it; NULL: fedavg. ENOMEM_HOST. */
 brim_status brim_aggregation_open(const brim_config_choice *choice, brim_aggregation **out);
 void brim_aggregation_close(brim_aggregation *aggregation); /* NULL: nothing */
-/* [step] The weights of [count] clients that will train. EPLUGIN, naming the aggregator, if it fails, or if a weight is
- * negative or not finite, or all are 0; for aggregators of the core ENUMERIC. Likewise below. */
+/* [step] The weights of [count] clients that will train. EPLUGIN, with a message that names the aggregator, if it
+ * fails, or if a weight is negative or not finite, or all are 0; ENUMERIC instead for aggregators of the core. The same
+ * holds for the functions below. */
 brim_status brim_aggregation_weigh(brim_aggregation *aggregation, const brim_arrival *arrival, int64_t count,
                                    double *weight);
-/* [step] Adds a client that has arrived to the divisor of the round's sum; call it in the order of selection, after
- * brim_aggregation_weigh and brim_aggregation_start. `weight`: as that gave it. */
+/* [step] start begins a round's divisor; add adds a client that has arrived to it, with its `weight` from
+ * brim_aggregation_weigh. Call add in the order of selection. */
 void brim_aggregation_start(brim_aggregation *aggregation);
 brim_status brim_aggregation_add(brim_aggregation *aggregation, const brim_arrival *arrival, double weight);
 /* [step] For an aggregator with merge: calls look if out is NULL, else merge, which writes `values` results to it.
@@ -25,8 +26,8 @@ brim_status brim_aggregation_merge(brim_aggregation *aggregation, const brim_upd
 /* Does the aggregator see all updates of a round at once? Does it look at them first? */
 bool brim_aggregation_merges(const brim_aggregation *aggregation);
 bool brim_aggregation_looks(const brim_aggregation *aggregation);
-/* Does a call hang that may still use the memory it was given? */
+/* Does a call hang, so that it may still use its memory? */
 bool brim_aggregation_is_lost(const brim_aggregation *aggregation);
-/* [step] By what the sum of weighted updates is divided; an error if that is not above 0 and finite. */
+/* [step] The divisor of the sum of weighted updates; an error unless it is finite and above 0. */
 brim_status brim_aggregation_divisor(const brim_aggregation *aggregation, double *out);
 #endif

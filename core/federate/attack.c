@@ -7,7 +7,7 @@
 #include "brim/random.h"
 
 #define CHOICE 2        /* streams of BRIM_STREAM_CLIENT: which clients are malicious */
-#define NOISE_FIRST 256 /* and their noise, one for each parameter */
+#define NOISE_FIRST 256 /* noise: a stream for each parameter from this one on */
 #define PART 256        /* values that are converted at a time; a multiple of 4 */
 
 bool brim_attack_has(const brim_setup *s, int64_t client)

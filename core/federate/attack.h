@@ -1,13 +1,13 @@
-/* Malicious clients, for trying out aggregators (section attack of the configuration). A client that flips labels
- * trains on them; the other attacks change its parameters after training, so its update passes through everything that
- * those of other clients do. Running statistics of norms are not attacked: their variances may not be negative.
- * Internal to core/federate. */
+/* Simulated malicious clients, to test aggregators (section attack of the configuration). label_flip changes the labels
+ * that a client trains on. The other attacks change its parameters after training; its update is then handled like any
+ * other. Attacks leave running statistics of norms alone, because variances must not become negative. Internal to
+ * core/federate. */
 #ifndef BRIM_FEDERATE_ATTACK_H
 #define BRIM_FEDERATE_ATTACK_H
 #include "exec/exec.h"
 #include "setup/setup.h"
 
-/* A client's part in an attack. */
+/* A malicious client in a round. */
 typedef struct brim_attacker {
   const brim_setup *setup;
   int64_t client, round;

@@ -210,7 +210,7 @@ static brim_keeping keeping_of(const brim_lane *l, int64_t client)
   return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, client};
 }
 
-/* The client starts from the global model and what it has kept. */
+/* Loads the global model and the client's state. */
 static brim_status adopt(const brim_lane *l, int64_t client)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));

@@ -11,18 +11,18 @@
 /* A client's result in a round. */
 typedef struct brim_client_result {
   int64_t client, samples; /* samples: trained on, over all local epochs */
-  double load;             /* the samples that it has: which rank trains it, and when */
+  double load;             /* number of its samples; decides which rank trains it, and when */
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as the metrics hold them */
-  double squares;          /* of these losses, if the selector needs them, else NAN */
+  double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
   double norm;             /* of its update */
   double rates;            /* the sum of the learning rates of its steps; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
   brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
-  bool is_done;            /* it was trained, or the world decided that it will not arrive */
-  bool arrived;            /* its update is in the sum; otherwise it diverged or did not arrive */
+  bool is_done;            /* it has trained, or will not arrive in the simulated world */
+  bool arrived;            /* its update is in the sum */
 } brim_client_result;
 
 typedef struct brim_lane {
@@ -30,12 +30,12 @@ typedef struct brim_lane {
   brim_exec *exec;
   const brim_program *adopt, *distance, *fold, *update;
   const brim_program *fold_control; /* NULL: there are no controls */
-  brim_kept *kept;                  /* what clients start from besides the global model, or NULL */
+  brim_kept *kept;                  /* client states, or NULL */
   brim_batch batch;                 /* room for the largest micro-batch */
   brim_client_order order;          /* of the samples in the present epoch */
   brim_compressor compressor;
   void *scratch; /* for one sample, while it is read */
-  void *keeping; /* scratch memory for that; NULL without it */
+  void *keeping; /* scratch memory for client states; NULL without them */
   void *values;  /* room for twice the largest parameter if the host reads updates, else NULL */
 } brim_lane;
 
@@ -48,8 +48,8 @@ void brim_lane_close(brim_lane *lane);
  * more. */
 #define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
-/* [step, any thread] Stages what the client that was just trained, at `place` of the round, keeps: see
- * brim_kept_stage. */
+/* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. `place`: of
+ * the client in the round. */
 brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t place, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);

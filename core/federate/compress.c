@@ -52,7 +52,7 @@ typedef struct change {
   uint32_t parameter;
 } change;
 
-/* The smallest float that is at least `x`: what is sent is a float, and no value may exceed it. */
+/* The smallest float that is at least `x`: clients send the scale as a float, and no value may exceed it. */
 static double float_above(double x)
 {
   const float near = (float)x;
@@ -92,8 +92,8 @@ static void keep_signs(const change *c)
   for (int64_t i = 0; i < c->count; i++) c->value[i] = c->value[i] < 0 ? -mean : mean;
 }
 
-/* The values of largest magnitude, as floats; of equal ones those that come first (Stich et al.: Sparsified SGD with
- * Memory, NeurIPS 2018, without the memory). */
+/* The values of largest magnitude, as floats; of equal magnitudes those with the lower index (Stich et al.: Sparsified
+ * SGD with Memory, NeurIPS 2018, without the memory). */
 static void keep_largest(const change *c)
 {
   double *magnitude = c->compressor->sorted;

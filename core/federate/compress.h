@@ -1,6 +1,6 @@
-/* Compression of a client's update (federate.compression), between its training and the sum: the client's parameters
- * are changed so that their difference from the global model is what a server would receive. Buffers are sent as they
- * are. Random numbers depend on the seed, the client, the round and the place of a value alone. */
+/* Simulates compressed updates (federate.compression): after a client's training, changes its parameters so that their
+ * difference from the global model is the update that a server would receive. Buffers are not compressed. Random
+ * numbers depend only on the seed, the client, the round and the position of a value. */
 #ifndef BRIM_FEDERATE_COMPRESS_H
 #define BRIM_FEDERATE_COMPRESS_H
 #include "exec/exec.h"
@@ -15,8 +15,8 @@ typedef struct brim_compressor {
 /* [init] fold: the lane's program of that name. ENOMEM_HOST. Call brim_compressor_close even on failure. */
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out);
 void brim_compressor_close(brim_compressor *compressor);
-/* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed. A
- * parameter with a change that is not finite is left as it is. */
+/* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed. It
+ * leaves a parameter with a change that is not finite as it is. */
 brim_status brim_compressor_run(const brim_compressor *compressor, brim_exec *lane, const brim_program *fold,
                                 int64_t client, int64_t round);
 #endif

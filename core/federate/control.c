@@ -76,7 +76,7 @@ void brim_control_close(brim_control *c)
 
 /* ---- clients ---- */
 
-/* Reads c_i as doubles; `room`: for as many values. */
+/* Reads c_i as doubles. */
 static brim_status read_own(const part *p, brim_states *states, int64_t client, double *own)
 {
   const uint64_t bytes = (uint64_t)p->count * brim_dtype_bytes(p->dtype);
@@ -131,7 +131,8 @@ brim_status brim_control_stage(const brim_control *c, brim_states *states, const
 
 /* ---- the server ---- */
 
-/* A power of two of at least the number of clients: so that all parts add up to less than 512. */
+/* The exponent of a power of two that is at least the number of clients, so that the scaled parts add up to less than
+ * 512. */
 static int exponent_of(int64_t clients)
 {
   int exponent = 0;

@@ -6,7 +6,7 @@
  *     c_i' = c_i - c + (x - w) / rates
  *     c'   = c + (sum of c_i' - c_i) / N = c + (-S c + sum of (x - w) / rates) / N
  *
- * for the S clients of a round that arrived, of N in all. The last sum is made by the operation fold, so it is exact
+ * for the S clients of a round that arrived, of N in all. The operation fold computes the last sum, so it is exact
  * and the same for any number of lanes and ranks. c is in host memory in double precision, the same on all ranks, and
  * in checkpoints. */
 #ifndef BRIM_FEDERATE_CONTROL_H
@@ -18,7 +18,7 @@
 
 typedef struct brim_control brim_control;
 
-/* A lane at work on a client. */
+/* A lane, and the client that it trains. */
 typedef struct brim_keeping {
   brim_exec *exec;
   const brim_program *adopt, *update;
@@ -32,13 +32,13 @@ brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, u
 void brim_control_close(brim_control *control); /* NULL: nothing */
 /* [step, any thread] Writes c - c_i to the lane. EIO. */
 brim_status brim_control_write(const brim_control *control, brim_states *states, const brim_keeping *lane);
-/* [step, any thread] Writes c_i' to the place of the client that has trained. EIO. */
+/* [step, any thread] Writes c_i' of the client that has trained to its slot of the round. EIO. */
 brim_status brim_control_stage(const brim_control *control, brim_states *states, const brim_keeping *lane,
                                int64_t place, double rates);
 /* The factor of fold for a client's part in the sum, in a round of `clients`: small enough that sums are exact if a
  * client has moved by less than BRIM_FOLD_MOST * rates. */
 double brim_control_weight(int64_t clients, double rates);
-/* [step] Computes c' from the sum, of which `arrived` clients of a round of `clients` are part. */
+/* [step] Computes c' from the sum over the `arrived` clients of a round of `clients`. */
 brim_status brim_control_learn(brim_control *control, brim_exec *exec, const brim_program *serve, int64_t clients,
                                int64_t arrived);
 /* [step] The round has committed: c' becomes c. */

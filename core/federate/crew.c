@@ -26,7 +26,7 @@ struct brim_crew {
   void *context;
   member *member; /* [size]; the first is the caller */
   int32_t size, started;
-  atomic_uint job;     /* number of the present job */
+  atomic_uint job;     /* number of the current job */
   atomic_int busy;     /* members that have not finished it */
   atomic_bool is_over; /* no more jobs will come */
   pthread_mutex_t lock;

@@ -1,5 +1,5 @@
-/* Threads that do one job together repeatedly: those of a federation's lanes, once a round. A round may be shorter than
- * starting a thread takes, so they spin for the next job before they sleep. */
+/* A pool of threads that all run the same job: those of a federation's lanes, once a round. A round may be shorter than
+ * the start of a thread, so they spin for a moment before they sleep. */
 #ifndef BRIM_FEDERATE_CREW_H
 #define BRIM_FEDERATE_CREW_H
 #include "brim/status.h"

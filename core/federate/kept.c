@@ -43,7 +43,7 @@ static void add_field(brim_kept *k, size_t parameter, const brim_tensor *value)
 static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim_graph *g)
 {
   k->field = brim_try_calloc(2 * g->parameter_count, sizeof *k->field);
-  if (!k->field) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of what clients keep");
+  if (!k->field) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the layout of client states");
   k->hash = BRIM_HASH_START;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (brim_setup_keeps(setup, &g->parameter[i])) add_field(k, i, g->parameter[i].value);
@@ -54,7 +54,7 @@ static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim
   k->count = values; /* controls have a place of their own */
   BRIM_TRY(brim_control_open(setup, g, control, &k->control));
   if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
-  return brim_fail(BRIM_EINTERNAL, "clients keep %" PRIu64 " bytes each, but %" PRIu64 " were planned", k->bytes,
+  return brim_fail(BRIM_EINTERNAL, "a client state takes %" PRIu64 " bytes, but %" PRIu64 " were planned", k->bytes,
                    brim_setup_kept_bytes(setup));
 }
 
@@ -63,7 +63,7 @@ brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, b
   *out = NULL;
   if (brim_setup_kept_bytes(setup) == 0) return BRIM_OK;
   brim_kept *k = brim_try_calloc(1, sizeof *k);
-  if (!k) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for what clients keep");
+  if (!k) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for client states");
   brim_status status = list_fields(k, setup, adopt->graph);
   k->clients = setup->partition.clients;
   const brim_states_layout layout = {k->clients, brim_setup_round_clients(setup), k->bytes, k->hash};
@@ -114,7 +114,7 @@ brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
   return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
 }
 
-/* A local parameter plays no part in the distance that the client has moved, so it is checked here. */
+/* The distance that the client has moved leaves out local parameters, so they are checked here. */
 static brim_status check_finite(const field *f, const brim_keeping *lane)
 {
   for (int64_t i = 0; i < f->count; i++)

@@ -1,10 +1,10 @@
-/* What clients keep between rounds, in the file of states (states.h), brim_setup_kept_bytes per client: with
- * federate.norm_buffers=keep the running statistics of their norms, and the parameters that federate.local_parameters
- * names, and its control (control.h). A client starts a round with those of the end of its last round, and its first
- * round with the global model's. Running statistics are a part of its update too, so the global model's are the mean of
- * the clients'.
+/* Client states: the values that a client needs in a later round, brim_setup_kept_bytes for each client, in the file of
+ * store/states.h. A state consists of the running statistics of norms (federate.norm_buffers=keep), the parameters that
+ * federate.local_parameters names, and the client's control (control.h). A client starts a round from its state at the
+ * end of its last round, and its first round from the global model's values. Running statistics are also a part of its
+ * update, so those of the global model are the mean over clients.
  *
- * A round is a transaction here too: states are staged, and kept when the round commits. */
+ * A round stages states, and its commit makes them current. */
 #ifndef BRIM_FEDERATE_KEPT_H
 #define BRIM_FEDERATE_KEPT_H
 #include "federate/control.h"
@@ -14,25 +14,25 @@
 
 typedef struct brim_kept brim_kept;
 
-/* [init] `adopt`: a client's program that copies the global model, of any plan of the setup. *out is NULL if clients
- * keep nothing. ENOMEM_HOST. */
+/* [init] `adopt`: a client's program that copies the global model, of any plan of the setup. *out is NULL if there
+ * are no client states. ENOMEM_HOST. */
 brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, brim_kept **out);
 void brim_kept_close(brim_kept *kept); /* NULL: nothing */
 /* The states of clients: their file, and the transactions. */
 brim_states *brim_kept_states(brim_kept *kept);
-/* [step, any thread] Writes what the client has kept to a lane that has adopted the global model. Does nothing if the
- * client has kept nothing, or kept is NULL. EIO. */
+/* [step, any thread] Writes the client's state to a lane that has adopted the global model. Does nothing if the client
+ * has no state, or kept is NULL. EIO. */
 brim_status brim_kept_write(brim_kept *kept, const brim_keeping *lane);
 /* [step, any thread] Writes the client's control to a lane whose states are zeroed. Does nothing without controls. EIO.
  */
 brim_status brim_kept_steer(brim_kept *kept, const brim_keeping *lane);
-/* [step, any thread; each call with another `place`] Stages what the client at `place` keeps after a round (counted
- * from 0), in which the learning rates of its steps added up to `rates`. Does nothing if kept is NULL. ENUMERIC: a
+/* [step, any thread; each call with another `place`] Stages the state of the client at `place` after a round (counted
+ * from 0) in which the learning rates of its steps added up to `rates`. Does nothing if kept is NULL. ENUMERIC: a
  * value is not finite; EIO. */
 brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t place, int64_t round, double rates);
 /* The server's controls, or NULL; also if kept is NULL. */
 brim_control *brim_kept_control(brim_kept *kept);
 /* [any] The tensors of a checkpoint, in memory of `kept`: to be written, or to be read into between two rounds. Returns
- * their number; out NULL: nothing else. kept NULL: 0. */
+ * their number, 0 if kept is NULL. If out is NULL, only counts them. */
 size_t brim_kept_tensors(brim_kept *kept, brim_safetensor *out);
 #endif

@@ -42,8 +42,8 @@ brim_status brim_protection_place(brim_protection *p, const brim_program *serve)
 
 /* ---- clipping ---- */
 
-/* Rounding moves each value of a weighted update by half the grid at most. The norm itself is a sum of squares in
- * double precision, and too small by a relative error of values * 2^-53 at most, halved by the root. */
+/* Rounding changes each value of a weighted update by at most half of GRID. The norm is the root of a sum of squares in
+ * double precision, whose relative error is at most values * 2^-53; the root halves it. */
 double brim_protection_factor(const brim_protection *p, double norm)
 {
   const double rounded = sqrt(p->values) * (GRID / 2) / p->weight, error = (p->values + 8) * 0x1p-53;
@@ -53,7 +53,7 @@ double brim_protection_factor(const brim_protection *p, double norm)
 
 /* ---- noise ---- */
 
-/* Two independent normal numbers (Box and Muller, 1958), from 64 random bits each, so that they reach 9.4. */
+/* Two independent normal numbers (Box and Muller, 1958), from 64 random bits each; the largest magnitude is 9.4. */
 static void draw_normal(uint64_t seed, uint32_t stream, uint64_t item, uint32_t block, double out[2])
 {
   const brim_philox r = brim_random4(seed, BRIM_STREAM_NOISE, stream, item, block);
@@ -69,8 +69,8 @@ static uint64_t item_of(int64_t round, int64_t client)
   return (uint64_t)(client + 1) << 32 | (uint64_t)round;
 }
 
-/* Rounded to the grid, as the sum is: so the noisy sum is one on the grid whatever the updates were, and its last bits
- * tell nothing (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). `from` is
+/* Noise is rounded to multiples of GRID, like the sum, so the last bits of the noisy sum reveal nothing about the
+ * updates (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). `from` is
  * even. */
 static void add_normal(const brim_noise *n, int64_t client, int64_t from, int64_t to)
 {
@@ -81,8 +81,8 @@ static void add_normal(const brim_noise *n, int64_t client, int64_t from, int64_
   }
 }
 
-/* A client's noise need not be added where it trains, as sums on the grid are the same in any order. A client that has
- * diverged sends noise alone, so that the server does not learn of it. */
+/* Sums of multiples of GRID are exact in any order, so a client's noise need not be added where the client trains. A
+ * client that has diverged sends only noise, so that the server cannot notice it. */
 void brim_protection_add_piece(const brim_protection *p, int64_t piece)
 {
   const brim_noise *n = &p->noise;

@@ -1,5 +1,5 @@
-/* The protection of clients in a federation's rounds: the clip norm of their updates, and the noise. See
- * config/privacy.h. Internal to core/federate. */
+/* Differential privacy in a federation's rounds: clips updates and adds noise. See config/privacy.h. Internal to
+ * core/federate. */
 #ifndef BRIM_FEDERATE_PROTECT_H
 #define BRIM_FEDERATE_PROTECT_H
 #include "exec/exec.h"
@@ -19,8 +19,8 @@ typedef struct brim_noise {
 
 typedef struct brim_protection {
   const brim_settings *settings;
-  double clip_norm; /* of the rounds to come; 0: updates are not clipped */
-  double next;      /* of those after the present round, once it has committed */
+  double clip_norm; /* of the current round; 0: updates are not clipped */
+  double next;      /* of the next round */
   double values;    /* in an update */
   double weight;    /* of all clients before they are clipped: a power of two, with a sum of at most 1 in a round */
   double *sum;      /* room for the largest tensor of the sum, while noise is added; NULL: no noise */
@@ -29,15 +29,15 @@ typedef struct brim_protection {
 
 /* [init] Begins with the configured clip norm. */
 void brim_protection_init(brim_protection *protection, const brim_setup *setup);
-/* [init] Prepares for a placed plan, with its server's update. ENOMEM_HOST. */
+/* [init] Allocates memory for a placed plan; `serve`: the server's update program. ENOMEM_HOST. */
 brim_status brim_protection_place(brim_protection *protection, const brim_program *serve);
 void brim_protection_close(brim_protection *protection);
-/* [any thread] The factor for an update of this norm; 1 without clipping. The norm of what is added to the sum is at
- * most the clip norm times the weight, also after it was rounded. */
+/* [any thread] The factor for an update of this norm; 1 without clipping. The norm of the weighted update, even
+ * after rounding, is at most the clip norm times the weight. */
 double brim_protection_factor(const brim_protection *protection, double norm);
-/* [step] Adds the round's noise to the sum of all ranks; each rank adds the same. Central noise has the deviation that
- * the clip norm asks for; local noise is one such number for each client that has sent an update. `share` calls
- * brim_protection_add_piece for pieces 0..pieces-1, in any threads. */
+/* [step] Adds the round's noise to the sum of all ranks; each rank adds the same. Central noise is one number for each
+ * value, with a standard deviation in proportion to the clip norm; local noise is one such number for each client that
+ * has sent an update. `share` calls brim_protection_add_piece for pieces 0..pieces-1, on any threads. */
 typedef brim_status (*brim_share_fn)(void *context, int64_t pieces);
 brim_status brim_protection_add_noise(brim_protection *protection, brim_exec *exec, const brim_noise *of_round,
                                       brim_share_fn share, void *context);
@@ -47,6 +47,6 @@ void brim_protection_learn(brim_protection *protection, int64_t round, const bri
 /* [step] The round has committed. */
 void brim_protection_commit(brim_protection *protection);
 /* [any] An adaptive clip norm as a tensor of a checkpoint, in the protection's memory; returns the number of tensors.
- * out NULL: nothing else. */
+ * If out is NULL, only counts them. */
 size_t brim_protection_tensors(brim_protection *protection, brim_safetensor *out);
 #endif

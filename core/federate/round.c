@@ -185,7 +185,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_status status = brim_lane_train(&w->lane, f->round, result);
   if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
-    brim_log(BRIM_LOG_WARN, "round %lld: %s; it is left out", (long long)f->round + 1, brim_error_text());
+    brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
     return BRIM_OK;
   }
@@ -217,7 +217,7 @@ static brim_status take_turn(brim_worker *w, int64_t turn)
   return BRIM_OK;
 }
 
-/* Trains one client after another, until all clients of the round are taken. */
+/* Trains one client after another, until no client of the round is left. */
 static void work(void *context, int32_t lane)
 {
   brim_federation *f = context;
@@ -274,7 +274,7 @@ brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, 
   return status;
 }
 
-/* Answers the selector. */
+/* Computes the losses that the selector asks for. */
 static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
 {
   brim_federation *f = federation;
@@ -294,7 +294,7 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
   return status;
 }
 
-/* Selects clients, and simulates which of them arrive. *arrives: how many. */
+/* Selects clients, and simulates which of them arrive. *arrives: their number. */
 static brim_status attempt_round(brim_federation *f, int64_t *arrives)
 {
   brim_fleet_columns columns = brim_selection_columns(f->selection);
@@ -332,7 +332,7 @@ static brim_status select_clients(brim_federation *f, double clock)
   }
   return brim_fail(
       BRIM_ENUMERIC,
-      "round %lld: in %d attempts, never did the updates of %lld clients arrive (federate.min_clients)\nraise "
+      "round %lld: none of %d attempts got the updates of %lld clients (federate.min_clients)\nraise "
       "federate.deadline_seconds or federate.over_selection, or lower world.dropout or federate.min_clients",
       round, BRIM_ATTEMPTS_MAX, least);
 }
@@ -344,7 +344,8 @@ static int64_t count_samples(const brim_federation *f, int64_t client)
   return s->settings->federate.local_epochs * brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
 }
 
-/* A client at the start of the round. It is already done if it will not arrive or is only simulated. */
+/* The result of a client at the start of the round, which is final if the client will not arrive or is only simulated.
+ */
 static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];
@@ -375,7 +376,7 @@ static brim_status begin_clients(brim_federation *f)
   return f->setup->settings->federate.train ? brim_federation_weigh(f) : BRIM_OK;
 }
 
-/* Without a folder, what clients keep lies in a file that is gone at the end. */
+/* A run without a folder keeps client states in an unlinked file. */
 static brim_status begin_states(brim_federation *f)
 {
   brim_states *states = brim_kept_states(f->kept);
@@ -477,7 +478,7 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
 }
 
-/* ---- what clients keep ---- */
+/* ---- client states ---- */
 
 brim_status brim_federation_keep_in(brim_federation *f, const char *folder, bool is_new)
 {

@@ -1,10 +1,9 @@
 /* Rounds of a federation: the selected clients train side by side in the lanes of a plan, and their weighted updates
  * are added up. Sums are exact (fold in brim/ops.h), so they do not depend on the number of lanes and ranks, or on
- * which of them trains a client. The global model does not change here, but in the server's step, when a round is
- * complete.
+ * which of them trains a client. Only the server's step, after a complete round, changes the global model.
  *
- * If a round fails, the updates that arrived are kept, also while another plan is placed: repeated, the round continues
- * with the missing clients. */
+ * If a round fails, brim keeps the updates that arrived, also while another plan is placed, and the repeated round
+ * trains only the missing clients. */
 #ifndef BRIM_FEDERATE_ROUND_H
 #define BRIM_FEDERATE_ROUND_H
 #include "federate/client.h"
@@ -16,7 +15,7 @@ typedef struct brim_round_result {
   const brim_client_result *client; /* [clients] in the order of selection; owned by the federation */
   int64_t clients, arrived;
   int64_t own_samples;      /* trained by this rank */
-  double weight;            /* by what the sum of updates is divided */
+  double weight;            /* divisor of the sum of updates */
   double clip_norm;         /* 0: updates were not clipped */
   int64_t diverged;         /* clients that trained, but whose updates are left out */
   bool has_attack;          /* clients may be malicious */
@@ -31,45 +30,46 @@ void brim_federation_close(brim_federation *federation); /* NULL: nothing */
 /* [init] Prepares for rounds under a placed plan; drive and exec must stay until brim_federation_unplace or close.
  * ENOMEM_HOST. */
 brim_status brim_federation_place(brim_federation *federation, const brim_drive *drive, brim_exec *exec);
-/* [init] Call before the plan is freed. Updates of the present round move to host memory for the next plan; if there is
- * no memory the round starts again. */
+/* [init] Call before the plan is freed. Moves the updates of the current round to host memory for the next plan; if
+ * memory is short, the round starts again. */
 void brim_federation_unplace(brim_federation *federation);
-/* [step] Discards the present round's updates: it starts again. */
+/* [step] Discards the updates of the current round, which starts again. */
 void brim_federation_forget(brim_federation *federation);
 /* [step] Trains this rank's clients of round `round`, counted from 0, that have not arrived yet, and adds them to its
  * sums; `clock`: simulated seconds when the round starts. Clients that will not arrive in the simulated world do not
- * train. ENUMERIC: a client has diverged and federate.on_divergence ends the run then; ENOMEM_*, and errors of the data
+ * train. ENUMERIC: a client has diverged, with federate.on_divergence=fail; ENOMEM_*, and errors of the data
  * and the backend. */
 brim_status brim_federation_train(brim_federation *federation, int64_t round, double clock);
-/* [step] Call after that, when all ranks have trained their clients: they exchange results and add up their sums. From
- * here on a round can only be repeated as a whole. ECOMM, and errors of the backend. */
+/* [step] Call after brim_federation_train, on all ranks: exchanges the ranks' results and adds up their sums. From here
+ * on a round can only be repeated as a whole. ECOMM, and errors of the backend. */
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);
-/* [step] Call after that: the selector learns from the round; see brim_selection_result. EPLUGIN. */
+/* [step] Call after brim_federation_add_up: the selector learns from the round; see brim_selection_result. EPLUGIN. */
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
-/* [step] The round has committed, or has failed: then undoes what was learned. */
+/* [step] Call when the round has committed or failed; if it has failed, undoes brim_federation_learn. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
 brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
-/* [any] The epsilon of privacy that is spent after `rounds` committed rounds, or after one more. With local noise it is
- * that of the client that has sent the most updates. 0 without noise. */
+/* [any] Epsilon (differential privacy) after `rounds` committed rounds, or with `next` after one more. With local noise
+ * it is that of the client that has sent the most updates. 0 without noise. */
 double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
 void brim_federation_tell(const brim_federation *federation, brim_text *out);
-/* [any] Once a plan has been placed: the statistics of clients and the rounds of what they keep, as tensors of a
+/* [any] Once a plan has been placed: the clients' statistics and the rounds of their states, as tensors of a
  * checkpoint in the federation's memory: to be written, or to be read into between two rounds. Returns their number;
- * out NULL: nothing else. */
+ * if out is NULL, only counts them. */
 size_t brim_federation_tensors(brim_federation *federation, brim_safetensor *out);
 
-/* What clients keep lies in a file of the run's folder: store/states.h. */
+/* Client states are in a file of the run's folder: store/states.h. */
 
 /* [init] Once a plan has been placed: opens that file, and makes one for all updates of a round if the aggregator needs
- * them. is_new: makes the first, on rank 0, before the other ranks open it. EBUDGET if the disk has too little room;
- * ELOAD, EIO, ENOMEM_HOST. The other three do nothing if clients keep nothing. */
+ * them. is_new: makes the file of states, on rank 0, before the other ranks open it. EBUDGET if the disk has too little
+ * room; ELOAD, EIO, ENOMEM_HOST. The next three functions do nothing without client states. */
 brim_status brim_federation_keep_in(brim_federation *federation, const char *folder, bool is_new);
-/* [init] After tensors were read from a checkpoint (NULL: training begins anew): finds what clients had kept then. */
+/* [init] After tensors were read from a checkpoint (NULL: training begins anew): finds the client states of that time.
+ */
 brim_status brim_federation_recall(brim_federation *federation, const char *checkpoint);
-/* [step] Before a checkpoint is written: makes it durable. EIO. */
+/* [step] Makes the client states durable; call before a checkpoint is written. EIO. */
 brim_status brim_federation_sync(brim_federation *federation);
-/* [step] The checkpoint is complete: what it refers to is not overwritten before there is another. */
+/* [step] Call when the checkpoint is complete: the states that it refers to are not overwritten before the next one. */
 void brim_federation_checkpointed(brim_federation *federation);
 #endif

@@ -1,5 +1,5 @@
-/* How the updates of a federation's round become one: weights before the clients train, and what happens to the sum,
- * or to all updates, when they have arrived. See round.h. */
+/* Combines the updates of a federation's round: sets the weights before the clients train, and divides the sum, or
+ * merges all updates, when they have arrived. See round.h. */
 #include <math.h>
 
 #include "base/log.h"
@@ -45,7 +45,7 @@ static brim_status list_arrivals(brim_federation *f, int64_t *count)
   return BRIM_OK;
 }
 
-/* With clipped updates all clients weigh the same, whatever they are and do. */
+/* With clipped updates all clients have the same weight. */
 brim_status brim_federation_weigh(brim_federation *f)
 {
   int64_t count, k = 0;
@@ -66,8 +66,8 @@ brim_status brim_federation_weigh(brim_federation *f)
 
 /* ---- when updates have arrived ---- */
 
-/* Lists the updates that have arrived, with what is known of them now, in the order of selection. Returns their number.
- * Arrivals are listed for the clients that were expected to arrive. */
+/* Lists the updates that have arrived, with their losses and norms, in the order of selection. Returns their number.
+ * `arrival` has an entry for each client that was expected to arrive. */
 static int64_t list_arrived(brim_federation *f)
 {
   int64_t expected = 0, count = 0;
@@ -95,7 +95,7 @@ static brim_status merge(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Asks the aggregator by what the sum is divided. */
+/* Asks the aggregator for the divisor of the sum. */
 static brim_status find_divisor(brim_federation *f, double *out)
 {
   const int64_t count = list_arrived(f);
@@ -112,7 +112,7 @@ static brim_status share_noise(void *federation, int64_t pieces)
   return brim_federation_work(f);
 }
 
-/* With clipped updates the mean is over a fixed number, however many arrived. */
+/* With clipped updates the divisor is fixed, however many updates arrived. */
 static brim_status protect(brim_federation *f, brim_round_result *out)
 {
   const brim_settings *s = f->setup->settings;

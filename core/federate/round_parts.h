@@ -19,7 +19,7 @@ typedef struct brim_worker {
   brim_error error;
 } brim_worker;
 
-/* What a rank reports of itself: the samples it trained on in the round, and the time that took. */
+/* A rank's report: the samples that it trained on in the round, and the seconds that this took. */
 typedef struct brim_pace {
   double samples, seconds;
 } brim_pace;
@@ -41,8 +41,8 @@ struct brim_federation {
   int64_t *trains;              /* [clients] their numbers */
   const brim_arrival **arrived; /* [clients] those whose updates have arrived */
   int64_t *place;               /* [clients] the places of these in the order of selection */
-  brim_kept *kept;              /* what clients keep between rounds, or NULL */
-  bool shares_states;           /* all ranks have the same file with it */
+  brim_kept *kept;              /* client states, or NULL */
+  bool shares_states;           /* all ranks use the same file of states */
   brim_protection protection;
   brim_fleet *fleet;        /* NULL: no simulated world */
   brim_moment moment;       /* of the present attempt in the world */
@@ -69,18 +69,18 @@ struct brim_federation {
   pthread_mutex_t adding;   /* one lane at a time adds to the sum */
 };
 
-/* [step] Decides which rank trains which client of the round; the same on all ranks, as all know the same speeds. */
+/* [step] Assigns the clients of the round to ranks. All ranks know the same speeds, so they get the same result. */
 void brim_federation_deal(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
-/* [step] All lanes work on `turns` turns; the caller's thread in the first lane. */
+/* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
 /* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
 brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
 /* [step] Sets the weights of the clients that will train. Errors of the aggregator. */
 brim_status brim_federation_weigh(brim_federation *federation);
-/* [step] Makes the round's result of the sums of all ranks, or of all updates: fills out->weight and clip_norm. Does
- * nothing if too few clients arrived. Errors of the aggregator. */
+/* [step] Computes the round's result from the sums of all ranks, or from all updates: fills out->weight and clip_norm.
+ * Does nothing if too few clients arrived. Errors of the aggregator. */
 brim_status brim_federation_combine(brim_federation *federation, brim_round_result *out);
 /* Samples that this rank has trained on in the round. */
 int64_t brim_federation_own_samples(const brim_federation *federation);

@@ -1,15 +1,15 @@
-/* What the ranks of a job do together in a federation's round. See round.h. */
+/* The exchange between the ranks of a job in a federation's round. See round.h. */
 #include <string.h>
 
 #include "federate/round_parts.h"
 
-/* What a rank reports of a client to the others. */
+/* A rank's report about a client to the other ranks. */
 typedef struct report {
   double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
 } report;
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
-/* Deals clients one after another, the largest first, each to the rank that would finish it first. */
+/* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. */
 void brim_federation_deal(brim_federation *f)
 {
   const int32_t ranks = f->setup->world.ranks;
@@ -71,8 +71,8 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   return BRIM_OK;
 }
 
-/* Between hosts: sends what the client at `place` will keep, from the rank that trained it. A rank that cannot read or
- * write its file takes part to the end, so that the others do not wait. */
+/* Between hosts: sends the staged state of the client at `place` from the rank that trained it. A rank that cannot read
+ * or write its file still takes part to the end, so that the others do not wait. */
 static brim_status exchange_kept(brim_federation *f, int64_t place)
 {
   const brim_states *states = brim_kept_states(f->kept);
@@ -90,7 +90,7 @@ static brim_status exchange_kept(brim_federation *f, int64_t place)
   return is_own || status != BRIM_OK ? status : brim_states_stamp(states, place, f->client[place].client, f->round);
 }
 
-/* The ranks' speeds in this and earlier rounds decide how the next round is dealt. */
+/* The ranks' speeds in this and earlier rounds decide the assignment of the next round. */
 static brim_status learn_speeds(brim_federation *f)
 {
   brim_pace *all = f->all;
@@ -105,8 +105,8 @@ static brim_status learn_speeds(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Gives every rank the updates of all, one after another: the rank that has one puts it into its sums, those of the
- * others are 0, and the sums over all ranks are the update, without rounding. */
+/* Sends each update to all ranks, one after another: the rank that has it copies it to its sums, the others set theirs
+ * to 0, and the sum over all ranks is the update, without rounding. */
 static brim_status exchange_updates(brim_federation *f)
 {
   for (int64_t place = 0; place < f->clients; place++) {

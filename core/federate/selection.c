@@ -17,7 +17,8 @@ typedef struct row {
   int32_t last_round, times;
 } row;
 
-/* A call of the selector's functions. The host owns it, as a selector that hangs may still write to it later. */
+/* Arguments and results of a call of the selector. They outlive the call, because a selector that hangs may still write
+ * to them later. */
 typedef struct call {
   brim_selection_host *host;
   brim_selection_query query;
@@ -45,7 +46,7 @@ struct brim_selection_host {
   float *sketch; /* [count, BRIM_SKETCH] */
   /* state: after the last round that was learned; the selector writes to `next` */
   double *state, *next;
-  int64_t own_count, client_count; /* numbers in the state: in all, and per client */
+  int64_t own_count, client_count; /* numbers in the state: for the whole federation, and for each client */
   /* the last learned round */
   row *before; /* [undo_count] its clients' previous values, until the next selection */
   int64_t *undo, undo_count, undo_room;
@@ -62,8 +63,8 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
-/* A selector's failure in a round becomes EPLUGIN and names it. Out-of-memory errors keep their status, as a cleanup
- * may help, and so does a failure of the host when it was asked for losses. */
+/* A selector's failure in a round becomes EPLUGIN and names it. Out-of-memory errors keep their status, because a
+ * cleanup may help, and so do errors of the host while it computes losses. */
 static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};
@@ -266,8 +267,7 @@ static brim_status make_room(brim_selection_host *h, int64_t wanted)
 }
 
 /* Poisson sampling, for privacy: a round has clients_per_round clients on average, and may have none. More than
- * `wanted`, which is all clients or as many as practically never are drawn, end the run: see
- * brim_privacy_most_clients. */
+ * `wanted` clients end the run, which has a negligible probability: see brim_privacy_most_clients. */
 static brim_status draw_independently(brim_selection_host *h, const brim_selection_wish *wish)
 {
   const brim_settings *s = h->setup->settings;
@@ -281,7 +281,8 @@ static brim_status draw_independently(brim_selection_host *h, const brim_selecti
     if ((double)bits * 0x1p-53 >= rate) continue;
     if (out->count == wish->wanted)
       return brim_fail(BRIM_ENUMERIC,
-                       "round %" PRId64 ": more than %" PRId64 " clients were drawn, which is as good as impossible",
+                       "round %" PRId64 ": more than %" PRId64
+                       " clients were drawn, which has a negligible probability",
                        wish->round + 1, wish->wanted);
     out->client[out->count++] = k;
   }
@@ -348,7 +349,7 @@ static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const
   memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
 }
 
-/* Accuracy of its training; NAN if targets are real numbers or training was only simulated. */
+/* A client's accuracy during its training; NAN if targets are real numbers or training was only simulated. */
 static double accuracy_of(const brim_selection_host *h, const brim_client_result *c)
 {
   const int32_t task = h->setup->data.train.task;
@@ -434,7 +435,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
 void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
   if (is_committed) h->undo_count = 0;
-  if (h->undo_count == 0) return; /* or the round was not learned */
+  if (h->undo_count == 0) return; /* also if the selector has not learned from the round */
   put_back(h);
   swap_states(h);
 }

@@ -1,9 +1,9 @@
-/* Which clients of a federation train in a round: the configured selector, and the columns of statistics about clients
- * that it uses (brim/selector.h). A column takes at most 8 bytes per client, all together 48.
+/* Selects the clients of a round: calls the configured selector (brim/selector.h) and holds the columns of client
+ * statistics that it uses. A column takes at most 8 bytes per client, all of them together 48.
  *
- * A round is a transaction here too: the selector's changes to its state count once it has learned from the round, and
- * brim_selection_end undoes them if the round failed. Selectors of plugins are called on a guarded thread
- * (memory/plugin_call.h), those of the core directly. */
+ * A round is a transaction: the selector's changes to its state take effect when it has learned from the round, and
+ * brim_selection_end undoes them if the round fails. Selectors of plugins run on a guarded thread
+ * (memory/plugin_call.h), those of the core on the calling thread. */
 #ifndef BRIM_FEDERATE_SELECTION_H
 #define BRIM_FEDERATE_SELECTION_H
 #include "base/spread.h"
@@ -39,9 +39,9 @@ brim_status brim_selection_select(brim_selection_host *host, const brim_selectio
  * see brim_selection_result. EPLUGIN. */
 brim_status brim_selection_learn(brim_selection_host *host, int64_t round, const brim_client_result *client,
                                  int64_t count, double accuracy, double seconds);
-/* [any] How often the client was selected that was selected most often. */
+/* [any] The largest number of rounds for which any client was selected. */
 int64_t brim_selection_most_times(const brim_selection_host *host);
-/* [step] The round has committed, or has failed: then undoes what was learned. */
+/* [step] Call when the round has committed or failed; if it has failed, undoes brim_selection_learn. */
 void brim_selection_end(brim_selection_host *host, bool is_committed);
 
 /* [any] The accuracies of clients over their last training, of those that have trained. ENOMEM_HOST. */

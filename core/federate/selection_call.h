@@ -1,12 +1,12 @@
-/* Calls a selector (brim/selector.h) and checks its answers and questions: for federations (federate/selection.h) and
- * for `brim check`, which makes up federations. */
+/* Calls a selector (brim/selector.h) and checks its answers and questions, for federations (federate/selection.h) and
+ * for the synthetic federations of `brim check`. */
 #ifndef BRIM_FEDERATE_SELECTION_CALL_H
 #define BRIM_FEDERATE_SELECTION_CALL_H
 #include "brim/selector.h"
 #include "memory/plugin_call.h"
 
 /* [init] Runs `work`, which calls the function, on the guard's thread, as brim_plugin_run does; guard NULL: directly.
- * ENOTSUP becomes EPLUGIN, as there is no other selector to ask. */
+ * ENOTSUP becomes EPLUGIN, because no other selector can answer. */
 brim_status brim_selection_call(brim_guard *guard, const brim_plugin_call *call, brim_guard_work work, void *context);
 
 /* [any] EPLUGIN naming the selector if the size of its state is negative or too large. */

@@ -17,7 +17,7 @@
 typedef struct reader {
   const char *path;
   FILE *file;
-  char *line; /* the present one, without its line end */
+  char *line; /* the current line, without its end */
   size_t room;
   int64_t number;                /* its number, from 1 */
   const char *name[COLUMNS_MAX]; /* of the columns */
@@ -73,7 +73,7 @@ static brim_status read_values(reader *r, int64_t clients)
     BRIM_TRY(read_field(r, k, at, length));
     at += length;
     if (k + 1 < r->columns && *at != ',')
-      return complain(r, (size_t)(at - r->line) + 1, "'%s' is missing: a line has %d values", r->name[k + 1],
+      return complain(r, (size_t)(at - r->line) + 1, "'%s' is missing: a line must have %d values", r->name[k + 1],
                       r->columns);
     if (k + 1 < r->columns) at++;
   }

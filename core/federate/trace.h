@@ -1,5 +1,5 @@
-/* Traces of simulated clients: CSV files with each client's speed and times of availability. Every error names the
- * file, the line and the column. Internal to core/federate. */
+/* Reads the CSV files with the speeds of simulated clients and the times at which they are available. Every error names
+ * the file, the line and the column. Internal to core/federate. */
 #ifndef BRIM_FEDERATE_TRACE_H
 #define BRIM_FEDERATE_TRACE_H
 #include <stdbool.h>

@@ -18,7 +18,7 @@
 struct brim_whole {
   brim_updates_plan plan;
   int fd;
-  char path[BRIM_PATH_MAX]; /* that the file had: for messages */
+  char path[BRIM_PATH_MAX]; /* the file's former path, for messages */
   double *block;            /* [rows, plan.block] */
   const double **update;    /* [rows] its rows */
   void *read;               /* [plan.block] values of the file */
@@ -32,7 +32,7 @@ static brim_status check_disk(const brim_whole *w, const char *folder)
 {
   struct statvfs disk;
   char needed[32], room[32];
-  if (statvfs(folder, &disk) != 0) return BRIM_OK; /* writing will tell */
+  if (statvfs(folder, &disk) != 0) return BRIM_OK; /* a full disk is then an error of a write */
   const uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize;
   if (left >= w->plan.file_bytes) return BRIM_OK;
   return brim_fail(BRIM_EBUDGET,

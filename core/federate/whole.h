@@ -1,6 +1,6 @@
-/* All updates of a round, for an aggregator with `merge` (brim/aggregator.h): a file with a row for each selected
- * client. A row is written when the client has trained, and stays valid until the round is over, whatever plan is
- * placed meanwhile. The file has no name, so the system removes it however the process ends. Internal to
+/* Stores all updates of a round for an aggregator with `merge` (brim/aggregator.h), in a file with a row for each
+ * selected client. A row is written when the client has trained, and stays valid until the round ends, also while
+ * another plan is placed. The file is unlinked, so the system removes it however the process ends. Internal to
  * core/federate. */
 #ifndef BRIM_FEDERATE_WHOLE_H
 #define BRIM_FEDERATE_WHOLE_H
@@ -17,11 +17,11 @@ typedef struct brim_whole_round {
   int64_t count;
 } brim_whole_round;
 
-/* [init] Makes the file in a folder. EBUDGET if the disk has too little room, with the numbers; EIO, ENOMEM_HOST. */
+/* [init] Makes the file in a folder. EBUDGET, with both sizes, if the disk has too little room; EIO, ENOMEM_HOST. */
 brim_status brim_whole_open(const brim_updates_plan *plan, const char *folder, int32_t rank, brim_whole **out);
-/* `is_lost`: a function of the aggregator hangs and may still use the memory, which therefore stays. */
+/* `is_lost`: a function of the aggregator hangs and may still use the memory, so it is not freed. */
 void brim_whole_close(brim_whole *whole, bool is_lost); /* NULL: nothing */
-/* [step, any thread] Writes the update of the client that a lane has trained last; `values` has room for twice the
+/* [step, any thread] Writes the update of the client that the lane trained last; `values` has room for twice the
  * largest parameter. */
 brim_status brim_whole_write(const brim_whole *whole, int64_t row, brim_exec *lane, const brim_program *adopt,
                              void *values);

@@ -12,8 +12,8 @@
 #include "federate/trace.h"
 #include "graph/op.h"
 
-/* Streams of the world's random numbers. The number of an attempt, or of a check of who is available, is added
- * above. */
+/* Streams of the world's random numbers. The bits above a stream hold the number of the attempt or of the availability
+ * check. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
 #define LOOKS_MAX 10000 /* availability checks before a round is given up */
@@ -28,7 +28,7 @@ struct brim_fleet {
    * backend. */
   uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
   bool looks;              /* a client of a round also computes its loss under the global model, for the aggregator */
-  int64_t bytes, up_bytes; /* all parameters that are sent, as fp32; and what a client sends back */
+  int64_t bytes, up_bytes; /* sent by the server (as fp32), and by a client */
   float *gflops;           /* [clients] */
   float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
   float *channel;          /* [clients] in round channel_round */
@@ -64,7 +64,7 @@ static uint64_t count_flops(const brim_graph *g)
   return flops;
 }
 
-/* What the server sends to a client, and what a client sends back. */
+/* Sets the bytes that the server sends to a client and those that the client sends back. */
 static void count_bytes(brim_fleet *f, const brim_graph *g)
 {
   for (size_t i = 0; i < g->parameter_count; i++) {
@@ -263,7 +263,7 @@ static double joules_of(const brim_fleet *f, double radio, double compute)
   return f->world->radio_watts * radio + f->world->compute_watts * compute;
 }
 
-/* What the client has spent after `seconds`. */
+/* The client's cost after `seconds`. */
 static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
 {
   const double all = p->down + p->compute + p->up;
@@ -314,11 +314,12 @@ static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_co
 
 static brim_status refuse_wait(const brim_moment *m, double waited, int64_t needed)
 {
-  return brim_fail(BRIM_ENUMERIC,
-                   "round %" PRId64 ": waited %g simulated seconds, but there were never %" PRId64
-                   " clients available\nset world.too_few=go_on with a smaller federate.min_clients, or change "
-                   "clients_per_round or world.availability",
-                   m->round + 1, waited, needed);
+  return brim_fail(
+      BRIM_ENUMERIC,
+      "round %" PRId64 ": waited %g simulated seconds, but fewer than %" PRId64
+      " clients were available at every check\nset world.too_few=go_on with a smaller federate.min_clients, or change "
+      "clients_per_round or world.availability",
+      m->round + 1, waited, needed);
 }
 
 /* The seconds after which availability repeats; 0: never. */
@@ -373,7 +374,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* The client's turn, regardless of the others: when it finishes or stops. */
+/* When the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
@@ -398,8 +399,8 @@ static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
   }
 }
 
-/* When the round ends: when the last client that it waits for has arrived or stopped. If some are late that is the
- * deadline; if there is a surplus, the round ends once enough have arrived. */
+/* The end of the round: when the last client that it waits for has arrived or stopped; the deadline if clients are
+ * late; with a surplus, when enough have arrived. */
 static double find_end(const brim_fate *fate, int64_t count, double deadline)
 {
   double arrived = 0, stopped = 0;

@@ -31,7 +31,7 @@ typedef struct brim_fate {
 } brim_fate;
 
 #define BRIM_ATTEMPTS_MAX 100
-/* An attempt at a round. There is another only if too few clients arrived in the previous one. */
+/* An attempt at a round. Another attempt follows only if too few clients arrive. */
 typedef struct brim_moment {
   int64_t round, attempt; /* from 0 */
   double clock;           /* simulated seconds since the start of the run */
@@ -47,11 +47,11 @@ typedef struct brim_fleet_columns {
  * trace; ENOMEM_HOST. */
 brim_status brim_fleet_open(const brim_setup *setup, brim_fleet **out);
 void brim_fleet_close(brim_fleet *fleet); /* NULL: nothing */
-/* [step] Fills the columns. If fewer than clients_per_round are available, and world.too_few says so, waits in
- * simulated time and advances moment->clock; *candidates: how many are available then. ENUMERIC if there are never
+/* [step] Fills the columns. Waits in simulated time, which advances moment->clock, until clients_per_round, or with
+ * world.too_few=go_on federate.min_clients, are available. *candidates: their number then. ENUMERIC if there are never
  * enough. */
 brim_status brim_fleet_gather(brim_fleet *fleet, brim_moment *moment, brim_fleet_columns *columns, int64_t *candidates);
-/* [step] What it costs that a selector asks clients for their losses. It takes as long as the slowest client. */
+/* [step] The cost of the losses that a selector asks clients for. It takes as long as the slowest client. */
 brim_expense brim_fleet_ask(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count);
 /* [step] Simulates the attempt with the selected clients; `fate`: [count]. Returns the cost of the whole round. */
 brim_expense brim_fleet_play(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count,

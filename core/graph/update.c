@@ -214,7 +214,7 @@ void brim_update_add_steer(brim_graph *g, size_t parameter)
   brim_graph_node_into(g, "steer", p->value->name, in, control ? 4 : 3, &gradient, 1, NULL);
 }
 
-/* A node that only moves values, made from shapes. */
+/* Adds a node that moves `count` values from `start` of x to a flat tensor: slice or reshape. */
 static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t start, int64_t count)
 {
   const brim_shape flat = {1, {count}};

@@ -30,7 +30,7 @@ typedef struct call {
   } out;
   char model[BRIM_OPTION_BYTES];
   const char *reason;          /* of `out`: the reason that is reported */
-  const brim_plan_query *plan; /* the caller's own, for questions of the policy */
+  const brim_plan_query *plan; /* the caller's query, which answers the policy's callbacks */
   const brim_step_view *step;
   brim_policy_host host;
   bool is_direct; /* answers the policy's questions on its own thread */

@@ -57,7 +57,7 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* The index of what clients keep, which lies on the disk, each lane's buffers for it, and the server's controls. */
+/* The index of client states, whose file is on the disk; each lane's buffers for them; and the server's controls. */
 static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
 {
   if (brim_setup_kept_bytes(s) == 0) return 0;

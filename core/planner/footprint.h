@@ -24,7 +24,7 @@ typedef struct brim_footprint {
   uint64_t mapped_bytes;      /* part of it: file pages, which the system reclaims when memory is short */
   uint64_t score_bytes;       /* the confusion matrix of an evaluation, and the report's copy for the test data */
   uint64_t loader_bytes; /* training's micro-batches decoded ahead, the threads that decode, and the decoders' memory */
-  uint64_t clients_bytes;    /* in a federation, for what clients keep between rounds: federate/kept.h */
+  uint64_t clients_bytes;    /* in a federation, for client states: federate/kept.h */
   uint64_t updates_bytes;    /* clients' updates that the host reads, and all of a round for an aggregator */
   uint64_t noise_bytes;      /* the largest tensor of a federation's sum, while noise is added */
   uint64_t evaluation_bytes; /* loader_bytes of the largest evaluation */

@@ -74,7 +74,7 @@ typedef struct brim_setup {
   int64_t grain;               /* resolved */
   int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
   uint64_t buffer_bytes;       /* of the model's moving averages (brim_graph_buffer) that are not frozen */
-  uint64_t kept_bytes;         /* of what a client keeps between rounds */
+  uint64_t kept_bytes;         /* of a client state */
   uint64_t kept_scratch_bytes; /* that a lane needs at work with that */
   uint64_t control_bytes;      /* host memory of the server's controls */
   brim_dealing deal;           /* each rank's part of a step */
@@ -221,12 +221,12 @@ bool brim_setup_reads_updates(const brim_setup *setup);
 int64_t brim_setup_round_clients(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
-/* The epsilon that is spent after so many releases; see brim_privacy_releases. 0 without noise. */
+/* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
-/* Does a client keep the parameter's value between rounds? See federate/kept.h. */
+/* Is the parameter's value part of a client state? See federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
-/* Bytes of all that a client keeps; the layout of the file with it, except for the hash; and the most bytes that this
- * file will take. 0: nothing is kept. */
+/* Bytes of a client state (0: there are none); the layout of the file of states, except for the hash; and the most
+ * bytes that this file will take. */
 uint64_t brim_setup_kept_bytes(const brim_setup *setup);
 brim_states_layout brim_setup_states_layout(const brim_setup *setup);
 uint64_t brim_setup_states_bytes(const brim_setup *setup);
@@ -243,6 +243,6 @@ uint64_t brim_setup_client_bytes(const brim_setup *setup, int64_t batch);
  * except for their streams. */
 brim_loader_options brim_setup_train_loader(const brim_setup *setup, int64_t batch);
 brim_loader_options brim_setup_part_loader(const brim_setup *setup, enum brim_part part, int64_t batch);
-/* Warns of ranks without samples, which only take part in sums: seldom what the user wants. */
+/* Warns of ranks without samples, which only take part in sums: probably a mistake of the user. */
 void brim_setup_warn_of_idle_ranks(const brim_setup *setup);
 #endif

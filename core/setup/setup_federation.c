@@ -26,7 +26,7 @@ static size_t count_remainders(const brim_setup *s)
   return count;
 }
 
-/* Rules that end a run need evaluations. */
+/* Rules that end a run by accuracy or convergence need evaluations. */
 static brim_status check_rules(const brim_setup *s)
 {
   const brim_federate_settings *f = &s->settings->federate;
@@ -55,7 +55,7 @@ static brim_status check_norm_buffers(const brim_setup *s)
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
-/* The mean gradient of a client follows from its learning rates if nothing but gradients moves it. */
+/* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may move it. */
 static brim_status check_controls(const brim_setup *s)
 {
   brim_step step = {.gradient_scale = 1};
@@ -68,10 +68,10 @@ static brim_status check_controls(const brim_setup *s)
                      brim_config_aggregator(s->config)->plugin->id));
   if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
     return brim_setup_add_origin(
-        s,
-        brim_fail(BRIM_ECONFIG, "'federate.local': SCAFFOLD does not go with federate.compression: a compressed update "
-                                "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
-                                "federate.compression=none"));
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': SCAFFOLD cannot be combined with federate.compression: a compressed update "
+                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                     "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
   const bool is_sgd = s->optimizer == &brim_optimizer_sgd;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
@@ -84,16 +84,17 @@ static brim_status check_controls(const brim_setup *s)
                 s->optimizer->id, is_sgd ? " with these values" : ""));
 }
 
-/* Noise is added to sums of updates with a limited norm, which running statistics have no part in. */
+/* Clipping and noise leave out running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
   if (!brim_privacy_has_noise(s->settings)) return BRIM_OK;
   if (s->buffer_bytes > 0)
-    return brim_fail(BRIM_ECONFIG,
-                     "privacy.noise_multiplier does not go with batch norm: its running statistics of a client's "
-                     "samples have no noise\nchoose another norm if model=%s offers it (model.norm=group or none), or "
-                     "another model",
-                     brim_config_choice_of(s->config, "model")->plugin->id);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "privacy.noise_multiplier cannot be combined with batch norm: its running statistics of a client's "
+        "samples have no noise\nchoose another norm if model=%s offers it (model.norm=group or none), or "
+        "another model",
+        brim_config_choice_of(s->config, "model")->plugin->id);
   brim_privacy_account(s->settings, &s->account);
   return BRIM_OK;
 }
@@ -173,7 +174,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   }
   const double start = brim_now();
   BRIM_TRY(brim_partition_make(&s->data, &s->partition));
-  brim_log(BRIM_LOG_DEBUG, "partition: samples dealt in %.1f ms", 1e3 * (brim_now() - start));
+  brim_log(BRIM_LOG_DEBUG, "partition: samples assigned in %.1f ms", 1e3 * (brim_now() - start));
   s->drops_remainder = remainder == BRIM_REMAINDER_DROP || (remainder == BRIM_REMAINDER_AUTO && s->norm_group > 0);
   s->halves_remainder = count_remainders(s) > REMAINDERS_MAX;
   if (s->partition.moved > 0)
@@ -183,7 +184,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   return BRIM_OK;
 }
 
-/* A client with less than one whole batch trains on what it has. */
+/* A client with less than one whole batch trains on all of its samples. */
 int64_t brim_setup_client_samples(const brim_setup *s, int64_t samples)
 {
   const int64_t batch = s->settings->training.effective_batch_size;

@@ -1,4 +1,4 @@
-/* What clients of a federation keep between rounds: its size, and whether the disk has room. See setup.h. */
+/* Client states of a federation: their size, and whether the disk has room. See setup.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }
     if (!has_controls || !brim_parameter_is_controlled(p)) continue;
-    /* A client's; the server's present and next one, and three tensors at a time of a client at work, as doubles. */
+    /* A client's control; the server's current and next one; and, as doubles, three tensors of a client that trains. */
     const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
     s->control_bytes += 2 * wide;
@@ -52,8 +52,8 @@ static int64_t product_below(int64_t a, int64_t b, int64_t most)
   return a < most / b ? a * b : most;
 }
 
-/* Each client that will have trained has a slot, those that trained since the last checkpoint a second one, and those
- * of the present round one more. */
+/* Each client that will have trained has a slot; those that trained since the last checkpoint have a second one, and
+ * those of the current round one more. */
 uint64_t brim_setup_states_bytes(const brim_setup *s)
 {
   const brim_settings *t = s->settings;
@@ -64,7 +64,7 @@ uint64_t brim_setup_states_bytes(const brim_setup *s)
   return brim_states_file_bytes(&l, trained + recent + l.places);
 }
 
-/* Bytes that a file occupies; 0: there is none. */
+/* Bytes that the run's file of states occupies; 0 if there is none. */
 static uint64_t occupied_bytes(const char *folder)
 {
   char path[BRIM_PATH_MAX];
@@ -97,13 +97,13 @@ brim_status brim_setup_check_disk(const brim_setup *s)
   snprintf(path, sizeof path, "%s", folder);
   find_existing(path);
   if (statvfs(path, &disk) != 0)
-    return brim_fail(BRIM_EIO, "cannot tell how full the disk of '%s' is: %s", path, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot find the free space of the disk of '%s': %s", path, strerror(errno));
   const uint64_t free = (uint64_t)disk.f_bavail * disk.f_frsize, had = occupied_bytes(folder);
   if (bytes <= free + had) return BRIM_OK;
   return brim_fail(BRIM_EBUDGET,
-                   "what clients keep between rounds takes up to %s on the disk of '%s' (%s for each of %" PRId64
+                   "client states take up to %s on the disk of '%s' (%s for each of %" PRId64
                    " clients, up to twice, in " BRIM_STATES_NAME "), which has %s free\nchoose another run.dir, fewer "
-                   "clients or rounds, or settings with which clients keep less",
+                   "clients or rounds, or settings with smaller client states",
                    brim_format_bytes(need, sizeof need, bytes), path,
                    brim_format_bytes(each, sizeof each, brim_setup_kept_bytes(s)), s->settings->total_clients,
                    brim_format_bytes(left, sizeof left, free + had));
@@ -117,7 +117,7 @@ typedef struct nearest {
   int distance[NEAREST], count;
 } nearest;
 
-/* Keeps the nearest ones, in order, each once. */
+/* Inserts a name if it is among the nearest; each name once, in order. */
 static void add_name(nearest *n, const char *pattern, const char *name)
 {
   const int distance = brim_typo_distance(pattern, name);

@@ -169,7 +169,7 @@ static void links_abandon(const char *folder, const brim_link_change *change)
       unlink(path);
 }
 
-/* Replaces all links that can be replaced; returns the last error, such as a folder in the place of a link. */
+/* Replaces all links that can be replaced; returns the last error, such as that of a folder with the name of a link. */
 static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];

@@ -18,7 +18,7 @@
 #define STAMPS_READ 1024 /* stamps that are read at a time */
 #define COPY_BYTES 16384
 
-/* The file: a header, a stamp for each slot, the slots. Numbers are as the machine has them. */
+/* The file: a header, a stamp for each slot, the slots. Numbers have the machine's byte order. */
 typedef struct header {
   char magic[8];
   uint64_t bytes, hash;
@@ -26,7 +26,7 @@ typedef struct header {
   char unused[HEADER_BYTES - 32];
 } header;
 typedef struct stamp {
-  int32_t client, round; /* round: from 1; 0: the slot holds nothing whole */
+  int32_t client, round; /* round: from 1; 0: the slot holds no complete state */
 } stamp;
 
 struct brim_states {
@@ -151,7 +151,7 @@ void brim_states_commit(brim_states *s, int64_t place, int64_t client, int64_t r
   if (s->newest[client] != s->stable[client]) release(s, s->newest[client]);
   s->newest[client] = s->place[place];
   s->round[client] = (int32_t)(round + 1);
-  s->place[place] = -1; /* it is the client's now */
+  s->place[place] = -1; /* the slot belongs to the client now */
 }
 
 void brim_states_checkpointed(brim_states *s)
@@ -201,8 +201,7 @@ static brim_status make_unlinked(brim_states *s)
   const char *folder = getenv("TMPDIR");
   snprintf(s->path, sizeof s->path, "%s/brim-states-XXXXXX", folder && folder[0] ? folder : "/tmp");
   s->fd = mkostemp(s->path, O_CLOEXEC);
-  if (s->fd < 0)
-    return brim_fail(BRIM_EIO, "cannot create '%s' for the states of clients: %s", s->path, strerror(errno));
+  if (s->fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s' for client states: %s", s->path, strerror(errno));
   unlink(s->path);
   return make_file(s);
 }
@@ -212,18 +211,17 @@ static brim_status open_existing(const brim_states *s, const char *path, int *fd
   header h;
   *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (*fd < 0)
-    return brim_fail(
-        BRIM_ELOAD,
-        "cannot open '%s', which has what the run's clients keep: %s\nruns of brim before 0.12.0 kept it in "
-        "checkpoints: resume them with that version",
-        path, strerror(errno));
+    return brim_fail(BRIM_ELOAD,
+                     "cannot open '%s', the file of client states: %s\nruns of brim before 0.12.0 kept these states in "
+                     "checkpoints: resume such a run with the version that started it",
+                     path, strerror(errno));
   BRIM_TRY(read_at(*fd, path, &h, sizeof h, 0));
   if (memcmp(h.magic, MAGIC, sizeof h.magic) == 0 && h.bytes == s->layout.bytes && h.hash == s->layout.hash &&
       h.slots == s->slots)
     return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "'%s' has states of %" PRIu64 " bytes for another model, number of clients or precision; this run's "
-                   "have %" PRIu64 " bytes",
+                   "'%s' has client states of %" PRIu64 " bytes for another model, number of clients or precision; "
+                   "those of this run have %" PRIu64 " bytes",
                    path, h.bytes, s->layout.bytes);
 }
 
@@ -303,7 +301,7 @@ static brim_status find_slot(brim_states *s, int64_t slot, stamp t)
   return BRIM_OK;
 }
 
-/* Rounds after the checkpoint will be made again, so stamps of other slots must not count later. */
+/* The run will repeat the rounds after the checkpoint, so stamps of other slots must not be found later. */
 static brim_status clear_slot(brim_states *s, int64_t slot, stamp t)
 {
   return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0}) : BRIM_OK;
@@ -354,8 +352,8 @@ brim_status brim_states_find(brim_states *s, const char *checkpoint)
   for (int64_t k = 0; k < s->layout.clients; k++)
     if (s->round[k] > 0 && s->newest[k] < 0)
       return brim_fail(BRIM_ELOAD,
-                       "'%s' no longer has what client %" PRId64 " kept in round %d, which checkpoint '%s' needs: only "
-                       "the newest checkpoint can be resumed from",
+                       "'%s' no longer has the state of client %" PRId64 " from round %d, which checkpoint '%s' needs: "
+                       "only the newest checkpoint can be resumed from",
                        s->path, k, (int)s->round[k], checkpoint);
   return s->is_first ? for_each_stamp(s, s->fd, clear_slot) : BRIM_OK;
 }

@@ -1,12 +1,11 @@
-/* The file in which clients keep what they need in a later round: states.bin in the run's folder, sparse, with slots of
- * one size. A client has the newest slot, and the one that the last checkpoint refers to; often they are the same. A
- * round writes to further slots and never changes these, so a failed round changes nothing, and after a kill at any
- * moment the slots of the last checkpoint are intact. Checkpoints do not copy states: they hold the round of each
- * client's state (brim_states_rounds), and a slot begins to count when its stamp, in a table at the start of the file,
- * has the client and that round.
+/* The file of client states: states.bin in the run's folder, sparse, with slots of one size. A client has its newest
+ * slot and the slot that the last checkpoint refers to, which are often the same. A round writes only to other slots,
+ * so a failed round changes nothing, and after a kill at any moment the slots of the last checkpoint are intact.
+ * Checkpoints do not copy states: they hold the round of each client's state (brim_states_rounds). A slot is valid if
+ * its stamp, in a table at the start of the file, has the client and that round.
  *
- * The file is read and written by offset rather than mapped: a full disk is then an error instead of a signal, and what
- * was read or written does not count as memory of the process.
+ * The file is read and written by offset rather than mapped, so that a full disk is an error instead of a signal and
+ * the file's pages do not count as memory of the process.
  *
  * Ranks of one host share the file: they choose the same slots, and each writes those of the clients that it trained.
  * Over several hosts the first rank has the file, and each other rank an unlinked copy. */
@@ -24,21 +23,21 @@ typedef struct brim_states brim_states;
 typedef struct brim_states_layout {
   int64_t clients, places; /* places: the most clients in a round */
   uint64_t bytes;          /* of a client's state */
-  uint64_t hash;           /* of what it consists of */
+  uint64_t hash;           /* of the names and sizes of its parts */
 } brim_states_layout;
 
 /* How a rank opens the file. */
 enum brim_states_access {
   BRIM_STATES_CREATE, /* a new file */
-  BRIM_STATES_SHARE,  /* the file that the run has */
-  BRIM_STATES_JOIN,   /* the same, for a rank that is not the first: it changes only slots of its clients */
-  BRIM_STATES_COPY    /* an unlinked copy of what the run has, for a rank on another host */
+  BRIM_STATES_SHARE,  /* the run's existing file */
+  BRIM_STATES_JOIN,   /* the same, for a rank that is not the first and changes only slots of its clients */
+  BRIM_STATES_COPY    /* an unlinked copy of the run's file, for a rank on another host */
 };
 
-/* [init] Without a file yet. No client has a state. ENOMEM_HOST. */
+/* [init] Makes the index, without a file. No client has a state. ENOMEM_HOST. */
 brim_status brim_states_open(const brim_states_layout *layout, brim_states **out);
 void brim_states_close(brim_states *states); /* NULL: nothing */
-/* [init] Opens the file in the folder; NULL: an unlinked file of its own. ELOAD: it is missing or has another layout;
+/* [init] Opens the file in the folder; NULL: makes an unlinked file. ELOAD: it is missing or has another layout;
  * EIO. */
 brim_status brim_states_attach(brim_states *states, const char *folder, enum brim_states_access access);
 bool brim_states_is_attached(const brim_states *states);
@@ -49,7 +48,7 @@ int32_t *brim_states_rounds(brim_states *states);
 brim_status brim_states_find(brim_states *states, const char *checkpoint);
 /* [step] Makes all written states durable, before a checkpoint is written that refers to them. EIO. */
 brim_status brim_states_sync(const brim_states *states);
-/* [step] That checkpoint is on disk: its slots are protected from now on, instead of those of the checkpoint before. */
+/* [step] Call when that checkpoint is on disk: protects its slots instead of those of the checkpoint before. */
 void brim_states_checkpointed(brim_states *states);
 
 static inline bool brim_states_has(brim_states *states, int64_t client)
@@ -59,19 +58,19 @@ static inline bool brim_states_has(brim_states *states, int64_t client)
 /* [step, any thread] Reads a part of the newest state of a client that has one. EIO. */
 brim_status brim_states_read(const brim_states *states, int64_t client, uint64_t at, void *data, uint64_t bytes);
 
-/* [step] A round of `count` clients begins, at places 0, 1, ...; what an unfinished round wrote is dropped. */
+/* [step] Begins a round of `count` clients, at places 0, 1, ..., and discards the slots of an unfinished round. */
 void brim_states_begin(brim_states *states, int64_t count);
 /* [step, any thread; each place on one thread] Writes the state of the client at a place: first unstamped, then in
  * parts, then stamped with its client and round (from 0). EIO. */
 brim_status brim_states_unstamp(const brim_states *states, int64_t place);
 brim_status brim_states_write(const brim_states *states, int64_t place, uint64_t at, const void *data, uint64_t bytes);
 brim_status brim_states_stamp(const brim_states *states, int64_t place, int64_t client, int64_t round);
-/* [step, any thread] Reads a part of what was written at a place. EIO. */
+/* [step, any thread] Reads a part of the state that was written at a place. EIO. */
 brim_status brim_states_read_place(const brim_states *states, int64_t place, uint64_t at, void *data, uint64_t bytes);
-/* [step] What was written at the place is the client's newest state. */
+/* [step] Makes the state that was written at the place the client's newest one. */
 void brim_states_commit(brim_states *states, int64_t place, int64_t client, int64_t round);
 
-/* The most slots that exist, and the bytes of a file with `slots` slots in use. */
+/* The number of slots, and the bytes of a file with `slots` slots in use. */
 int64_t brim_states_slots(const brim_states_layout *layout);
 uint64_t brim_states_file_bytes(const brim_states_layout *layout, int64_t slots);
 /* Host memory of the index. */

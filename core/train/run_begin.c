@@ -47,7 +47,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
-/* A federation's files: the first rank makes the one with what clients keep, or all open the one that the run has. */
+/* A federation's files: the first rank makes that of client states, or all ranks open the run's existing one. */
 static brim_status keep_files(brim_running *r, bool is_new)
 {
   const bool first = brim_running_speaks(r);

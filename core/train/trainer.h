@@ -71,7 +71,7 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * run's folder, with hashes of the files; NULL: there are no weights. ELOAD, ECONFIG, ENOMEM_HOST. */
 brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
 /* [init] Tells a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
- * makes the file of what clients keep, on rank 0, before the other ranks call this. EBUDGET if the disk has too little
+ * makes the file of client states, on rank 0, before the other ranks call this. EBUDGET if the disk has too little
  * room; ELOAD, EIO, ENOMEM_HOST. */
 brim_status brim_trainer_keep_in(brim_trainer *trainer, const char *folder, bool is_new);
 /* [init] Loads parameters, optimizer state and counters from a checkpoint. ELOAD if its model, optimizer or backend

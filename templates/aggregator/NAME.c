@@ -12,7 +12,7 @@ typedef struct settings { /* brim fills this struct from the table below */
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(F64, settings, power, "0.5", "[0,1]", "of a client's samples: 1: federated averaging, 0: all alike"),
+    BRIM_PARAM(F64, settings, power, "0.5", "[0,1]", "exponent of a client's samples; 1: federated averaging"),
     BRIM_PARAMS_END,
 };
 

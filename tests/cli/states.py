@@ -1,4 +1,4 @@
-"""states.bin, which has what clients keep between rounds (core/store/states.h), in plain Python."""
+"""Reads states.bin, the file of client states (core/store/states.h), in plain Python."""
 
 import array
 import struct

@@ -43,8 +43,8 @@ class Augment(Case):
 
     def test_mixing_augmentations_are_refused_with_clients(self):
         result = self.brim("config", *RUN[:-1], "total_clients=4", "rounds=1", "augmentation=cutmix", status=USAGE)
-        self.assert_error(result, "'augmentation' does not go with total_clients=4: a sample's partner may belong to "
-                                  "another client")
+        self.assert_error(result, "'augmentation' cannot be combined with total_clients=4: a sample's partner may "
+                                  "belong to another client")
 
 
 if __name__ == "__main__":

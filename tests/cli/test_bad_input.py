@@ -262,7 +262,7 @@ class Checkpoint(Case):
 
 
 class NotFiles(Case):
-    """Pipes and links in the place of files: brim must not wait for a pipe's other end or write through a link."""
+    """Pipes and links instead of files: brim must not wait for a pipe's other end or write through a link."""
 
     def put_pipe(self, *parts):
         path = self.folder.joinpath(*parts)

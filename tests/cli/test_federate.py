@@ -321,7 +321,7 @@ class Federate(FederationCase):
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_the_plan_counts_what_compression_needs(self):
-        """In each of two lanes the largest parameter in double twice, with top_k three times, and once as it is."""
+        """Each of two lanes holds the largest parameter twice as double (three times with top_k) and once as float."""
         largest = 64 * 9  # the first layer of the MLP
         for kind, values in ("none", 0), ("quantize", 20), ("sign", 20), ("top_k", 28):
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
@@ -336,7 +336,7 @@ class Federate(FederationCase):
             self.skipTest("this disk has room for them")
         words = [*SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch", "partition=dirichlet_each",
                  "partition.samples=10", f"total_clients={clients}", f"rounds={clients}", "federate.norm_buffers=keep"]
-        wanted = "takes up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
+        wanted = "client states take up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
         self.assert_error(self.brim("--config-name", "federate", "plan", *words, status=NO_FIT), *wanted)
         self.assert_error(self.federate("run", *words, status=NO_FIT), *wanted)
         self.assertFalse((self.folder / "run").exists())
@@ -348,12 +348,12 @@ class Federate(FederationCase):
         for name, step in ("missing", 8), ("recent", 4), ("old", 8):
             self.federate(name, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(step, 12)})
         (self.folder / "missing" / "states.bin").unlink()
-        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume them with that")
+        self.assert_error(self.brim("federate", "--resume", "missing", status=3), "states.bin", "resume such a run")
         for name, step in ("recent", 3), ("old", 7), ("old", 6), ("old", 5), ("old", 4), ("old", 3):
             (self.checkpoint(name, step) / "model.safetensors").write_bytes(b"damaged")
         self.brim("federate", "--resume", "recent")
         self.assert_same_checkpoint("whole", "recent", 8)
-        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has what")
+        self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has")
 
     # ---- partitions ----
 
@@ -453,7 +453,7 @@ class Federate(FederationCase):
     def test_options_that_clients_exclude_are_refused_with_their_place(self):
         for words, parts in (
                 (["clients_per_round=13"], ["clients_per_round 13", "the 12 clients", "argument"]),
-                (["training.epochs=3"], ["'training.epochs' does not go with total_clients=12", "rounds=N"]),
+                (["training.epochs=3"], ["'training.epochs' cannot be combined with total_clients=12", "rounds=N"]),
                 (["training.steps=3"], ["'training.steps'", "rounds=N"]),
                 (["precision=fp16"], ["'precision'", "bf16"]),
                 (["augment.mixup=0.2"], ["'augment.mixup'"]),

@@ -39,7 +39,7 @@ class Kills(Case):
 
     def moment(self, run):
         """A condition that becomes true during the run: after a random number of records, or of changes among its
-        files, such as the parts of a checkpoint, or of writes to what clients keep."""
+        files, such as the parts of a checkpoint, or of writes to client states."""
         kind = self.draw.random()
         if kind < 0.4:
             states, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()

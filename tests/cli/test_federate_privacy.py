@@ -274,7 +274,7 @@ class Private(FederationCase):
         self.assert_same_checkpoint("three", "run", 3, ["model.safetensors", "optimizer.safetensors"])
         for method in "random", "round_robin":
             result = self.federate("spent", *words, f"method={method}", "privacy.max_epsilon=0.9", status=USAGE)
-            self.assert_error(result, "privacy.max_epsilon=0.9 is spent before round 1", "privacy.noise_multiplier")
+            self.assert_error(result, "privacy.max_epsilon=0.9 is too small for round 1", "privacy.noise_multiplier")
 
     # ---- what is refused ----
 
@@ -287,7 +287,7 @@ class Private(FederationCase):
                  ([*noise, "federate.on_divergence=fail"], "federate.on_divergence", "federate.on_divergence=drop"),
                  ([*noise, "privacy.delta=0.1"], "privacy.delta=0.1 is not below 1/total_clients=0.0833333", "smaller"),
                  ([*noise, "privacy.noise=local", "privacy.target_quantile=0.5"], "privacy.target_quantile", "central"),
-                 ([*noise, "privacy.target_quantile=0.5", "privacy.count_stddev=0.5"], "privacy.count_stddev 0.5",
+                 ([*noise, "privacy.target_quantile=0.5", "privacy.count_stddev=0.5"], "privacy.count_stddev=0.5",
                   "above 0.5"),
                  (["privacy.clip_norm=1", "aggregator=fednova"], "aggregator=fednova", "aggregator=uniform"),
                  (["privacy.clip_norm=1", "aggregator=fedavg"], "aggregator=fedavg", "aggregator=uniform"),

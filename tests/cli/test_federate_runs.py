@@ -148,7 +148,7 @@ class OldNames(Runs):
         self.assertIn("training.epochs=20 is taken as federate.local_epochs=20", err)
         self.assertRegex(self.config(*words, "federate.local_epochs=3")[0], r"(?m)^  local_epochs: 3$")
         err = self.config(*words, "training.epochs=5", "federate.local_epochs=3", status=USAGE)[1]
-        self.assertIn("'training.epochs' does not go with total_clients=100", err)
+        self.assertIn("'training.epochs' cannot be combined with total_clients=100", err)
 
     def test_words_are_taken_with_a_line(self):
         for old, now, section, line in (

@@ -1,4 +1,4 @@
-"""Algorithms whose clients keep something between rounds: each against plain loops in double precision, over five
+"""Algorithms with client states: each against plain loops in double precision, over five
 rounds."""
 
 import collections
@@ -263,10 +263,10 @@ class State(FederationCase):
                             ([*SGD, "federate.mu=1"],
                              ["federate.mu=1 has no effect with federate.local=scaffold", "scaffold_fedprox"]),
                             ([*SGD, "federate.compression=sign"],
-                             ["does not go with federate.compression", "argument"]),
+                             ["cannot be combined with federate.compression", "argument"]),
                             ([*SGD, "aggregator=median"], ["but aggregator=median compares", "argument"]),
                             ([*SGD, "privacy.clip_norm=1"],
-                             ["does not go with privacy.clip_norm", "its control variates"])):
+                             ["cannot be combined with privacy.clip_norm", "its control variates"])):
             result = self.federate("run", *words, *more, status=USAGE)
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())

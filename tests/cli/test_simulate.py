@@ -264,7 +264,7 @@ class Simulate(Case):
         self.assertIn("  there are: " + ", ".join(SCENARIOS) + "\n", result.err)
         self.assertIn("no scenario is given", self.simulate("policy=robust", status=USAGE).err)
         self.simulate("scenario=nowhere.yaml", status=LOAD)
-        self.assertIn("-o names the file", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
+        self.assertIn("-o FILE needs --record", self.simulate("scenario=all_busy", "-o", "x.yaml", status=USAGE).err)
 
     def test_a_job_that_cannot_be_opened_has_failed(self):
         scenario = self.scenario("devices: [{memory: 8GiB}]\n")

@@ -73,7 +73,8 @@ static brim_tensor *make_conv2d_grouped(bench *b)
 }
 BENCH_ROW(conv2d_grouped) = {"conv2d, grouped", make_conv2d_grouped, .by_sample = true, .skips = true};
 
-/* Groups at a single pixel: oneDNN has a product for channels last for a few samples, and none for a unit of them. */
+/* Groups with a single pixel: without AVX-512 oneDNN computes 3 samples of it as a matrix product with channels last,
+ * but not the 8 samples of a unit (plugins/backend/cpu/conv.c). */
 static brim_tensor *make_conv2d_pixel(bench *b)
 {
   const brim_conv2d_options o = {.kernel = {1, 1}, .stride = {2, 1}, .groups = 2};

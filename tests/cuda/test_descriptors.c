@@ -56,10 +56,10 @@ static const subject subjects[] = {
     GPT2("gpt2_xl", "dropout: 0\n", 1024, 50257),
 };
 
-/* As in deviceless.c. */
+/* `id`: as in deviceless.c. */
 typedef struct gpu {
   const char *id;
-  bool gradients; /* of attention by cuDNN; on later devices brim does not use them */
+  bool gradients; /* does brim use cuDNN's gradients of attention on this device? */
 } gpu;
 
 static const gpu gpus[] = {{"h100", true}, {"a100", true}, {"l40s", true}, {"b200", false}, {"rtx5090", false}};

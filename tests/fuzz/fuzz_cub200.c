@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   check(status == BRIM_OK ? t.count > 0 : brim_error_text()[0] != '\0' && !t.row && !t.bytes,
         "neither read nor refused");
   for (size_t i = 0; i < t.count; i++) {
-    check((numbers == 0) == (t.row[i].text != NULL), "a text in the place of numbers");
+    check((numbers == 0) == (t.row[i].text != NULL), "text instead of numbers");
     check(numbers > 0 || strlen(t.row[i].text) < size, "a text that does not end");
     for (int k = 0; k < numbers; k++) check(isfinite(t.row[i].number[k]), "a number that is not finite");
   }

@@ -530,7 +530,7 @@ static const config_case config_cases[] = {
      {0},
      "error: 'policy.id' must be a list of names of plugins\n"
      "  configs/policy_id_wrong.yaml:2:14"},
-    {"a name in the place of the group",
+    {"a name instead of the group",
      "policy_scalar",
      {0},
      "error: 'policy' is a group: a scalar cannot replace it\n"

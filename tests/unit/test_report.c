@@ -27,7 +27,7 @@ static size_t epochs_of(const char *records)
 
 static void assert_near(double found, double expected)
 {
-  if (!(fabs(found - expected) < 1e-12)) fail_msg("%.17g in the place of %.17g", found, expected);
+  if (!(fabs(found - expected) < 1e-12)) fail_msg("%.17g instead of %.17g", found, expected);
 }
 
 /* ---- metrics.jsonl ---- */

@@ -1,4 +1,4 @@
-/* The file with what clients keep between rounds: transactions, and what a kill at any moment leaves. */
+/* The file of client states: transactions, and its contents after a kill at any moment. */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -178,7 +178,7 @@ static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
   s = open_states(BRIM_STATES_SHARE);
   memcpy(brim_states_rounds(s), old, sizeof old);
   assert_int_equal(brim_states_find(s, "step-00000001"), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "no longer has what client 0 kept in round 1"));
+  assert_non_null(strstr(brim_error_text(), "no longer has the state of client 0 from round 1"));
   brim_states_close(s);
 }
 
@@ -196,7 +196,7 @@ static void a_file_of_another_run_is_refused(void **state)
   unlink(scratch("./" BRIM_STATES_NAME));
   must(brim_states_open(&layout, &s));
   assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "resume them with that version"));
+  assert_non_null(strstr(brim_error_text(), "resume such a run with the version"));
   brim_states_close(s);
 }
 

@@ -1,6 +1,6 @@
-/* Checks of policies: the code that asks them in a run (memory/policies.h) asks them about synthetic worlds: each hook,
- * also while nothing changes or nothing fits; created and destroyed repeatedly, asked the same question twice and many
- * times, and with parameters at the ends of their ranges. See check.h. */
+/* Checks of policies. The code that calls policies in a run (memory/policies.h) calls each hook in synthetic worlds,
+ * including worlds in which nothing changes or no plan fits. The checks create and destroy a policy repeatedly, ask the
+ * same question twice and many times, and set parameters to the ends of their ranges. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

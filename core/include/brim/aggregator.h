@@ -5,8 +5,8 @@
  * does not matter. The server's optimizer applies the result to the global model.
  *
  * The functions get the aggregator's parameters as self; create() is not called. They must be pure functions of their
- * arguments: a round that failed is repeated, a resumed run makes the same calls, and so does each rank. brim calls
- * those of plugins on the thread that also runs policies, one at a time: if one crashes or hangs, brim writes a
+ * arguments: brim repeats a round that failed, and a resumed run and each rank make the same calls. brim calls
+ * functions of plugins one at a time, on the thread that also runs policies: if one crashes or hangs, brim writes a
  * checkpoint and ends the run. Since ABI 1.11. */
 #ifndef BRIM_AGGREGATOR_H
 #define BRIM_AGGREGATOR_H
@@ -26,11 +26,11 @@ enum brim_aggregator_need {
 typedef struct brim_arrival {
   uint32_t size;
   int64_t round, client; /* both from 0 */
-  int64_t samples;       /* that the client has */
-  int64_t steps;         /* that it makes in the round, over all local epochs */
+  int64_t samples;       /* number of its samples */
+  int64_t steps;         /* of its training in the round, over all local epochs */
   double rate;           /* learning rate of these steps */
-  double reach;          /* how far they move a parameter whose gradient is always 1, in units of `rate`: with
-                            optimizer=sgd, its momentum and the mu of FedProx count; with other optimizers, `steps` */
+  double reach;          /* how far they move a parameter whose gradient is always 1, divided by `rate`: depends
+                            on the momentum of optimizer=sgd and the mu of FedProx; with other optimizers, `steps` */
   double loss_before;    /* mean loss of its samples under the global model; NAN without BRIM_NEED_LOSS_BEFORE */
   double loss;           /* mean loss during its training; NAN in weigh */
   double norm;           /* Euclidean norm of its update, over all parameters; NAN in weigh */
@@ -49,18 +49,18 @@ typedef struct brim_arrival_scale {
 /* A block of the updates of a round that have arrived, in the order in which the clients were selected. */
 typedef struct brim_updates {
   uint32_t size;
-  int64_t clients;                    /* at least 1, and as many as `least` asks for */
+  int64_t clients;                    /* at least 1, and at least `least` */
   const brim_arrival *const *arrival; /* [clients] */
   int64_t first, values;              /* the block has values first..first+values-1 of each update */
   const double *const *update;        /* [clients], each [values]: finite; a zero is positive */
-  void *scratch;                      /* as `scratch` asked for; zeroed before a round's first call */
+  void *scratch;                      /* of the size from `scratch`; zeroed before a round's first call */
 } brim_updates;
 
 typedef struct brim_aggregator_ops {
   uint32_t size, needs; /* needs: enum brim_aggregator_need */
   /* [step] The weight of a client's update, before the client trains: finite, not negative. */
   brim_status (*weigh)(const void *self, const brim_arrival *arrival, double *weight);
-  /* [step] Called when the update has arrived; `weight` is the one that weigh gave. NULL: see brim_arrival_scale. */
+  /* [step] Called when the update has arrived; `weight` is the result of weigh. NULL: see brim_arrival_scale. */
   brim_status (*scale)(const void *self, const brim_arrival *arrival, double weight, brim_arrival_scale *out);
 
   /* For all updates of a round at once. An aggregator has either weigh or merge. */

@@ -181,7 +181,8 @@ static void multiply_heads(const attention *a, const tile *t, const float *x, co
   a->backend->simd->gemm(&g, 0, g.m, 0, g.n, gemm);
 }
 
-/* The product below without masked keys, for values that are not finite: 0 times these would be NaN. */
+/* The product below, but without masked keys. If b has values that are not finite, a weight of 0 would make them NaN.
+ */
 static void add_seen(const attention *a, const tile *t, const cpu_gemm *g)
 {
   for (int64_t r = 0; r < t->rows; r++)

@@ -22,7 +22,7 @@ static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
 }
 
 /* Returns whether input i and output k may share memory. Updates declare it; otherwise the plan may put the first
- * output in the place of any input (BRIM_OP's inplace). */
+ * output over any input (BRIM_OP's inplace). */
 static bool may_share(const brim_node *n, uint32_t i, uint32_t k)
 {
   return n->out[k] == n->in[i] || (k == 0 && n->out[0] != n->in[0]);

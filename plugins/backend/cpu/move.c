@@ -174,7 +174,8 @@ CPU_KERNEL(slice) = {.op = "slice", .prepare = slice_prepare, .run = slice_run};
 
 /* ---- pad ---- */
 
-/* y as rows of everything from its last padded dimension on: a row is value, a run of x, value; or value alone. */
+/* y is a list of rows, each with the dimensions from the last padded one on. A row is either padding, values of x,
+ * padding; or only padding. */
 typedef struct padding {
   view x, y;
   int64_t before[BRIM_DIMS_MAX]; /* in elements of the views */
