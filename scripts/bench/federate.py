@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the rounds of a federation with Flower, pfl-research, BlazeFL and a plain PyTorch loop, all in one run.
+"""Compares the rounds of a federation with Flower, pfl-research, BlazeFL, FedLab and a plain PyTorch loop, in one run.
 
     python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python [--blazefl VENV2/bin/python]
     python3 scripts/bench/federate.py build/release/bin/brim --python VENV/bin/python --check
 
---python is a Python with torch, flwr[simulation] and pfl; BlazeFL needs Python 3.12 or newer, so it may have its own.
+--python is a Python with torch, flwr[simulation], pfl and, for SCAFFOLD, fedlab; BlazeFL needs Python 3.12 or newer, so
+it may have its own.
 A peer that cannot be imported is left out with a message. Without --python, PyTorch is found as by speed.py.
 
 brim partitions the samples (partition.csv) and initialises the weights; clients are selected in turn
@@ -17,8 +18,13 @@ shared page counts once. If a final test loss differs from brim's by more than 1
 --check compares weights instead, after 3 rounds of 3 local epochs with whole clients of unequal sizes as batches:
 FedAvg, FedProx and FedAdam, each with the peers that implement it. FedAdam is compared in two forms: the paper's, with
 Flower, and with Adam's bias correction, with pfl; the PyTorch loop has both. brim trains in fp32; peers train the
-convolutional network in double precision, as PyTorch's own fp32 result differs from that by more than 1e-5. The exit
-status is 1 if any weight differs by more than 1e-5."""
+convolutional network in double precision, as PyTorch's own fp32 result differs from that by more than 1e-5; --dtype
+sets their precision. The exit status is 1 if any weight differs by more than 1e-5.
+
+SCAFFOLD, aggregators of all updates and adaptive clipping are compared with 15 clients in batches of 500, of which 10
+train in each of 3 rounds, so each trains twice, with 4 to 14 steps. `scaffold` weights clients alike, as the paper
+and peers do, `scaffold_samples` by their samples. `scaffold_pfl` and `clipped_flower` show how far programs that
+deviate from the papers end up; they have no limit."""
 
 import argparse
 import array
@@ -36,14 +42,20 @@ import threading
 CASES = {
     "logistic regression": {"words": ["experiment=flute_lr"], "rounds": 300, "check": "float32"},
     "fedavg_cnn": {"words": ["experiment=fedavg_mnist"], "rounds": 20, "check": "float64"},
+    "mlp": {"words": ["experiment=flute_lr", "model.hidden=[64]"], "check": "float32"},  # without "rounds": check only
 }
 COMMON = ["clients_per_round=10", "method=round_robin", "training.batch_size=10", "optimizer.lr=0.03", "seed=1",
           "optimizer.momentum=0", "memory.timing=false", "observe.report=false",
           "federate.checkpoint_every_rounds=1000000", "federate.client_accuracy=false"]
 CHECKED = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=1000", "training.batch_size=1000",
            "federate.local_epochs=3"]
+CHECKED_TWICE = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=15", "training.batch_size=500",
+                 "federate.local_epochs=1"]
 SERVER = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-3}
 MU = 0.5
+BYZANTINE = 2
+CLIP = {"norm": 0.3, "quantile": 0.5, "rate": 0.2}
+LIMIT = 1e-5
 FOLDER = os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
 HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
@@ -52,9 +64,13 @@ MARK = "BRIM_BENCH_FEDERATE"
 # Module to import; script; pairs of workers and threads to try; implemented algorithms.
 PEERS = {
     "PyTorch": ("torch", "federate_torch.py", [(1, 1), (1, CORES)],
-                ["fedavg", "fedprox", "fedadam", "fedadam_corrected"]),
-    "Flower": ("flwr", "federate_flower.py", [(1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam"]),
-    "pfl": ("pfl", "federate_pfl.py", [(1, 1), (1, CORES), (CORES, 1)], ["fedavg", "fedprox", "fedadam_corrected"]),
+                ["fedavg", "fedprox", "fedadam", "fedadam_corrected", "scaffold", "scaffold_samples"]),
+    "Flower": ("flwr", "federate_flower.py", [(1, CORES), (CORES, 1)],
+               ["fedavg", "fedprox", "fedadam", "median", "trimmed_mean", "krum", "multi_krum", "clipped",
+                "clipped_flower"]),
+    "pfl": ("pfl", "federate_pfl.py", [(1, 1), (1, CORES), (CORES, 1)],
+            ["fedavg", "fedprox", "fedadam_corrected", "scaffold", "scaffold_pfl", "clipped"]),
+    "FedLab": ("fedlab.contrib.algorithm.scaffold", "federate_fedlab.py", [(1, 1)], ["scaffold"]),
     "BlazeFL": ("blazefl.contrib", "federate_blazefl.py", [(CORES, 1)], ["fedavg"]),
 }
 
@@ -138,11 +154,13 @@ def write_job(folder, start, rounds, warm, algorithm="fedavg", dtype="float32"):
     path.write_text(json.dumps({
         "data": FOLDER, "start": str(start), "images": str(folder.parent / "images.f32"),
         "order": str(folder / "order.pt"), "weights": str(folder / "weights.f32"), "model": c["model.id"],
+        "hidden": json.loads(c.get("model.hidden", "[]")),
         "clients": int(c["total_clients"]), "cohort": int(c["clients_per_round"]),
         "batch": int(c["training.batch_size"]), "rate": float(c["optimizer.lr"]),
         "epochs": int(c["federate.local_epochs"]), "seed": int(c["seed"]),
-        "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "algorithm": algorithm.split("_")[0],
-        "corrected": algorithm.endswith("_corrected"),
+        "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "clip": CLIP, "byzantine": BYZANTINE,
+        "algorithm": algorithm.removesuffix("_corrected"), "corrected": algorithm.endswith("_corrected"),
+        "equal": algorithm in TWICE and algorithm != "scaffold_samples",
         "rounds": rounds, "warm": warm, "dtype": dtype}))
     return path
 
@@ -202,9 +220,10 @@ def print_case(case, rounds, ours, theirs):
 
 
 def measure(options, peers):
+    peers = {peer: python for peer, python in peers.items() if "fedavg" in PEERS[peer][3]}
     with tempfile.TemporaryDirectory() as name:
         for case, settings in CASES.items():
-            if options.only and options.only != case:
+            if options.only and options.only != case or "rounds" not in settings:
                 continue
             rounds, words = options.rounds or settings["rounds"], [*COMMON, *settings["words"]]
             folder = pathlib.Path(name) / case.replace(" ", "_")
@@ -228,46 +247,70 @@ def brim_weights(folder):
     return array.array("f", data[8 + struct.unpack("<Q", data[:8])[0]:])
 
 
+def adam(corrected):
+    return ["server_optimizer=adam", *(f"server_optimizer.{key}={value}" for key, value in SERVER.items()),
+            f"server_optimizer.bias_correction={corrected}"]
+
+
+def robust(name):
+    return [f"aggregator={name}"] if name == "median" else [f"aggregator={name}", f"aggregator.byzantine={BYZANTINE}"]
+
+
+ONCE = {"fedavg": [], "fedprox": ["federate.local=fedprox", f"federate.mu={MU}"], "fedadam": adam("false"),
+        "fedadam_corrected": adam("true")}
+SCAFFOLD = ["federate.local=scaffold", "aggregator=uniform"]
+CLIPPED = [f"privacy.clip_norm={CLIP['norm']}", f"privacy.target_quantile={CLIP['quantile']}",
+           f"privacy.clip_norm_lr={CLIP['rate']}"]
+TWICE = {"scaffold": SCAFFOLD, "scaffold_samples": SCAFFOLD[:1], "scaffold_pfl": SCAFFOLD,
+         **{name: robust(name) for name in ("median", "trimmed_mean", "krum", "multi_krum")},
+         "clipped": CLIPPED, "clipped_flower": CLIPPED}
+WITHOUT_LIMIT = ("scaffold_pfl", "clipped_flower")
+
+
+def check_form(options, peers, case, folder, words, algorithm):
+    """Whether a peer's weights differ too much. The initial weights are in folder/start."""
+    run_brim(options.brim, folder / algorithm, words, 3)
+    first, ours = brim_weights(folder / "start"), brim_weights(folder / algorithm)
+    failed, moved = False, max(abs(a - b) for a, b in zip(ours, first))
+    for dtype in options.dtype.split(",") if options.dtype else [CASES[case]["check"]]:
+        job = write_job(folder, folder / "start", 2, 1, algorithm, dtype)
+        subprocess.run([options.python, HERE / "federate_peer.py", job], check=True)
+        for peer, python in peers.items():
+            if algorithm not in PEERS[peer][3]:
+                continue
+            run_peer(python, peer, job, PEERS[peer][2][0 if algorithm in TWICE else -1])  # pfl's states: one process
+            theirs = array.array("f", (folder / "weights.f32").read_bytes())
+            apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
+            too_much = not apart <= LIMIT and algorithm not in WITHOUT_LIMIT
+            failed = failed or too_much
+            print(f"{case}, {algorithm}: brim and {peer} in {dtype} differ by {apart:.1e} at most; weights moved by "
+                  f"{moved:.2g}{': TOO MUCH' if too_much else ''}", flush=True)
+    return failed
+
+
 def check(options, peers):
-    form = [f"server_optimizer.{key}={value}" for key, value in SERVER.items()]
-    forms = {"fedavg": [], "fedprox": ["federate.local=fedprox", f"federate.mu={MU}"],
-             "fedadam": ["server_optimizer=adam", *form, "server_optimizer.bias_correction=false"],
-             "fedadam_corrected": ["server_optimizer=adam", *form, "server_optimizer.bias_correction=true"]}
     failed = False
     with tempfile.TemporaryDirectory() as name:
         for case, settings in CASES.items():
             if options.only and options.only != case:
                 continue
-            words = [word for word in [*COMMON, *settings["words"]] if not word.startswith(("total_", "training.b"))]
-            words += CHECKED
-            folder = pathlib.Path(name) / case.replace(" ", "_")
-            folder.mkdir()
-            run_brim(options.brim, folder / "start", words, 0)
-            first = brim_weights(folder / "start")
-            for algorithm, more in forms.items():
-                if options.algorithms and algorithm not in options.algorithms.split(","):
-                    continue
-                run_brim(options.brim, folder / algorithm, [*words, *more], 3)
-                ours = brim_weights(folder / algorithm)
-                job = write_job(folder, folder / "start", 2, 1, algorithm, settings["check"])
-                subprocess.run([options.python, HERE / "federate_peer.py", job], check=True)
-                moved = max(abs(a - b) for a, b in zip(ours, first))
-                for peer, python in peers.items():
-                    if algorithm not in PEERS[peer][3]:
-                        continue
-                    run_peer(python, peer, job, PEERS[peer][2][-1])
-                    theirs = array.array("f", (folder / "weights.f32").read_bytes())
-                    apart = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
-                    failed = failed or not apart <= 1e-5
-                    print(f"{case}, {algorithm}: brim and {peer} differ by {apart:.1e} at most; weights moved by "
-                          f"{moved:.2g}{'' if apart <= 1e-5 else ': TOO MUCH'}", flush=True)
+            kept = [word for word in [*COMMON, *settings["words"]] if not word.startswith(("total_", "training.b"))]
+            for forms, checked in ((ONCE, CHECKED), (TWICE, CHECKED_TWICE)):
+                chosen = [a for a in forms if not options.algorithms or a in options.algorithms.split(",")]
+                folder = pathlib.Path(name) / case.replace(" ", "_") / ("once" if forms is ONCE else "twice")
+                if chosen:
+                    folder.mkdir(parents=True)
+                    run_brim(options.brim, folder / "start", [*kept, *checked], 0)
+                for algorithm in chosen:
+                    words = [*kept, *checked, *forms[algorithm]]
+                    failed = check_form(options, peers, case, folder, words, algorithm) or failed
     return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("brim", type=os.path.abspath)
-    parser.add_argument("--python", help="a Python with torch, flwr and pfl")
+    parser.add_argument("--python", help="a Python with torch, flwr, pfl and fedlab")
     parser.add_argument("--blazefl", help="a Python with BlazeFL")
     parser.add_argument("--peers", help=f"some of {','.join(PEERS)}; default: all")
     parser.add_argument("--only", help="a case")
@@ -275,7 +318,8 @@ def main():
     parser.add_argument("--rounds", type=int, help="rounds of a run; default: by the case")
     parser.add_argument("--warm", type=int, default=3, help="warm-up rounds before them")
     parser.add_argument("--check", action="store_true", help="compare weights")
-    parser.add_argument("--algorithms", help="for --check: of fedavg,fedprox,fedadam,fedadam_corrected; default: all")
+    parser.add_argument("--algorithms", help=f"for --check: of {','.join((*ONCE, *TWICE))}; default: all")
+    parser.add_argument("--dtype", help="for --check: the peers' precisions, of float32,float64; default: by the case")
     options = parser.parse_args()
     options.python = options.python or torch_python()
     peers = find_peers(options)

@@ -1,10 +1,14 @@
-"""Flower's simulation, for federate.py: run_simulation with its own FedAvg, FedProx or FedAdam on Ray.
+"""Flower's simulation, for federate.py: run_simulation with one of its own strategies on Ray.
 
     federate_flower.py JOB ACTORS THREADS
 
 Flower samples the nodes; the message to each says which client of brim's round it is. Flower's FedAdam corrects the
 bias with a round number that is one too high, unlike the paper and all peers: a round number so large that the
-correction vanishes gives the paper's form."""
+correction vanishes gives the paper's form.
+
+Flower's adaptive clipping counts the updates that are longer than the clip norm, and Andrew et al. (2021) those that
+are not, but both move the norm by exp(-rate * (share - target)). `clipped` counts as the paper does; `clipped_flower`
+leaves Flower as it is."""
 
 import logging
 import os
@@ -21,7 +25,8 @@ import torch  # noqa: E402
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
 from flwr.clientapp import ClientApp  # noqa: E402
 from flwr.serverapp import Grid, ServerApp  # noqa: E402
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx  # noqa: E402
+from flwr.serverapp.strategy import (DifferentialPrivacyServerSideAdaptiveClipping, FedAdam, FedAvg,  # noqa: E402
+                                     FedMedian, FedProx, FedTrimmedAvg, Krum, MultiKrum)
 from flwr.simulation import run_simulation  # noqa: E402
 
 from federate_peer import job_of  # noqa: E402
@@ -43,7 +48,7 @@ def make_client(path, threads):
         job.own_model.load_state_dict(message.content["arrays"].to_torch_state_dict())
         count = job.train(job.own_model, config["server-round"] - 1, config["place"], config.get("proximal-mu", 0.0))
         content = RecordDict({"arrays": ArrayRecord(job.own_model.state_dict()),
-                              "metrics": MetricRecord({"num-examples": count})})
+                              "metrics": MetricRecord({"num-examples": 1 if job["equal"] else count})})
         return Message(content=content, reply_to=message)
 
     return app
@@ -75,16 +80,42 @@ def placed(base):
     return Placed
 
 
+class AsPaper(DifferentialPrivacyServerSideAdaptiveClipping):
+    def _geometric_update(self, clipped_fraction):
+        super()._geometric_update(1 - clipped_fraction)
+
+
+def make_robust(job, common):
+    """A strategy that sees all updates of a round, or None."""
+    name, byzantine = job["algorithm"], job["byzantine"]
+    if name == "median":
+        return placed(FedMedian)(**common)
+    if name == "trimmed_mean":
+        return placed(FedTrimmedAvg)(**common, beta=(byzantine + 0.5) / job["cohort"])
+    if name == "krum":
+        return placed(Krum)(**common, num_malicious_nodes=byzantine)
+    if name == "multi_krum":
+        return placed(MultiKrum)(**common, num_malicious_nodes=byzantine,
+                                 num_nodes_to_select=job["cohort"] - byzantine)
+    return None
+
+
 def make_strategy(job, nodes):
+    """The strategy, and the part of it that knows the times of rounds."""
     common = {"fraction_train": job["cohort"] / nodes, "min_train_nodes": job["cohort"], "fraction_evaluate": 0.0,
               "min_available_nodes": nodes}
     if job["algorithm"] == "fedadam":
         server = job["server"]
-        return placed(FedAdam)(**common, eta=server["lr"], beta_1=server["beta1"], beta_2=server["beta2"],
-                             tau=server["eps"])
-    if job["algorithm"] == "fedprox":
-        return placed(FedProx)(**common, proximal_mu=job["mu"])
-    return placed(FedAvg)(**common)
+        inner = placed(FedAdam)(**common, eta=server["lr"], beta_1=server["beta1"], beta_2=server["beta2"],
+                                tau=server["eps"])
+    elif job["algorithm"] == "fedprox":
+        inner = placed(FedProx)(**common, proximal_mu=job["mu"])
+    else:
+        inner = make_robust(job, common) or placed(FedAvg)(**common)
+    if not job["algorithm"].startswith("clipped"):
+        return inner, inner
+    clip, kind = job["clip"], AsPaper if job["algorithm"] == "clipped" else AsPaper.__base__
+    return kind(inner, 0.0, job["cohort"], clip["norm"], clip["quantile"], clip["rate"], 0.0), inner
 
 
 def main():
@@ -95,10 +126,11 @@ def main():
 
     @server.main()
     def run(grid: Grid, context: Context):
-        model, strategy = job.new_model(), make_strategy(job, nodes)
+        model = job.new_model()
+        strategy, inner = make_strategy(job, nodes)
         result = strategy.start(grid=grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=job.rounds)
         model.load_state_dict(result.arrays.to_torch_state_dict())
-        found.update(model=model, ends=strategy.ends)
+        found.update(model=model, ends=inner.ends)
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     run_simulation(server_app=server, client_app=make_client(path, threads), num_supernodes=nodes,

@@ -37,16 +37,19 @@ class FedAvgCnn(nn.Module):
         return self.fc2(functional.relu(self.fc1(x.flatten(1))))
 
 
-class Logistic(nn.Module):
-    def __init__(self):
+class Mlp(nn.Module):
+    """Without hidden layers: logistic regression."""
+
+    def __init__(self, hidden=()):
         super().__init__()
-        self.fc1 = nn.Linear(784, 10)
+        widths = [784, *hidden, 10]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
 
     def forward(self, x):
-        return self.fc1(x.flatten(1))
-
-
-MODELS = {"fedavg_cnn": FedAvgCnn, "mlp": Logistic}
+        x = x.flatten(1)
+        for layer in self.layers[:-1]:
+            x = functional.relu(layer(x))
+        return self.layers[-1](x)
 
 
 # ---- brim's order of samples ----
@@ -149,6 +152,9 @@ class Job:
         """[epochs, samples] of the client at this position in a round."""
         return self.order[step * self["cohort"] + place]
 
+    def client(self, step, place):
+        return (step * self["cohort"] + place) % self["clients"]
+
     def pick(self, samples):
         return self.images[samples].to(self.dtype), self.labels[samples]
 
@@ -158,7 +164,7 @@ class Job:
                 yield self.pick(part)
 
     def new_model(self):
-        model = MODELS[self["model"]]()
+        model = Mlp(self["hidden"]) if self["model"] == "mlp" else FedAvgCnn()
         first = read_weights(pathlib.Path(self["start"]) / "checkpoints" / "last" / "model.safetensors")
         with torch.no_grad():
             for parameter, value in zip(model.parameters(), first, strict=True):
@@ -166,8 +172,9 @@ class Job:
                 parameter.copy_(value)
         return model.to(self.dtype)
 
-    def train(self, model, step, place, mu=0.0):
-        """Plain PyTorch training, with FedProx if configured; returns the number of samples."""
+    def train(self, model, step, place, mu=0.0, correction=()):
+        """Plain PyTorch training, with FedProx if configured; returns the number of samples. A correction, one value
+        for each parameter, is added to the gradients (SCAFFOLD)."""
         anchor = [p.detach().clone() for p in model.parameters()] if mu else []
         optimizer = torch.optim.SGD(model.parameters(), lr=self["rate"])
         for x, y in self.batches(step, place):
@@ -176,6 +183,8 @@ class Job:
             if mu:
                 loss = loss + mu / 2 * sum((w - a).square().sum() for w, a in zip(model.parameters(), anchor))
             loss.backward()
+            for w, c in zip(model.parameters(), correction):
+                w.grad.add_(c)
             optimizer.step()
         return self.samples(step, place).shape[1]
 

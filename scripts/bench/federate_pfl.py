@@ -1,9 +1,14 @@
-"""pfl-research, for federate.py: its FederatedAveraging or FedProx on its SimulatedBackend, in one process or several.
+"""pfl-research, for federate.py: its FederatedAveraging, FedProx or SCAFFOLD on its SimulatedBackend, in one process or
+several.
 
     federate_pfl.py JOB PROCESSES THREADS
 
 Users are sampled in brim's order. FedAdam uses PyTorch's Adam as the central optimizer, as in pfl's own benchmarks, and
-so has its bias correction."""
+so has its bias correction.
+
+pfl 0.6.0 computes SCAFFOLD's controls with option II from trained minus initial weights, where the paper has initial
+minus trained: its controls are the paper's times -1. Its local step adds c - c_i all the same. `scaffold` swaps the two
+for the local step, which gives the paper's step; `scaffold_pfl` leaves pfl as it is."""
 
 import os
 import socket
@@ -26,16 +31,21 @@ else:
 
 import torch  # noqa: E402
 from pfl.aggregate.simulate import SimulatedBackend  # noqa: E402
-from pfl.aggregate.weighting import WeightByDatapoints  # noqa: E402
+from pfl.aggregate.weighting import WeightByDatapoints, WeightByUser  # noqa: E402
 from pfl.algorithm.base import NNAlgorithmParams  # noqa: E402
 from pfl.algorithm.federated_averaging import FederatedAveraging  # noqa: E402
 from pfl.algorithm.fedprox import FedProx, FedProxParams  # noqa: E402
+from pfl.algorithm.scaffold import SCAFFOLD, SCAFFOLDParams  # noqa: E402
 from pfl.callback.base import TrainingProcessCallback  # noqa: E402
 from pfl.data.dataset import Dataset  # noqa: E402
 from pfl.data.federated_dataset import FederatedDataset  # noqa: E402
+from pfl.data.user_state import InMemoryUserStateStorage  # noqa: E402
 from pfl.hyperparam.base import NNTrainHyperParams  # noqa: E402
+from pfl.internal.bridge.pytorch.scaffold import PyTorchSCAFFOLDBridge  # noqa: E402
 from pfl.metrics import Metrics, Weighted  # noqa: E402
 from pfl.model.pytorch import PyTorchModel  # noqa: E402
+from pfl.privacy.adaptive_clipping import AdaptiveClippingGaussianMechanism  # noqa: E402
+from pfl.privacy.gaussian_mechanism import GaussianMechanism  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from federate_peer import Job  # noqa: E402
@@ -72,9 +82,38 @@ def make_data(job):
         step, place = divmod(user, job["cohort"])
         own = job.samples(step, place)
         assert len(own) == 1 or job["batch"] >= own.shape[1], "pfl goes through a user's samples in one order"
-        return Dataset(job.pick(own[0]), user_id=str(user))
+        return Dataset(job.pick(own[0]), user_id=str(job.client(step, place)))
 
     return FederatedDataset(dataset, lambda: next(turn))
+
+
+def swap_controls():
+    """The local step adds c_i - c instead of c - c_i."""
+    step = PyTorchSCAFFOLDBridge.do_control_variate_sgd
+
+    def swapped(model, user_dataset, train_params, local_c, server_c):
+        step(model, user_dataset, train_params, local_c=server_c, server_c=local_c)
+
+    PyTorchSCAFFOLDBridge.do_control_variate_sgd = staticmethod(swapped)
+
+
+def make_algorithm(job):
+    shape = {"central_num_iterations": job.rounds, "evaluation_frequency": 10 ** 9, "train_cohort_size": job["cohort"],
+             "val_cohort_size": 0}
+    if job["algorithm"] == "fedprox":
+        return FedProx(), FedProxParams(**shape, mu=job["mu"])
+    if job["algorithm"].startswith("scaffold"):
+        if job["algorithm"] != "scaffold_pfl":
+            swap_controls()
+        return SCAFFOLD(), SCAFFOLDParams(**shape, population=job["clients"], use_gradient_as_control_variate=False,
+                                          user_state_storage=InMemoryUserStateStorage())
+    return FederatedAveraging(), NNAlgorithmParams(**shape)
+
+
+def make_clipping(clip):
+    """Adaptive clipping with next to no noise; pfl divides by its standard deviations, so they cannot be 0."""
+    return AdaptiveClippingGaussianMechanism(lambda bound: GaussianMechanism(bound, 1e-12), clip["norm"], 1e-6,
+                                             clip["quantile"], clip["rate"])
 
 
 def main():
@@ -86,14 +125,13 @@ def main():
     if job["algorithm"] == "fedadam":
         central = torch.optim.Adam(model.parameters(), lr=server["lr"], betas=(server["beta1"], server["beta2"]),
                                    eps=server["eps"])
-    shape = {"central_num_iterations": job.rounds, "evaluation_frequency": 10 ** 9, "train_cohort_size": job["cohort"],
-             "val_cohort_size": 0}
     train = NNTrainHyperParams(local_batch_size=job["batch"], local_num_epochs=job["epochs"],
                                local_learning_rate=job["rate"])
-    is_prox = job["algorithm"] == "fedprox"
-    algorithm = FedProx() if is_prox else FederatedAveraging()
-    algorithm.run(FedProxParams(**shape, mu=job["mu"]) if is_prox else NNAlgorithmParams(**shape),
-                  SimulatedBackend(training_data=data, val_data=data, postprocessors=[WeightByDatapoints()]),
+    algorithm, parameters = make_algorithm(job)
+    after = [WeightByUser() if job["equal"] else WeightByDatapoints()]
+    if job["algorithm"] == "clipped":
+        after.append(make_clipping(job["clip"]))
+    algorithm.run(parameters, SimulatedBackend(training_data=data, val_data=data, postprocessors=after),
                   PyTorchModel(model, torch.optim.SGD, central), train, callbacks=[ends],
                   send_metrics_to_platform=False)
     job.finish(model, ends.times)
