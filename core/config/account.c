@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define TERMS_MAX 1000
-/* Bounds of rounding errors: of the logarithm of a moment, divided by the order (mostly from binomial coefficients), and
- * of epsilon, as a factor. */
+/* Bounds of rounding errors: of the logarithm of a moment, divided by the order (mostly from binomial coefficients),
+ * and of epsilon, as a factor. */
 #define MOMENT_ERROR 4e-15
 #define ROUNDED_UP (1 + 1e-9)
 
