@@ -102,6 +102,21 @@ brim_status brim_file_write_at(int fd, const char *path, const void *data, size_
   return BRIM_OK;
 }
 
+brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes, uint64_t offset)
+{
+  char *to = data;
+  while (bytes > 0) {
+    const ssize_t n = pread(fd, to, bytes, (off_t)offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      return brim_fail(BRIM_EIO, "cannot read '%s': %s", path, n == 0 ? "it is shorter than it was" : strerror(errno));
+    to += n;
+    offset += (uint64_t)n;
+    bytes -= (size_t)n;
+  }
+  return BRIM_OK;
+}
+
 /* fsync may be interrupted on network file systems. */
 static int sync_fd(int fd)
 {

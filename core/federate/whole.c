@@ -108,17 +108,8 @@ static uint64_t offset_of(const brim_whole *w, int64_t row, int64_t value)
 /* Reads at most plan.block values as doubles. */
 static brim_status read_values(const brim_whole *w, int64_t row, int64_t first, int64_t count, double *out)
 {
-  char *to = w->read;
-  uint64_t at = offset_of(w, row, first);
-  for (size_t left = (size_t)count * brim_dtype_bytes(w->plan.dtype); left > 0;) {
-    const ssize_t n = pread(w->fd, to, left, (off_t)at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return brim_fail(BRIM_EIO, "cannot read '%s': %s", w->path, n < 0 ? strerror(errno) : "it is too short");
-    to += n;
-    at += (uint64_t)n;
-    left -= (size_t)n;
-  }
+  const size_t bytes = (size_t)count * brim_dtype_bytes(w->plan.dtype);
+  BRIM_TRY(brim_file_read_at(w->fd, w->path, w->read, bytes, offset_of(w, row, first)));
   brim_convert(BRIM_DTYPE_F64, out, w->plan.dtype, w->read, (size_t)count);
   return BRIM_OK;
 }

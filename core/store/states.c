@@ -165,18 +165,6 @@ void brim_states_checkpointed(brim_states *s)
 
 /* ---- the file ---- */
 
-static brim_status read_at(int fd, const char *path, void *data, uint64_t bytes, uint64_t at)
-{
-  for (uint64_t done = 0; done < bytes;) {
-    const ssize_t n = pread(fd, (char *)data + done, bytes - done, (off_t)(at + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      return brim_fail(BRIM_EIO, "cannot read '%s': %s", path, n == 0 ? "it is shorter than it was" : strerror(errno));
-    done += (uint64_t)n;
-  }
-  return BRIM_OK;
-}
-
 static uint64_t stamp_at(int64_t slot)
 {
   return HEADER_BYTES + (uint64_t)slot * sizeof(stamp);
@@ -215,7 +203,7 @@ static brim_status open_existing(const brim_states *s, const char *path, int *fd
                      "cannot open '%s', the file of client states: %s\nruns of brim before 0.12.0 kept these states in "
                      "checkpoints: resume such a run with the version that started it",
                      path, strerror(errno));
-  BRIM_TRY(read_at(*fd, path, &h, sizeof h, 0));
+  BRIM_TRY(brim_file_read_at(*fd, path, &h, sizeof h, 0));
   if (memcmp(h.magic, MAGIC, sizeof h.magic) == 0 && h.bytes == s->layout.bytes && h.hash == s->layout.hash &&
       h.slots == s->slots)
     return BRIM_OK;
@@ -262,12 +250,12 @@ brim_status brim_states_sync(const brim_states *s)
 
 brim_status brim_states_read(const brim_states *s, int64_t client, uint64_t at, void *data, uint64_t bytes)
 {
-  return read_at(s->fd, s->path, data, bytes, offset_of(&s->layout, s->newest[client]) + at);
+  return brim_file_read_at(s->fd, s->path, data, bytes, offset_of(&s->layout, s->newest[client]) + at);
 }
 
 brim_status brim_states_read_place(const brim_states *s, int64_t place, uint64_t at, void *data, uint64_t bytes)
 {
-  return read_at(s->fd, s->path, data, bytes, offset_of(&s->layout, s->place[place]) + at);
+  return brim_file_read_at(s->fd, s->path, data, bytes, offset_of(&s->layout, s->place[place]) + at);
 }
 
 brim_status brim_states_unstamp(const brim_states *s, int64_t place)
@@ -312,7 +300,7 @@ static brim_status for_each_stamp(brim_states *s, int fd, brim_status (*handle)(
   stamp some[STAMPS_READ];
   for (int64_t first = 0; first < s->slots; first += STAMPS_READ) {
     const int64_t count = s->slots - first < STAMPS_READ ? s->slots - first : STAMPS_READ;
-    BRIM_TRY(read_at(fd, s->path, some, (uint64_t)count * sizeof *some, stamp_at(first)));
+    BRIM_TRY(brim_file_read_at(fd, s->path, some, (uint64_t)count * sizeof *some, stamp_at(first)));
     for (int64_t i = 0; i < count; i++) BRIM_TRY(handle(s, first + i, some[i]));
   }
   return BRIM_OK;
@@ -327,7 +315,7 @@ static brim_status copy_states(const brim_states *s, int from)
     for (uint64_t at = 0; at < s->layout.bytes; at += sizeof part) {
       const uint64_t offset = offset_of(&s->layout, s->newest[k]) + at, rest = s->layout.bytes - at,
                      bytes = rest < sizeof part ? rest : sizeof part;
-      BRIM_TRY(read_at(from, s->path, part, bytes, offset));
+      BRIM_TRY(brim_file_read_at(from, s->path, part, bytes, offset));
       BRIM_TRY(brim_file_write_at(s->fd, s->path, part, bytes, offset));
     }
   }
