@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "builtin/builtin.h"
+#include "federate/fold.h"
 #include "memory/plugin_call.h"
 
 /* Arguments and results of a call of the aggregator. They outlive the call, because one that hangs may still write to
@@ -96,18 +97,13 @@ static brim_status blame(const brim_aggregation *a)
   return a->guard ? BRIM_EPLUGIN : BRIM_ENUMERIC;
 }
 
-/* The exponent of the smallest power of two that is at least the sum. */
-static int exponent_of(double sum)
-{
-  int exponent;
-  return frexp(sum, &exponent) == 0.5 ? exponent - 1 : exponent;
-}
-
 brim_status brim_aggregation_weigh(brim_aggregation *a, const brim_arrival *arrival, int64_t count, double *weight)
 {
   double sum = 0;
-  for (int64_t i = 0; i < count && a->ops->merge; i++) weight[i] = 1;
-  if (a->ops->merge) return BRIM_OK;
+  if (a->ops->merge) {
+    for (int64_t i = 0; i < count; i++) weight[i] = 1;
+    return BRIM_OK;
+  }
   for (int64_t i = 0; i < count; i++) {
     a->call.arrival = arrival[i];
     a->call.weight = NAN;
@@ -121,7 +117,7 @@ brim_status brim_aggregation_weigh(brim_aggregation *a, const brim_arrival *arri
   if (count > 0 && !(sum > 0 && isfinite(sum)))
     return brim_fail(blame(a), "the weights of aggregator '%s' add up to %g in round %lld", name_of(a), sum,
                      (long long)arrival[0].round + 1);
-  a->exponent = count > 0 ? exponent_of(sum) : 0;
+  a->exponent = count > 0 ? brim_fold_exponent(sum) : 0;
   for (int64_t i = 0; i < count; i++) weight[i] = ldexp(weight[i], -a->exponent);
   return BRIM_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "brim/selector.h"
 #include "federate/attack.h"
+#include "federate/fold.h"
 
 static uint64_t values_bytes(const brim_setup *s)
 {

@@ -46,7 +46,6 @@ void brim_lane_close(brim_lane *lane);
 /* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
  * with *result filled if the client has diverged: its parameters are not finite, or one moved by BRIM_FOLD_MOST or
  * more. */
-#define BRIM_FOLD_MOST 512.0
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
 /* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. `place`: of
  * the client in the round. */

@@ -7,6 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/convert.h"
+#include "federate/fold.h"
 
 /* A parameter with a control. */
 typedef struct part {
@@ -76,20 +78,16 @@ void brim_control_close(brim_control *c)
 
 /* ---- clients ---- */
 
-/* Reads c_i as doubles. */
+/* Reads c_i as doubles; `own` has room for twice as many. */
 static brim_status read_own(const part *p, brim_states *states, int64_t client, double *own)
 {
-  const uint64_t bytes = (uint64_t)p->count * brim_dtype_bytes(p->dtype);
+  double *raw = own + p->count;
   if (!brim_states_has(states, client)) {
     memset(own, 0, (size_t)p->count * sizeof *own);
     return BRIM_OK;
   }
-  BRIM_TRY(brim_states_read(states, client, p->at, own, bytes));
-  for (int64_t i = p->count; p->dtype == BRIM_DTYPE_F32 && i-- > 0;) { /* in place, from the end */
-    float value;
-    memcpy(&value, (const char *)own + (size_t)i * sizeof value, sizeof value);
-    own[i] = (double)value;
-  }
+  BRIM_TRY(brim_states_read(states, client, p->at, raw, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
+  brim_convert(BRIM_DTYPE_F64, own, p->dtype, raw, (size_t)p->count);
   return BRIM_OK;
 }
 
@@ -105,15 +103,6 @@ brim_status brim_control_write(const brim_control *c, brim_states *states, const
   return BRIM_OK;
 }
 
-static brim_status write_own(const part *p, brim_states *states, int64_t place, double *own)
-{
-  for (int64_t i = 0; p->dtype == BRIM_DTYPE_F32 && i < p->count; i++) {
-    const float value = (float)own[i];
-    memcpy((char *)own + (size_t)i * sizeof value, &value, sizeof value);
-  }
-  return brim_states_write(states, place, p->at, own, (uint64_t)p->count * brim_dtype_bytes(p->dtype));
-}
-
 brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, int64_t place,
                                double rates)
 {
@@ -124,36 +113,29 @@ brim_status brim_control_stage(const brim_control *c, brim_states *states, const
     BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->parameter[p->parameter].value, BRIM_DTYPE_F64, w));
     BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->global[p->parameter], BRIM_DTYPE_F64, x));
     for (int64_t i = 0; i < p->count; i++) own[i] += (x[i] - w[i]) / rates - c->now[p->first + i];
-    BRIM_TRY(write_own(p, states, place, own));
+    brim_convert(p->dtype, w, BRIM_DTYPE_F64, own, (size_t)p->count);
+    BRIM_TRY(brim_states_write(states, place, p->at, w, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
   }
   return BRIM_OK;
 }
 
 /* ---- the server ---- */
 
-/* The exponent of a power of two that is at least the number of clients, so that the scaled parts add up to less than
- * 512. */
-static int exponent_of(int64_t clients)
-{
-  int exponent = 0;
-  while (ldexp(1, exponent) < (double)clients) exponent++;
-  return exponent;
-}
-
 double brim_control_weight(int64_t clients, double rates)
 {
-  return -ldexp(1 / rates, -exponent_of(clients));
+  return -ldexp(1 / rates, -brim_fold_exponent((double)clients));
 }
 
 brim_status brim_control_learn(brim_control *c, brim_exec *exec, const brim_program *serve, int64_t clients,
                                int64_t arrived)
 {
+  const int exponent = brim_fold_exponent((double)clients);
   for (const part *p = c->part; p < c->part + c->count; p++) {
     const double *now = c->now + p->first;
     double *next = c->next + p->first;
     BRIM_TRY(brim_exec_read(exec, serve, serve->graph->control[p->parameter], next));
     for (int64_t i = 0; i < p->count; i++)
-      next[i] = now[i] + (ldexp(next[i], exponent_of(clients)) - (double)arrived * now[i]) / (double)c->clients;
+      next[i] = now[i] + (ldexp(next[i], exponent) - (double)arrived * now[i]) / (double)c->clients;
   }
   return BRIM_OK;
 }

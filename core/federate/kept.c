@@ -1,11 +1,11 @@
 #include "federate/kept.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/convert.h"
 #include "base/text.h"
 
 /* A parameter's value in the state of a client. */
@@ -19,7 +19,7 @@ typedef struct field {
 
 struct brim_kept {
   brim_states *states;
-  brim_control *control; /* NULL: there are none */
+  brim_control *control; /* NULL without SCAFFOLD */
   field *field;
   size_t count;
   uint64_t bytes; /* of a client's state */
@@ -117,12 +117,9 @@ brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
 /* The distance that the client has moved leaves out local parameters, so they are checked here. */
 static brim_status check_finite(const field *f, const brim_keeping *lane)
 {
-  for (int64_t i = 0; i < f->count; i++)
-    if (!isfinite(f->dtype == BRIM_DTYPE_F64 ? ((const double *)lane->scratch)[i]
-                                             : (double)((const float *)lane->scratch)[i]))
-      return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameter '%s' is not finite",
-                       (long long)lane->client, f->name);
-  return BRIM_OK;
+  if (brim_all_finite(f->dtype, lane->scratch, (size_t)f->count)) return BRIM_OK;
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameter '%s' is not finite", (long long)lane->client,
+                   f->name);
 }
 
 brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t place, int64_t round, double rates)

@@ -5,16 +5,16 @@
 
 #include "base/alloc.h"
 #include "brim/random.h"
+#include "federate/fold.h"
 
-#define GRID 0x1p-42          /* sums are multiples of it: see fold in brim/ops.h */
 #define PIECE 8192            /* values, an even number */
 #define COUNT_STREAM 0xFFFFFF /* the noise on the number of updates; other streams are tensors */
 
 void brim_protection_init(brim_protection *p, const brim_setup *setup)
 {
   const double clip_norm = setup->settings->privacy.clip_norm;
-  *p = (brim_protection){.settings = setup->settings, .clip_norm = clip_norm, .next = clip_norm, .weight = 1};
-  while (p->weight * (double)brim_setup_round_clients(setup) > 1) p->weight /= 2;
+  *p = (brim_protection){.settings = setup->settings, .clip_norm = clip_norm, .next = clip_norm};
+  p->weight = ldexp(1, -brim_fold_exponent((double)brim_setup_round_clients(setup)));
 }
 
 void brim_protection_close(brim_protection *p)
@@ -42,11 +42,11 @@ brim_status brim_protection_place(brim_protection *p, const brim_program *serve)
 
 /* ---- clipping ---- */
 
-/* Rounding changes each value of a weighted update by at most half of GRID. The norm is the root of a sum of squares in
- * double precision, whose relative error is at most values * 2^-53; the root halves it. */
+/* Rounding changes each value of a weighted update by at most half of BRIM_FOLD_GRID. The norm is the root of a sum of
+ * squares in double precision, whose relative error is at most values * 2^-53; the root halves it. */
 double brim_protection_factor(const brim_protection *p, double norm)
 {
-  const double rounded = sqrt(p->values) * (GRID / 2) / p->weight, error = (p->values + 8) * 0x1p-53;
+  const double rounded = sqrt(p->values) * (BRIM_FOLD_GRID / 2) / p->weight, error = (p->values + 8) * 0x1p-53;
   if (p->clip_norm == 0 || !(norm > 0)) return 1;
   return fmin(1, fmax(0, p->clip_norm - rounded) / (norm * (1 + error)));
 }
@@ -69,20 +69,20 @@ static uint64_t item_of(int64_t round, int64_t client)
   return (uint64_t)(client + 1) << 32 | (uint64_t)round;
 }
 
-/* Noise is rounded to multiples of GRID, like the sum, so the last bits of the noisy sum reveal nothing about the
- * updates (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). `from` is
+/* Noise is rounded to multiples of BRIM_FOLD_GRID, like the sum, so the last bits of the noisy sum reveal nothing about
+ * the updates (Mironov: On Significance of the Least Significant Bits for Differential Privacy, CCS 2012). `from` is
  * even. */
 static void add_normal(const brim_noise *n, int64_t client, int64_t from, int64_t to)
 {
   double two[2] = {0, 0};
   for (int64_t i = from; i < to; i++) {
     if (i % 2 == 0) draw_normal(n->seed, n->stream, item_of(n->round, client), (uint32_t)(i / 2), two);
-    n->sum[i] += nearbyint(n->deviation * two[i % 2] / GRID) * GRID;
+    n->sum[i] += nearbyint(n->deviation * two[i % 2] / BRIM_FOLD_GRID) * BRIM_FOLD_GRID;
   }
 }
 
-/* Sums of multiples of GRID are exact in any order, so a client's noise need not be added where the client trains. A
- * client that has diverged sends only noise, so that the server cannot notice it. */
+/* Sums of multiples of BRIM_FOLD_GRID are exact in any order, so a client's noise need not be added where the client
+ * trains. A client that has diverged sends only noise, so that the server cannot notice it. */
 void brim_protection_add_piece(const brim_protection *p, int64_t piece)
 {
   const brim_noise *n = &p->noise;
