@@ -1,16 +1,12 @@
 #include "config/federation.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "brim/aggregator.h"
 #include "config/privacy.h"
+#include "config/refusal.h"
 #include "param/value.h"
-
-static const brim_yaml_origin *origin_of(const brim_config *config, const char *path)
-{
-  const brim_yaml *node = brim_yaml_get_path(config->root, path);
-  return node ? &node->origin : NULL;
-}
 
 /* Whether the key has a value other than its default, or is on the command line. */
 static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
@@ -41,11 +37,7 @@ static void take_epochs(brim_composition *c, const brim_schema *schema, brim_con
 static void refuse_keys(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
-  const struct {
-    const char *path;
-    bool is_refused;
-    const char *why, *instead;
-  } keys[] = {
+  const brim_refusal keys[] = {
       {"training.epochs", is_set(c, schema, config, "training.epochs"), "a federation counts rounds",
        "set rounds=N, and federate.local_epochs=N for the passes of a client over its own samples"},
       {"training.steps", s->training.steps > 0, "a federation counts rounds", "set rounds=N"},
@@ -64,13 +56,9 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
        "take memory.offload=none"},
       {"dist.shard", s->dist.shard != 0, "every rank trains whole clients", "take dist.shard=none"},
   };
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (!keys[i].is_refused) continue;
-    brim_problem_at(&c->problems, origin_of(config, keys[i].path),
-                    "'%s' cannot be combined with total_clients=%lld: %s", keys[i].path, (long long)s->total_clients,
-                    keys[i].why);
-    brim_problem_hint(&c->problems, "%s", keys[i].instead);
-  }
+  char with[48];
+  snprintf(with, sizeof with, "total_clients=%lld", (long long)s->total_clients);
+  brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], with);
 }
 
 /* ---- the simulated world ---- */
@@ -101,7 +89,7 @@ static void check_network(brim_composition *c, const brim_config *config)
                {"network.loss_percent", n->loss_percent.count}};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
     if (lists[i].count == n->latency_ms.count) continue;
-    brim_problem_at(&c->problems, origin_of(config, lists[i].path),
+    brim_problem_at(&c->problems, brim_origin_of(config, lists[i].path),
                     "'%s' has %zu value%s, and network.latency_ms has %zu", lists[i].path, lists[i].count,
                     lists[i].count == 1 ? "" : "s", n->latency_ms.count);
     brim_problem_hint(&c->problems, "each network needs one value of latency_ms, jitter_ms, bandwidth_mbit and "
@@ -115,11 +103,12 @@ static void check_world(brim_composition *c, const brim_config *config)
   const bool traced = w->availability == BRIM_AVAILABILITY_TRACE;
   check_network(c, config);
   if (traced && !w->trace[0]) {
-    brim_problem_at(&c->problems, origin_of(config, "world.availability"), "world.availability=trace needs a trace");
+    brim_problem_at(&c->problems, brim_origin_of(config, "world.availability"),
+                    "world.availability=trace needs a trace");
     brim_problem_hint(&c->problems, "set world.trace=FILE, a CSV file with the columns client,start,end");
   }
   if (!traced && w->trace[0]) {
-    brim_problem_at(&c->problems, origin_of(config, "world.trace"), "'world.trace' has no effect here");
+    brim_problem_at(&c->problems, brim_origin_of(config, "world.trace"), "'world.trace' has no effect here");
     brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
   }
 }
@@ -128,14 +117,14 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
 {
   const brim_settings *s = &config->settings;
   if (s->clients_per_round > s->total_clients) {
-    brim_problem_at(&c->problems, origin_of(config, "clients_per_round"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "clients_per_round"),
                     "clients_per_round %lld is more than the %lld clients of total_clients",
                     (long long)s->clients_per_round, (long long)s->total_clients);
     brim_problem_hint(&c->problems, "set clients_per_round to %lld at most, or total_clients higher",
                       (long long)s->total_clients);
   }
   if (s->federate.min_clients > s->clients_per_round) {
-    brim_problem_at(&c->problems, origin_of(config, "federate.min_clients"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.min_clients"),
                     "federate.min_clients %lld is more than the %lld clients of a round",
                     (long long)s->federate.min_clients, (long long)s->clients_per_round);
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
@@ -143,7 +132,7 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   }
   if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
       is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, origin_of(config, "federate.mu"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
                     "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
                     s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
     brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
@@ -159,18 +148,19 @@ static void check_attackers(brim_composition *c, const brim_config *config)
   const brim_attack_settings *a = &config->settings.attack;
   const long long clients = (long long)config->settings.total_clients;
   if (a->share > 0 && a->clients.count > 0) {
-    brim_problem_at(&c->problems, origin_of(config, "attack.share"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "attack.share"),
                     "attack.share=%g and attack.clients both name the malicious clients", a->share);
     brim_problem_hint(&c->problems, "leave out one of them");
   }
   if (a->share == 0 && a->clients.count == 0) {
-    brim_problem_at(&c->problems, origin_of(config, "attack.kind"), "no client is malicious");
+    brim_problem_at(&c->problems, brim_origin_of(config, "attack.kind"), "no client is malicious");
     brim_problem_hint(&c->problems, "set attack.share=0.2, or attack.clients=[0,1], or attack.kind=none");
   }
   for (size_t i = 0; i < a->clients.count; i++) {
     const double k = a->clients.item[i];
     if (k == (double)(long long)k && k < (double)clients) continue;
-    brim_problem_at(&c->problems, origin_of(config, "attack.clients"), "attack.clients has %g, which is no client", k);
+    brim_problem_at(&c->problems, brim_origin_of(config, "attack.clients"), "attack.clients has %g, which is no client",
+                    k);
     brim_problem_hint(&c->problems, "clients are numbered from 0 to %lld (total_clients=%lld)", clients - 1, clients);
   }
 }
@@ -182,7 +172,7 @@ static void check_attack(brim_composition *c, const brim_schema *schema, const b
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     const bool has_effect = kind != BRIM_ATTACK_NONE && !(kind == BRIM_ATTACK_LABEL_FLIP && i == 2);
     if (has_effect || !is_set(c, schema, config, keys[i])) continue;
-    brim_problem_at(&c->problems, origin_of(config, keys[i]), "'%s' has no effect with attack.kind=%s", keys[i],
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with attack.kind=%s", keys[i],
                     kind == BRIM_ATTACK_NONE ? "none" : "label_flip");
     brim_problem_hint(&c->problems, "set attack.kind to sign_flip or noise%s, or leave it out",
                       i == 2 ? "" : " or label_flip");
@@ -200,7 +190,7 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   const brim_aggregator_ops *ops = choice ? choice->plugin->ops : NULL;
   const int64_t least = ops && ops->least ? ops->least(choice->params) : 1;
   if (least > s->clients_per_round) {
-    brim_problem_at(&c->problems, origin_of(config, "aggregator.id"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "aggregator.id"),
                     "aggregator=%s, as configured, needs the updates of %lld clients, and a round has %lld",
                     choice->plugin->id, (long long)least, (long long)s->clients_per_round);
     brim_problem_hint(&c->problems, "set clients_per_round to %lld at least%s", (long long)least,
@@ -220,9 +210,29 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
               {"federate.compression_share", "top_k", BRIM_COMPRESSION_TOP_K}};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     if (config->settings.federate.compression == keys[i].of || !is_set(c, schema, config, keys[i].key)) continue;
-    brim_problem_at(&c->problems, origin_of(config, keys[i].key), "'%s' has no effect without federate.compression=%s",
-                    keys[i].key, keys[i].kind);
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i].key),
+                    "'%s' has no effect without federate.compression=%s", keys[i].key, keys[i].kind);
     brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+  }
+}
+
+/* Groups without effect if there are no clients. The command line sets one on purpose; a file may share its choice with
+ * federations, but has no reason to choose a server's optimizer. */
+static void refuse_choices(brim_composition *c, const brim_config *config)
+{
+  const struct {
+    const char *group, *path;
+    const brim_config_choice *choice;
+    bool also_in_files;
+  } choices[] = {{"method", "method.id", brim_config_method(config), false},
+                 {"aggregator", "aggregator.id", brim_config_aggregator(config), false},
+                 {"server_optimizer", "server_optimizer.id", brim_config_server_optimizer(config), true}};
+  for (size_t i = 0; i < sizeof choices / sizeof choices[0]; i++) {
+    const brim_yaml_origin *origin = brim_origin_of(config, choices[i].path);
+    if (!choices[i].choice || !(choices[i].also_in_files || origin->text)) continue;
+    brim_problem_at(&c->problems, origin, "%s=%s has no effect without clients", choices[i].group,
+                    choices[i].choice->plugin->id);
+    brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
   }
 }
 
@@ -232,29 +242,13 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
     brim_privacy_refuse(c, config);
-    const brim_config_choice *method = brim_config_method(config);
-    if (method &&
-        origin_of(config, "method.id")->text) { /* set on the command line, so it was meant to have an effect */
-      brim_problem_at(&c->problems, origin_of(config, "method.id"), "method=%s has no effect without clients",
-                      method->plugin->id);
-      brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
-    }
-    const brim_config_choice *aggregator = brim_config_aggregator(config);
-    if (aggregator && origin_of(config, "aggregator.id")->text) {
-      brim_problem_at(&c->problems, origin_of(config, "aggregator.id"), "aggregator=%s has no effect without clients",
-                      aggregator->plugin->id);
-      brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
-    }
-    if (!server) return;
-    brim_problem_at(&c->problems, origin_of(config, "server_optimizer.id"),
-                    "server_optimizer=%s has no effect without clients", server->plugin->id);
-    brim_problem_hint(&c->problems, "to train federated, write brim federate, or set total_clients=N");
+    refuse_choices(c, config);
     return;
   }
   take_epochs(c, schema, config);
   refuse_keys(c, schema, config);
   if (!server) {
-    brim_problem_at(&c->problems, origin_of(config, "total_clients"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "total_clients"),
                     "no option is chosen for group 'server_optimizer', which moves the global model");
     brim_problem_hint(&c->problems,
                       "federated averaging is server_optimizer=sgd server_optimizer.lr=1 "
@@ -262,7 +256,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                       "default");
   }
   if (!brim_config_method(config)) {
-    brim_problem_at(&c->problems, origin_of(config, "total_clients"),
+    brim_problem_at(&c->problems, brim_origin_of(config, "total_clients"),
                     "no option is chosen for group 'method', which selects the clients of a round");
     brim_problem_hint(&c->problems, "method=random selects all clients with the same probability; it is the default "
                                     "of `brim federate`");

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/refusal.h"
+
 /* ---- the meaning of the settings ---- */
 
 double brim_privacy_count_stddev(const brim_settings *s)
@@ -46,28 +48,7 @@ int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 
 /* ---- what is refused ---- */
 
-static brim_yaml_origin origin_of(const brim_config *config, const char *path)
-{
-  const brim_yaml *node = brim_yaml_get_path(config->root, path);
-  return node ? node->origin : (brim_yaml_origin){0};
-}
-
-typedef struct refusal {
-  const char *path;
-  bool is_refused;
-  const char *why, *instead;
-} refusal;
-
-static void refuse(brim_composition *c, const brim_config *config, const refusal *all, size_t count, const char *with)
-{
-  for (size_t i = 0; i < count; i++) {
-    if (!all[i].is_refused) continue;
-    const brim_yaml_origin origin = origin_of(config, all[i].path);
-    brim_problem_at(&c->problems, &origin, "'%s' cannot be combined with %s: %s", all[i].path, with, all[i].why);
-    brim_problem_hint(&c->problems, "%s", all[i].instead);
-  }
-}
-#define REFUSE(table, with) refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
+#define REFUSE(table, with) brim_refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
 
 /* With noise, only chance or turn may decide whether a client is in a round. A client's own dropout or lateness only
  * removes its update, but epsilon does not cover effects that depend on other clients, or data that end the run. */
@@ -76,7 +57,7 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   const brim_settings *s = &config->settings;
   const brim_config_choice *method = brim_config_method(config);
   const bool is_random = method && !method->file[0] && strcmp(method->plugin->id, "random") == 0;
-  const refusal keys[] = {
+  const brim_refusal keys[] = {
       {"method.id", method && !is_random && !s->privacy.takes_turns,
        "epsilon is known only for clients that are drawn at random or in turn",
        "set method=random or method=round_robin"},
@@ -107,10 +88,10 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
 static void refuse_aggregator(brim_composition *c, const brim_config *config)
 {
   const brim_config_choice *aggregator = brim_config_aggregator(config);
-  const brim_yaml_origin origin = origin_of(config, "aggregator.id");
+  const brim_yaml_origin *origin = brim_origin_of(config, "aggregator.id");
   if (!aggregator || strcmp(aggregator->plugin->id, "uniform") == 0) return;
-  if (strcmp(aggregator->plugin->id, "fedavg") == 0 && !origin.text) return;
-  brim_problem_at(&c->problems, &origin,
+  if (strcmp(aggregator->plugin->id, "fedavg") == 0 && !origin->text) return;
+  brim_problem_at(&c->problems, origin,
                   "aggregator=%s cannot be combined with privacy.clip_norm: its weights depend on the clients' data",
                   aggregator->plugin->id);
   brim_problem_hint(&c->problems, "set aggregator=uniform, or leave it out");
@@ -120,9 +101,9 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
 static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
-  const refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
-                           "clients would send its control variates unclipped and without noise",
-                           "set federate.local=fedavg or fedprox"}};
+  const brim_refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
+                                "clients would send its control variates unclipped and without noise",
+                                "set federate.local=fedavg or fedprox"}};
   REFUSE(keys, "privacy.clip_norm");
 }
 
@@ -130,12 +111,12 @@ static void refuse_controls(brim_composition *c, const brim_config *config)
 static void refuse_idle(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
-  const refusal noise[] = {{"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
-                            "noise protects only updates whose norm is limited", "set privacy.clip_norm as well"},
-                           {"privacy.target_quantile", s->privacy.target_quantile > 0 && !brim_privacy_clips(s),
-                            "it adapts a clip norm, which needs a first value", "set privacy.clip_norm as well"}};
-  const refusal budget[] = {{"privacy.max_epsilon", s->privacy.max_epsilon > 0 && !brim_privacy_has_noise(s),
-                             "without noise epsilon is infinite", "set privacy.noise_multiplier as well"}};
+  const brim_refusal noise[] = {{"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
+                                 "noise protects only updates whose norm is limited", "set privacy.clip_norm as well"},
+                                {"privacy.target_quantile", s->privacy.target_quantile > 0 && !brim_privacy_clips(s),
+                                 "it adapts a clip norm, which needs a first value", "set privacy.clip_norm as well"}};
+  const brim_refusal budget[] = {{"privacy.max_epsilon", s->privacy.max_epsilon > 0 && !brim_privacy_has_noise(s),
+                                  "without noise epsilon is infinite", "set privacy.noise_multiplier as well"}};
   REFUSE(noise, "privacy.clip_norm=0");
   REFUSE(budget, "privacy.noise_multiplier=0");
 }
@@ -144,16 +125,14 @@ static void check_numbers(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const brim_privacy_settings *p = &s->privacy;
-  const brim_yaml_origin delta = origin_of(config, "privacy.delta"), count = origin_of(config, "privacy.count_stddev"),
-                         budget = origin_of(config, "privacy.max_epsilon");
   if (p->delta * (double)s->total_clients >= 1) {
-    brim_problem_at(&c->problems, &delta, "privacy.delta=%g is not below 1/total_clients=%g", p->delta,
-                    1 / (double)s->total_clients);
+    brim_problem_at(&c->problems, brim_origin_of(config, "privacy.delta"),
+                    "privacy.delta=%g is not below 1/total_clients=%g", p->delta, 1 / (double)s->total_clients);
     brim_problem_hint(&c->problems,
                       "such a delta would permit publishing all data of one client; set a far smaller one");
   }
   if (brim_privacy_adapts(s) && 2 * brim_privacy_count_stddev(s) <= p->noise_multiplier) {
-    brim_problem_at(&c->problems, &count,
+    brim_problem_at(&c->problems, brim_origin_of(config, "privacy.count_stddev"),
                     "privacy.count_stddev=%g is too small: twice this value must be above "
                     "privacy.noise_multiplier=%g",
                     brim_privacy_count_stddev(s), p->noise_multiplier);
@@ -164,7 +143,7 @@ static void check_numbers(brim_composition *c, const brim_config *config)
   brim_privacy_account(s, &account);
   const double first = brim_account_epsilon(&account, 1, p->delta);
   if (first <= p->max_epsilon) return;
-  brim_problem_at(&c->problems, &budget,
+  brim_problem_at(&c->problems, brim_origin_of(config, "privacy.max_epsilon"),
                   "privacy.max_epsilon=%g is too small for round 1, which raises epsilon to %.4g", p->max_epsilon,
                   first);
   brim_problem_hint(&c->problems, "raise privacy.max_epsilon or privacy.noise_multiplier%s",
@@ -189,9 +168,10 @@ void brim_privacy_resolve(brim_composition *c, brim_config *config)
 void brim_privacy_refuse(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
-  const refusal keys[] = {{"privacy.clip_norm", brim_privacy_clips(s), "it protects the clients of a federation",
-                           "write brim federate, or set total_clients=N"},
-                          {"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
-                           "it protects the clients of a federation", "write brim federate, or set total_clients=N"}};
+  const brim_refusal keys[] = {{"privacy.clip_norm", brim_privacy_clips(s), "it protects the clients of a federation",
+                                "write brim federate, or set total_clients=N"},
+                               {"privacy.noise_multiplier", brim_privacy_has_noise(s) && !brim_privacy_clips(s),
+                                "it protects the clients of a federation",
+                                "write brim federate, or set total_clients=N"}};
   REFUSE(keys, "training without clients");
 }

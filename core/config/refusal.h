@@ -1,0 +1,17 @@
+/* Keys of a configuration that cannot be combined with another setting, as tables. Internal to core/config. */
+#ifndef BRIM_CONFIG_REFUSAL_H
+#define BRIM_CONFIG_REFUSAL_H
+#include "config/compose.h"
+
+typedef struct brim_refusal {
+  const char *path; /* of the key, as "training.steps" */
+  bool is_refused;
+  const char *why, *instead; /* the reason, and a hint: what the user should set */
+} brim_refusal;
+
+/* Adds a problem, with the key's origin, for each refused row of [count]; `with`: the other setting. */
+void brim_refuse(brim_composition *composition, const brim_config *config, const brim_refusal *row, size_t count,
+                 const char *with);
+/* Where a key's value comes from; NULL if the configuration lacks the key. */
+const brim_yaml_origin *brim_origin_of(const brim_config *config, const char *path);
+#endif
