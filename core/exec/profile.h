@@ -64,10 +64,10 @@ bool brim_profile_agree(double a, double b);
 brim_status brim_profile_forget_all(size_t *count);
 /* [plan] Adds a time; replaces an existing one. */
 void brim_profile_add(brim_profile *profile, const char *what, int64_t n, double seconds, double rated);
-/* [plan] Bytes of a process, as last measured under the name `takes`; BRIM_PROFILE_UNKNOWN if there are none. */
+/* [plan] Bytes of a process, as last measured under the name `takes`; BRIM_PROFILE_UNKNOWN if never measured. */
 #define BRIM_PROFILE_UNKNOWN UINT64_MAX
 uint64_t brim_profile_bytes(const brim_profile *profile, const char *takes);
-/* [plan] The most bytes measured under any name with the prefix `begins`; BRIM_PROFILE_UNKNOWN if there are none. */
+/* [plan] The most bytes measured under any name with the prefix `begins`; BRIM_PROFILE_UNKNOWN if never measured. */
 uint64_t brim_profile_most_bytes(const brim_profile *profile, const char *begins);
 void brim_profile_add_bytes(brim_profile *profile, const char *takes, uint64_t bytes);
 /* [plan] Writes the file if anything was added. Does nothing without a path or after a first EIO. */

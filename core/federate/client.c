@@ -9,6 +9,7 @@
 #include "brim/selector.h"
 #include "federate/attack.h"
 #include "federate/fold.h"
+#include "graph/federate.h"
 
 static uint64_t values_bytes(const brim_setup *s)
 {
@@ -18,17 +19,6 @@ static uint64_t values_bytes(const brim_setup *s)
 static uint64_t label_bytes(const brim_setup *s)
 {
   return brim_data_label_bytes(&s->data, BRIM_PART_TRAIN, s->backend_ops->real);
-}
-
-/* The size of the largest parameter, in values. Each node of `adopt` copies one parameter. */
-static uint64_t largest_parameter(const brim_lane *l)
-{
-  uint64_t most = 1;
-  for (size_t i = 0; i < l->adopt->graph->node_count; i++) {
-    const uint64_t count = (uint64_t)brim_shape_count(&l->adopt->graph->node[i]->out[0]->shape);
-    if (count > most) most = count;
-  }
-  return most;
 }
 
 brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exec, brim_kept *kept)
@@ -48,7 +38,8 @@ brim_status brim_lane_open(brim_lane *l, const brim_drive *drive, brim_exec *exe
       .batch = {.values = brim_try_malloc(most * values_bytes(s)), .labels = brim_try_malloc(most * label_bytes(s))},
       .scratch = brim_try_malloc(s->data.scratch_bytes)};
   const bool reads = brim_setup_reads_updates(s);
-  if (reads) l->values = brim_try_malloc(2 * largest_parameter(l) * brim_dtype_bytes(s->backend_ops->real));
+  const size_t largest = (size_t)brim_graph_largest(l->adopt->graph, false);
+  if (reads) l->values = brim_try_malloc(2 * largest * brim_dtype_bytes(s->backend_ops->real));
   if (kept) l->keeping = brim_try_malloc(s->kept_scratch_bytes);
   BRIM_TRY(brim_compressor_open(s, l->fold, &l->compressor));
   if (l->batch.values && l->batch.labels && l->scratch && (l->values || !reads) && (l->keeping || !kept))

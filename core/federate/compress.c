@@ -7,25 +7,16 @@
 #include "base/alloc.h"
 #include "brim/random.h"
 #include "brim/selector.h"
+#include "graph/federate.h"
 
 #define STREAM 3 /* of BRIM_STREAM_CLIENT: the key of a client's compression in a round */
-
-static int64_t largest_of(const brim_program *fold)
-{
-  int64_t most = 1;
-  for (size_t i = 0; i < fold->graph->node_count; i++) {
-    const int64_t count = brim_shape_count(&fold->graph->node[i]->in[0]->shape);
-    if (count > most) most = count;
-  }
-  return most;
-}
 
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out)
 {
   const int32_t kind = setup->settings->federate.compression;
   *out = (brim_compressor){.setup = setup};
   if (kind == BRIM_COMPRESSION_NONE) return BRIM_OK;
-  const size_t bytes = (size_t)largest_of(fold) * sizeof(double);
+  const size_t bytes = (size_t)brim_graph_largest(fold->graph, true) * sizeof(double);
   out->own = brim_try_malloc(bytes);
   out->global = brim_try_malloc(bytes);
   if (kind == BRIM_COMPRESSION_TOP_K) out->sorted = brim_try_malloc(bytes);

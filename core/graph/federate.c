@@ -134,3 +134,14 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
   g->first_average = g->node_count;
   return finish(g, out);
 }
+
+int64_t brim_graph_largest(const brim_graph *g, bool sent)
+{
+  int64_t most = 0;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const brim_parameter *p = &g->parameter[i];
+    const int64_t count = (sent ? brim_parameter_is_sent(p) : !p->is_frozen) ? brim_shape_count(&p->value->shape) : 0;
+    if (count > most) most = count;
+  }
+  return most;
+}

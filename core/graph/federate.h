@@ -23,6 +23,9 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
 brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out);
 /* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);
+/* The values of the largest parameter that is not frozen (`sent`: and not local, so that clients send it); 0 if there
+ * is no such parameter. For any of these graphs. */
+int64_t brim_graph_largest(const brim_graph *g, bool sent);
 /* Does the tensor of a client's graph lie in the server's arena? */
 static inline bool brim_graph_is_shared(const brim_graph *g, const brim_tensor *t)
 {

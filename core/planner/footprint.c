@@ -7,6 +7,7 @@
 
 #include "base/process.h"
 #include "exec/exec.h"
+#include "graph/federate.h"
 #include "planner/updates.h"
 
 #define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
@@ -69,36 +70,26 @@ static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
  * an aggregator that gets all updates of a round. */
 static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
 {
-  uint64_t largest = 0;
   if (plan->lane_count == 0 || !brim_setup_reads_updates(s)) return 0;
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->global[i]) largest = larger(largest, g->global[i]->bytes);
+  const uint64_t largest = (uint64_t)brim_graph_largest(g, false) * brim_dtype_bytes(s->backend_ops->real);
   return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
 /* In each lane of a federation, to compress the updates of its clients. */
 static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
 {
-  int64_t largest = 0;
   if (plan->lane_count == 0) return 0;
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_FOLD, 0)->graph;
-  for (size_t i = 0; i < g->node_count; i++) {
-    const int64_t count = brim_shape_count(&g->node[i]->in[0]->shape);
-    if (count > largest) largest = count;
-  }
-  return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, largest);
+  return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, brim_graph_largest(g, true));
 }
 
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
 {
   const brim_program *serve = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
-  uint64_t most = 0;
   if (!serve || !brim_setup_is_federated(s) || !brim_privacy_has_noise(s->settings) || !s->settings->federate.train)
     return 0;
-  for (size_t i = 0; i < serve->graph->tensor_count; i++)
-    if (serve->graph->tensor[i]->role == BRIM_ROLE_GRADIENT) most = larger(most, serve->graph->tensor[i]->bytes);
-  return most;
+  return (uint64_t)brim_graph_largest(serve->graph, true) * sizeof(double);
 }
 
 static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)

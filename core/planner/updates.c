@@ -1,6 +1,7 @@
 #include "planner/updates.h"
 
 #include "brim/aggregator.h"
+#include "graph/federate.h"
 
 #define BLOCK_BYTES (16 << 20) /* of the updates in a block; results do not depend on these three */
 #define BLOCK_LEAST 64         /* values */
@@ -22,10 +23,9 @@ brim_updates_plan brim_updates_plan_of(const brim_setup *s, const brim_plan *pla
   u.rows = brim_setup_round_clients(s);
   u.block = block_of(u.rows);
   for (size_t i = 0; i < g->parameter_count; i++) {
-    const int64_t count = brim_parameter_is_sent(&g->parameter[i]) ? brim_shape_count(&g->global[i]->shape) : 0;
-    u.values += count;
-    if (count > u.largest) u.largest = count;
+    if (brim_parameter_is_sent(&g->parameter[i])) u.values += brim_shape_count(&g->global[i]->shape);
   }
+  u.largest = brim_graph_largest(g, true);
   if (ops->scratch) u.scratch_bytes = ops->scratch(choice->params, u.rows);
   u.row_bytes = (uint64_t)u.values * brim_dtype_bytes(u.dtype);
   u.file_bytes = (uint64_t)u.rows * u.row_bytes;

@@ -225,8 +225,8 @@ int64_t brim_setup_least_clients(const brim_setup *setup);
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
 /* Is the parameter's value part of a client state? See federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
-/* Bytes of a client state (0: there are none); the layout of the file of states, except for the hash; and the most
- * bytes that this file will take. */
+/* Bytes of a client state (0: clients keep nothing); the layout of the file of states, except for the hash; and the
+ * most bytes that this file will take. */
 uint64_t brim_setup_kept_bytes(const brim_setup *setup);
 brim_states_layout brim_setup_states_layout(const brim_setup *setup);
 uint64_t brim_setup_states_bytes(const brim_setup *setup);

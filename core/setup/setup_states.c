@@ -64,7 +64,7 @@ uint64_t brim_setup_states_bytes(const brim_setup *s)
   return brim_states_file_bytes(&l, trained + recent + l.places);
 }
 
-/* Bytes that the run's file of states occupies; 0 if there is none. */
+/* Bytes that the run's file of states occupies; 0 without the file. */
 static uint64_t occupied_bytes(const char *folder)
 {
   char path[BRIM_PATH_MAX];

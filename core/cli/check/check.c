@@ -324,7 +324,7 @@ static int count_of(const checking *c, enum brim_finding finding)
   return count;
 }
 
-/* Returns an error in the user's words, or NULL if there is none or they are valid for one of the file's plugins. */
+/* Returns an error in the user's words; NULL if the words are valid for at least one of the file's plugins. */
 static const char *wrong_words(const checking *c)
 {
   const char *wrong = NULL;
