@@ -136,7 +136,8 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number of ranks can resume it */
+  const bool any_ranks = (*config)->settings.federate.mode != BRIM_FEDERATE_PROCESSES;
+  if (o->resume && any_ranks && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number of ranks can resume it */
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
@@ -155,7 +156,8 @@ static brim_status join(const brim_config *config, brim_dist **out)
                                      .configuration = config->root,
                                      .ranks = config->settings.dist.ranks,
                                      .timeout_seconds = config->settings.dist.timeout_seconds,
-                                     .bucket_bytes = config->settings.dist.bucket_mb << 20};
+                                     .bucket_bytes = config->settings.dist.bucket_mb << 20,
+                                     .by_messages = config->settings.federate.mode == BRIM_FEDERATE_PROCESSES};
   return brim_dist_open(&options, out);
 }
 
@@ -330,6 +332,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
       status = start_ranks(&launch, repeat_words(cli, argc, argv, &operands.arena), &ending);
   }
   const int exit_status = end(status, &ending, &operands);
+  free(launch.isolated);
   brim_arena_release(&words);
   return exit_status;
 }

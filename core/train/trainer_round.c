@@ -113,6 +113,7 @@ static brim_status make_round(brim_trainer *t)
 {
   t->is_reported = false;
   brim_fault_step(t->state.step + 1);
+  BRIM_TRY(brim_federation_gather(t->federation, t->state.step));
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_READY, train(t)));
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, add_up(t)));
   if (t->round.arrived < brim_setup_least_clients(t->drive->setup)) return refuse(t);
