@@ -400,14 +400,17 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   return BRIM_OK;
 }
 
-brim_status brim_federation_gather(brim_federation *f, int64_t round)
+brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begins, bool *all_begin)
 {
-  const bool is_open = f->is_open && f->round == round;
+  const char own[] = {begins, f->is_open && f->round == round}, *all = f->all;
   bool all_open = true;
+  *all_begin = true;
   if (!brim_setup_is_isolated(f->setup)) return BRIM_OK;
-  const char own = is_open;
-  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &own, sizeof own, f->all));
-  for (int32_t r = 0; r < f->setup->world.ranks; r++) all_open = all_open && ((const char *)f->all)[r];
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, sizeof own, f->all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    *all_begin = *all_begin && all[2 * r];
+    all_open = all_open && all[2 * r + 1];
+  }
   if (!all_open) brim_federation_forget(f);
   return BRIM_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "brim/backend.h"
 #include "memory/board.h"
+#include "memory/choose.h"
 
 bool brim_isolate_is_wanted(const brim_config *config)
 {
@@ -153,14 +154,15 @@ int32_t brim_launch_devices(const brim_config *config)
   return count;
 }
 
-/* GPUs in turn: the first client has the first one. The server evaluates on the first. */
+/* Devices in turn, the first client and the server on the first. */
 static void take_turns(const brim_config *config, int32_t ranks, brim_isolated *out)
 {
   const char *backend = brim_config_choice_of(config, "backend")->plugin->id;
   char wish[64];
   find_wish(config, backend, wish, sizeof wish);
-  const int count = is_on_gpus(config) && !wish[0] ? brim_launch_devices(config) : 0;
-  for (int32_t r = 0; r < ranks && count > 0; r++)
+  const bool is_any = strcmp(config->settings.device, "auto") == 0 && !wish[0];
+  const int count = is_any ? brim_launch_devices(config) : 0;
+  for (int32_t r = 0; r < ranks && count > 1; r++)
     snprintf(out[r].device, sizeof out[r].device, "%s:%d", backend, r == 0 ? 0 : (int)(r - 1) % count);
 }
 
@@ -180,7 +182,7 @@ brim_status brim_isolate_plan(const brim_config *config, int32_t ranks, brim_iso
 
 /* ---- the environment ---- */
 
-static const char *const names[] = {"CLIENT_ID", BRIM_ISOLATED_DEVICE, "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ID"};
+static const char *const names[] = {"CLIENT_ID", BRIM_SHARE_DEVICE, "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ID"};
 #define NAMES (sizeof names / sizeof names[0])
 static struct {
   char *value[NAMES];
@@ -193,10 +195,9 @@ void brim_isolate_set(const brim_isolated *rank)
     before.value[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
   before.is_kept = true;
   setenv("CLIENT_ID", rank->name, 1);
-  if (!rank->visible[0]) return;
-  setenv("CUDA_VISIBLE_DEVICES", rank->visible, 1);
-  setenv(BRIM_ISOLATED_DEVICE, rank->device, 1);
-  unsetenv("GPU_DEVICE_ID"); /* numbers all devices; the process sees one */
+  if (rank->device[0]) setenv(BRIM_SHARE_DEVICE, rank->device, 1);
+  if (rank->device[0]) unsetenv("GPU_DEVICE_ID"); /* it has been respected, and numbers all GPUs, not the visible one */
+  if (rank->visible[0]) setenv("CUDA_VISIBLE_DEVICES", rank->visible, 1);
 }
 
 void brim_isolate_unset(void)

@@ -7,8 +7,6 @@
 
 #include "config/config.h"
 
-#define BRIM_ISOLATED_DEVICE "BRIM_SHARE_DEVICE" /* the device's name in the table of shares; see plugins/policy/capped */
-
 typedef struct brim_isolated {
   char name[32];     /* "server", "client_1" */
   char device[64];   /* "cuda:1"; empty: the process may use any */
