@@ -21,10 +21,10 @@ typedef struct lanes_row {
 static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
 {
   const brim_settings *s = d->setup->settings;
-  const int64_t threads = d->planner.device_info.threads,
-                most = brim_setup_is_isolated(d->setup)   ? 1
-                       : threads < s->clients_per_round ? threads
-                                                        : s->clients_per_round;
+  const int64_t threads = d->planner.device_info.threads, most = brim_setup_is_isolated(d->setup) ? 1
+                                                                 : threads < s->clients_per_round
+                                                                     ? threads
+                                                                     : s->clients_per_round;
   brim_choice c = d->choice;
   bool has_chosen = false;
   *count = 0;

@@ -79,8 +79,8 @@ static void refuse_processes(brim_composition *c, const brim_config *config)
       {"aggregator.id", ops && ops->merge,
        "it compares the updates of all clients, which every process would have to receive",
        "take fedavg, uniform, qfedavg or fednova, or federate.mode=simulate"},
-      {"policy.capped.client", named && named->scalar && named->scalar[0], "each process has a client's name of its own",
-       "leave it empty"},
+      {"policy.capped.client", named && named->scalar && named->scalar[0],
+       "each process has a client's name of its own", "leave it empty"},
   };
   brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.mode=processes");
 }

@@ -84,8 +84,7 @@ static brim_status start(void *self, const brim_collective *what, void *queue)
 {
   messages *m = self;
   (void)queue;
-  const bool adds =
-      what->kind == BRIM_ALL_REDUCE && (what->dtype == BRIM_DTYPE_F64 || what->dtype == BRIM_DTYPE_F32);
+  const bool adds = what->kind == BRIM_ALL_REDUCE && (what->dtype == BRIM_DTYPE_F64 || what->dtype == BRIM_DTYPE_F32);
   if (!adds && what->kind != BRIM_BROADCAST)
     return brim_fail(BRIM_ENOTSUP, "collective %u cannot go through messages", what->kind);
   const uint64_t bytes = what->count * brim_dtype_bytes(what->dtype);

@@ -29,7 +29,7 @@ struct brim_federation {
   const brim_drive *drive;
   brim_exec *exec; /* NULL: nothing is placed */
   brim_worker *worker;
-  brim_crew *crew; /* a thread for each lane */
+  brim_crew *crew;              /* a thread for each lane */
   int32_t lanes, workers;       /* as many, but at least one worker */
   brim_client_result *client;   /* [clients] in the order of selection */
   const int64_t *selected;      /* [clients] owned by the selection */

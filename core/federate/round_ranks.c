@@ -9,8 +9,8 @@ typedef struct report {
 } report;
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
-/* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay in
- * their processes. */
+/* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
+ * in their processes. */
 void brim_federation_deal(brim_federation *f)
 {
   if (brim_setup_is_isolated(f->setup)) {

@@ -62,7 +62,8 @@ static brim_status check_names(const brim_shares *table, const char *policy, int
     return brim_fail(BRIM_ECONFIG,
                      "policy.%s gives '%s' a share of %s, but no process has this name\nwith total_clients=%d the "
                      "processes are server and client_1%s; the table has: %s",
-                     policy, table->item[i].who, table->item[i].of, (int)ranks - 1, ranks > 2 ? " and so on" : "", list);
+                     policy, table->item[i].who, table->item[i].of, (int)ranks - 1, ranks > 2 ? " and so on" : "",
+                     list);
   }
   return BRIM_OK;
 }
@@ -121,8 +122,7 @@ static brim_status find_visible(const char *device, long number, char *out, size
     at = strchr(at, ',');
     if (at) at++;
   }
-  if (!at)
-    return brim_fail(BRIM_ECONFIG, "there is no %s: CUDA_VISIBLE_DEVICES is '%s'", device, all);
+  if (!at) return brim_fail(BRIM_ECONFIG, "there is no %s: CUDA_VISIBLE_DEVICES is '%s'", device, all);
   snprintf(out, room, "%.*s", (int)strcspn(at, ","), at);
   return BRIM_OK;
 }

@@ -182,8 +182,8 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* Does each client of the federation have a process of its own (federate.mode=processes)? Then rank 0 is the server, and
- * rank r trains client r - 1. */
+/* Does each client of the federation have a process of its own (federate.mode=processes)? Then rank 0 is the server,
+ * and rank r trains client r - 1. */
 static inline bool brim_setup_is_isolated(const brim_setup *setup)
 {
   return brim_setup_is_federated(setup) && setup->settings->federate.mode == BRIM_FEDERATE_PROCESSES &&

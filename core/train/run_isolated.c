@@ -15,7 +15,7 @@
 
 /* A process and its device. */
 typedef struct place {
-  uint64_t host, key; /* of the device, on this host */
+  uint64_t host, key;                /* of the device, on this host */
   uint64_t peak, need, total, limit; /* need: with the headroom. limit: of a policy; 0: none */
   int32_t is_shared;
   char device[64];

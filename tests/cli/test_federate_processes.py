@@ -6,10 +6,8 @@ import os
 import pathlib
 import signal
 import threading
-import unittest
 
-from ranks import Ranks
-from support import FAILED, HANG_SECONDS, INTERRUPTED, NO_FIT, SANITIZED, USAGE, Case, main
+from support import FAILED, HANG_SECONDS, INTERRUPTED, NO_FIT, USAGE, Case, main
 from test_federate import KINDS
 
 CHECKPOINT = ["model.safetensors", "optimizer.safetensors"]
@@ -130,7 +128,7 @@ class Limits(Processes):
         while process.poll() is None:
             found = json.loads(self.brim("devices", "--json", "backend=cpu", *self.DEVICES[1:]).out)
             for device in found["devices"]:
-                users = [(user["pid"], user["bytes"]) for user in device["users"]]
+                users = [(user["pid"], user["bytes"]) for user in device["users"] or []]
                 if device["backend"] == "cpu" and users:
                     seen.append((device["index"], users))
 
@@ -295,22 +293,28 @@ class Ends(Processes):
         self.assert_same("whole", "run")
 
 
-@unittest.skipIf(SANITIZED, "mpirun's own processes are not sanitized")
-class Started(Ranks, Processes):
-    """Processes that the user's own mpirun has started."""
+class Containers(Case):
+    """The compose file of docs/examples, which cannot be run here."""
 
-    def test_mpirun_starts_the_processes(self):
-        self.federate("simulated", *SMALL)
-        self.mpirun(4, "apart", *SMALL, *TABLE, PROCESSES)
-        self.assert_same("simulated", "apart")
-        err = self.mpirun(3, "three", *SMALL, PROCESSES, status=USAGE)
-        self.assertIn("dist.ranks is 4, but 3 ranks were started", err)
+    PATH = pathlib.Path(__file__).resolve().parents[2] / "docs/examples/isolated_clients/compose.yaml"
 
-    def mpirun(self, ranks, run, *words, status=0):
-        process = self.start_ranks(ranks, "federate", f"run.dir={run}", *words)
-        out, err = process.communicate(timeout=HANG_SECONDS)
-        self.assertEqual(process.returncode, status, out + err)
-        return err
+    def test_brim_accepts_the_command(self):
+        words = self.PATH.read_text(encoding="utf-8").split("brim federate ")[1].split("deploy:")[0].split()
+        self.assertIn(PROCESSES, words)
+        out = self.brim("--config-name", "federate", "config", *words, "backend=cpu").out
+        self.assertIn("total_clients: 2\n", out)
+
+    def test_it_is_yaml_with_a_gpu_for_each_service(self):
+        try:
+            import yaml  # pylint: disable=import-outside-toplevel
+        except ImportError:
+            self.skipTest("needs PyYAML")
+        services = yaml.safe_load(self.PATH.read_text(encoding="utf-8"))["services"]
+        self.assertEqual(set(services), {"server", "client_1", "client_2"})
+        gpus = [service["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"]
+                for service in services.values()]
+        self.assertEqual(sorted(map(tuple, gpus)), [("0",), ("1",), ("2",)])
+        self.assertTrue(services["server"]["command"].startswith("mpirun -n 3 "))
 
 
 if __name__ == "__main__":
