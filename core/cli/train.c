@@ -378,6 +378,7 @@ const brim_command brim_command_federate = {
     "  brim federate partition=dirichlet partition.alpha=0.1   with very different classes per client\n"
     "  brim federate server_optimizer=adam federate.local_epochs=5\n"
     "  brim federate parallel_clients=1               one client at a time: identical results, less memory\n"
+    "  brim federate federate.mode=processes total_clients=2 clients_per_round=2   a process for each client\n"
     "  brim federate --resume runs/a                  resume a stopped federation\n"
     "  brim federate -m method=random,proportional    a sweep\n"
     "  brim federate repeats=3                        three seeds, with mean and standard deviation; also in a sweep\n"
