@@ -96,7 +96,8 @@ class Processes(Cuda):
         for visible, env in ("all", None), ("2 and 1", {"CUDA_VISIBLE_DEVICES": "2,1"}):
             with self.subTest(visible):
                 result = self.federate(visible, *self.TABLE, "federate.mode=processes", env=env)
-                self.assertRegex(result.out, r"client_2 \S+ KiB of cuda:1, at most 858.3 MiB; client_3 \S+ KiB of cuda:0")
+                self.assertRegex(result.out,
+                                 r"client_2 \S+ KiB of cuda:1, at most 858.3 MiB; client_3 \S+ KiB of cuda:0")
                 self.assertIn("policy.capped: cuda:0, at most 307.2 MiB: the share of client 'server'", result.err)
                 self.assert_same_checkpoint("simulated", visible, 3, ["model.safetensors", "optimizer.safetensors"])
 
