@@ -40,11 +40,11 @@ void brim_crash_loading(const char *file);
 void brim_crash_reading(const char *file);
 /* [init] A line on the run's checkpoint and how to resume it, copied; NULL: none. */
 void brim_crash_advice(const char *text);
-/* [any thread] The process ends with exit status 5 if it still runs after `seconds`; 0: cancels that. Does nothing if
+/* [any thread] Ends the process with exit status 5 if it still runs after `seconds`; 0 cancels that. Does nothing if
  * the process does not watch for crashes. */
 void brim_crash_end_in(unsigned seconds);
 
-/* For messages: "segmentation fault (SIGSEGV)", and whether its address is a data address. */
+/* The signal's name for messages, "segmentation fault (SIGSEGV)"; whether the signal comes with a data address. */
 const char *brim_crash_name(int signal);
 bool brim_crash_has_address(int signal);
 /* "mine.so+0x11b4", for addr2line; false if unknown. Not async-signal-safe. */

@@ -1,4 +1,4 @@
-/* The use of this host's memory and processors, which a run watches to warn in time. */
+/* How much of this host's memory and processors is in use: runs watch it and warn. */
 #ifndef BRIM_BASE_HOST_H
 #define BRIM_BASE_HOST_H
 #include <stdbool.h>

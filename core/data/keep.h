@@ -23,7 +23,7 @@
 
 /* [init] For data that is described and not being opened. The dataset's errors; EINTERNAL. The caller owns *out. */
 brim_status brim_data_keep(const brim_data *data, json_t **out);
-/* Whether it comes from this dataset plugin. */
+/* Whether the description was stored for this dataset plugin. */
 bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin);
 /* [init] brim_data_recall from data stored for the same plugin. Strings of the data live in `arena`. ELOAD: not written
  * by brim_data_keep, or rejected by the dataset. */

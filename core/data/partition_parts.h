@@ -28,7 +28,7 @@ int64_t brim_partition_drawn_at(const brim_partition *partition, int64_t client,
 brim_status brim_partition_sort(const brim_partition *partition, int64_t classes, uint32_t *sorted, int64_t *first);
 /* Assigns every sample to a client: dirichlet, shards, classes, natural. ECONFIG, ENOMEM_HOST. */
 brim_status brim_partition_deal(const brim_data *data, brim_partition *partition);
-/* iid with different sizes: the start of each client in the order of all samples. */
+/* iid with different sizes: computes where each client's samples start in the order of all samples. */
 brim_status brim_partition_cut(brim_partition *partition, int64_t least);
 /* Makes the table of each client's samples: sample[i] goes to owner[i], in this order. Offsets must be zeroed. */
 void brim_partition_fill(brim_partition *partition, const uint32_t *sample, const int64_t *owner);

@@ -23,11 +23,11 @@ typedef struct brim_draws {
 } brim_draws;
 enum brim_draw_block {
   BRIM_DRAW_PLACE = 0,         /* mirrored or not, rows, columns of a crop */
-  BRIM_DRAW_CROP = 1,          /* and the nine after it: attempts at a crop of random size */
+  BRIM_DRAW_CROP = 1,          /* this and the next nine: attempts at a crop of random size */
   BRIM_DRAW_COLOUR = 16,       /* brightness, contrast, saturation, hue */
   BRIM_DRAW_COLOUR_ORDER = 17, /* the order in which they are applied */
-  BRIM_DRAW_ERASE = 18,        /* whether */
-  BRIM_DRAW_ERASE_PLACE = 19,  /* and the nine after it: attempts */
+  BRIM_DRAW_ERASE = 18,        /* whether a rectangle is erased */
+  BRIM_DRAW_ERASE_PLACE = 19,  /* this and the next nine: attempts to place it */
   BRIM_DRAW_MIXUP = 29         /* the sample's own share of a mix */
 };
 /* Increase this when a change here, in resample.h or in data.h gives other values in evaluation for the same pixels and
@@ -42,7 +42,7 @@ typedef struct brim_transform {
   bool any_size;                   /* samples are images of different sizes */
   int64_t channels, rows, columns; /* of the result */
   int64_t rows_in, columns_in;     /* of samples, if all have the same size */
-  brim_shape made;                 /* a transformed sample */
+  brim_shape made;                 /* shape of a transformed sample */
   int64_t pixels_max, side_max;    /* of the largest sample, and the longest side of any */
   uint64_t read_bytes;             /* of a sample as the dataset returns it, at the start of the scratch */
 } brim_transform;
@@ -51,11 +51,11 @@ typedef struct brim_transform {
  * to such samples. */
 brim_status brim_transform_init(brim_transform *t, const brim_settings *settings, const char *dataset,
                                 const brim_dataset_info *train);
-/* [init] Makes room for another split's images. */
+/* [init] Raises the size limits so that another split's images fit. */
 void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 /* Bytes of scratch for one sample; UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_transform_bytes(const brim_transform *t);
-/* Where in the scratch a sample is read to, as the request that a dataset of images gets. */
+/* The destination in the scratch that read() of a dataset of images gets. */
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
 /* "nearest", "bilinear", "bicubic" */
 const char *brim_transform_filter(const brim_transform *t);

@@ -108,9 +108,10 @@ typedef struct brim_init {
  * Results and gradients are bit-identical for all micro-batches (see training.grain). */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
-/* Replaces the default initial values of a layer's parameter. `name` is that of the parameter; the layer must exist: x
- * = brim_conv2d(g, "conv1", ...); brim_set_init(g, "conv1.weight", (brim_init){BRIM_INIT_NORMAL, 0.1}); Since ABI
- * 1.5. */
+/* Replaces the default initial values of a layer's parameter. `name` is the parameter's; the layer must exist:
+ *     x = brim_conv2d(g, "conv1", ...);
+ *     brim_set_init(g, "conv1.weight", (brim_init){BRIM_INIT_NORMAL, 0.1});
+ * Since ABI 1.5. */
 BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
 
 /* ---- products ---- */
@@ -274,8 +275,9 @@ BRIM_EXPORT brim_tensor *brim_div(brim_graph *g, brim_tensor *a, brim_tensor *b)
 BRIM_EXPORT brim_tensor *brim_softmax(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 
-/* ---- reductions and shapes. A negative axis counts from the end. The first dimension is N and does not change.
- * ---- */
+/* ---- reductions and shapes ----
+ *
+ * A negative axis counts from the end. The first dimension is N and does not change. */
 
 /* Reduces over `count` axes; `keep`: keeps them as dimensions of size 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);

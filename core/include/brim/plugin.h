@@ -32,7 +32,8 @@ enum brim_type {
   BRIM_PATH,     /* const char *, owned likewise; not resolved: relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
-  BRIM_SET, /* uint64_t: bit i stands for the i-th name in `range`; written as all, none, a name or a list of names */
+  BRIM_SET, /* uint64_t: bit i is set if the i-th name in `range` is chosen; written as all, none, a name or a list of
+               names */
   BRIM_SHARES, /* brim_shares; written as {cuda:0: {alice: 0.5, bob: 8000MB}} */
   BRIM_NAMES   /* brim_names; written as a string or a list of strings. Since ABI 1.5 */
 };

@@ -56,11 +56,11 @@ typedef struct brim_selection_query {
   const int64_t *candidate; /* [candidates] the available clients, ascending */
   int64_t candidates;
   uint64_t seed;           /* the round's seed, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
-  double *own, *of_client; /* the state that `state` asked for; of_client: [count, numbers per client] */
-  /* [its thread] Computes the mean losses of the given clients' data with the current model. Requires
-   * BRIM_NEED_LOSSES. */
+  double *own, *of_client; /* the state, of the sizes that state() set; of_client: [count, numbers per client] */
+  /* [step] Computes the mean losses of the given clients' samples with the current model. Only within select(), on its
+   * thread. Requires BRIM_NEED_LOSSES. */
   brim_status (*losses)(const struct brim_selection_query *query, const int64_t *client, int64_t count, float *out);
-  void *host;
+  void *host; /* private to the core */
 } brim_selection_query;
 
 typedef struct brim_selection {
@@ -77,7 +77,7 @@ typedef struct brim_selection_result {
   double accuracy;             /* of the global model at the last evaluation before this round; NAN: there was none */
   double seconds;              /* simulated duration of the round; NAN: no simulated world */
   const brim_clients *clients; /* updated by this round */
-  double *own, *of_client;     /* state */
+  double *own, *of_client;     /* the state, to be updated */
 } brim_selection_result;
 
 typedef struct brim_selector_ops {
