@@ -32,7 +32,8 @@ typedef struct brim_crash_stack {
 void brim_crash_prepare_thread(brim_crash_stack *out);
 void brim_crash_release_thread(const brim_crash_stack *stack);
 
-/* [init] `address` lies in the code of the plugin `file`; both stay valid for ever. */
+/* [init] Registers the plugin `file`, whose code contains `address`. The string must stay valid until the process
+ * ends. */
 void brim_crash_add_code(const void *address, const char *file);
 /* [init] The calling thread is loading the plugin `file`, which runs its constructors; NULL: loading has ended. */
 void brim_crash_loading(const char *file);

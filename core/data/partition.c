@@ -78,8 +78,7 @@ void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64
 
 /* ---- labels ---- */
 
-/* Reads in the order of the dataset, which is fastest. number[i]: the training sample + 1 for sample i of the split, or
- * 0. */
+/* Reads in the order of the dataset, which is fastest. number: see brim_partition_number. */
 static brim_status read_in_order(const brim_data *data, const uint32_t *number, void *scratch, int32_t *label)
 {
   for (int64_t i = 0; i < data->train.count; i++)

@@ -54,7 +54,7 @@ void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n,
 /* [plan] Median of seconds / rated over entries whose name begins with `op` and a space, or over all if NULL; 0 if none
  * was timed. */
 double brim_profile_ratio(brim_profile *profile, const char *op);
-/* [plan] Must it be timed, because it never was or is doubted? */
+/* [plan] Whether it must be timed: it never was, or its time is doubted. */
 bool brim_profile_lacks(brim_profile *profile, const char *what, int64_t n);
 /* [plan] Marks the used times as doubted, unless they are sure; returns how many. */
 size_t brim_profile_doubt(brim_profile *profile);

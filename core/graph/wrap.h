@@ -10,11 +10,11 @@ void brim_wrap_open(brim_graph *g, const brim_graph_options *options);
 brim_status brim_wrap_check(brim_graph *g);
 /* Where brim_output stores the output: in the graph or, while a backbone is built, apart from it. */
 brim_tensor **brim_wrap_output(brim_graph *g);
-/* The features of its backbone, or NULL. */
+/* The features of the graph's backbone, or NULL. */
 brim_tensor *brim_wrap_features(const brim_graph *g);
 /* The name of the backbone's own layer on the features, such as "head"; NULL if there is none. */
 const char *brim_wrap_head(const brim_graph *g);
-/* The changes to its layers; r 0: none. */
+/* The changes to the backbone's layers; r 0: none. */
 const brim_lora_options *brim_wrap_lora(const brim_graph *g);
 /* A low-rank change: adds scale * up x down to the rows of a weight from first_row on. */
 typedef struct brim_wrap_change {

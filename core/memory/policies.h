@@ -85,7 +85,8 @@ brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory
 bool brim_policies_watch(const brim_policies *policies);
 /* Whether any policy looks at runs between steps. */
 bool brim_policies_follow(const brim_policies *policies);
-/* The same for another plan between two steps, but without reporting the decision. *decider: "policy.elastic". */
+/* Asks the policies in order for another plan between two steps, without reporting the decision. *decider:
+ * "policy.elastic". */
 brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
                                   const char **decider);
 /* [step] Passes what policies are shown to the listener. Allocates nothing if there is a listener. */

@@ -23,7 +23,7 @@ typedef struct brim_yaml_origin {
   const char *text, *from;
 } brim_yaml_origin;
 
-/* Is a "${...}" in a value still to be replaced, or the text itself? */
+/* Whether a "${...}" in a value is still to be replaced, or is literal text. */
 enum brim_yaml_interpolation { BRIM_YAML_WRITTEN, BRIM_YAML_RESOLVED, BRIM_YAML_FAILED };
 
 typedef struct brim_yaml {

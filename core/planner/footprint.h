@@ -1,6 +1,6 @@
 /* Predicts the host memory of a training process before anything is placed.
  *
- * Each term has its cause. The memory of the process when it plans (program, libraries, configuration, the plan
+ * The memory of the process when it plans (program, libraries, configuration, the plan
  * itself) is measured; everything later is computed from what will request it. At the peak there is, besides what
  * stays allocated, the largest of: the loader of an evaluation, a copy of parameters and optimizer state for a
  * checkpoint, the summary; they follow one another. Before loaders exist, frozen weights are placed one at a time.
@@ -47,7 +47,7 @@ brim_status brim_planner_measure(brim_planner *planner);
 /* [plan] Predicts the host memory of the process with a plan, for training or evaluation, so that brim_planner_room
  * leaves room for it from here on. Does nothing once the run has begun (has_begun). */
 brim_status brim_planner_foresee(brim_planner *planner, const brim_plan *plan, int64_t batch);
-/* The run will begin with a checkpoint, which is read before there are loaders. */
+/* Adds the memory for a run that begins by reading a checkpoint, before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
 /* "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ..." */
 void brim_footprint_tell(const brim_footprint *footprint, brim_text *out);

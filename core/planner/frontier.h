@@ -1,4 +1,4 @@
-/* The choices for a run, micro-batches, recompute and where open precision, with the exact peak and the predicted
+/* The possible choices for a run (micro-batch, recompute and, if open, precision) with the exact peak and the predicted
  * time of a step, reduced to those that no other beats in both: less memory costs time. */
 #ifndef BRIM_PLANNER_FRONTIER_H
 #define BRIM_PLANNER_FRONTIER_H

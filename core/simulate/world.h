@@ -12,7 +12,7 @@ typedef struct brim_scene brim_scene;
 /* Reports an event that no job caused. */
 typedef void (*brim_scene_tell_fn)(void *context, const char *name, const char *what);
 
-/* The losses of others, in seconds. */
+/* Seconds that other users of the scene lost. */
 typedef struct brim_scene_others {
   double waited; /* runs in line */
   double lacked; /* programs that did not get all the memory they wanted */
@@ -48,7 +48,7 @@ typedef struct brim_scene_wish {
   uint64_t bytes;
 } brim_scene_wish;
 typedef struct brim_scene_turn {
-  int device; /* assigned; -1: none */
+  int device; /* the assigned device; -1: none */
   int best;   /* of the acceptable ones, the one with the most free memory */
   bool large; /* one of them is large enough in all */
   size_t ahead;

@@ -37,8 +37,8 @@ typedef struct brim_feature_writer {
   char path[BRIM_PATH_MAX];
   int fd;
 } brim_feature_writer;
-/* Only one process writes a file: waits for another one that does, until *stop becomes nonzero (may be NULL). So the
- * caller must check whether the file exists when this returns. EINTERRUPTED. */
+/* Only one process writes a file: waits for another process that is writing it, until *stop becomes nonzero (may be
+ * NULL). When this returns, the caller must therefore check whether the file exists. EINTERRUPTED. */
 brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape,
                                      const volatile int *stop);
 brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,

@@ -27,8 +27,8 @@ typedef struct brim_report {
   uint64_t predicted_rss_bytes;             /* see planner/footprint.h */
   double loss_scale;                        /* 0: no loss scaling */
   int64_t skipped_steps;
-  bool is_personal;            /* that is of each client's own model, in its last training */
-  brim_spread client_accuracy; /* of a federation's global model at the end; NAN: not evaluated */
+  bool is_personal;            /* client_accuracy is that of each client's own model in its last training */
+  brim_spread client_accuracy; /* of a federation's global model at the end, unless is_personal; NAN: not evaluated */
   double epsilon, delta;       /* of a federation's privacy; epsilon 0: none, or nothing was released */
   bool has_world;              /* of a federation; totals of its simulated world follow */
   double world_seconds, world_joules;
@@ -40,7 +40,7 @@ void brim_report_init(brim_report *report);
 void brim_report_begin(brim_report *report, const brim_drive *drive);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
-/* [init] Takes the trainer's present values; call it after each plan that was placed, and at the end. The report
+/* [init] Takes the trainer's current values; call it after each plan that was placed, and at the end. The report
  * gives the largest plan. */
 void brim_report_memory(brim_report *report, const brim_trainer *trainer);
 /* Samples per second over all steps of this process except the first; 0: none yet. */
@@ -64,7 +64,7 @@ typedef struct brim_rank_figures {
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);
 /* Writes the files that describe the run's inputs; afterwards the backend's paths in `config` are those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan);
-/* For a report whose summary is not written. */
+/* Frees the memory of a report whose summary is not written. */
 void brim_report_release(brim_report *report);
 /* Writes summary.json and frees the report's memory. `error`: "" unless the run failed. `wall_seconds`: since the
  * process's start, without queueing. `plan`: the last one, or NULL if none is placed. */

@@ -32,9 +32,9 @@ typedef struct brim_running {
   brim_work work;          /* the trainer's */
   brim_loop loop;
   double turn_started;               /* brim_now() */
-  bool has_stopped;                  /* early */
+  bool has_stopped;                  /* a rule ended the run early */
   bool is_interrupted;               /* by a signal, with a checkpoint */
-  char checkpoint[4096];             /* to return to; rank 0 finds it for all ranks; empty: none */
+  char checkpoint[4096];             /* the checkpoint to return to; rank 0 finds it for all ranks; empty: none */
   const volatile sig_atomic_t *stop; /* the signal that asked the run to end; 0: none yet */
   int64_t reported_step;             /* last skipped step that was reported; -1: none */
   double selection_seconds;          /* of the rounds since the last training record, in real time */
@@ -45,7 +45,7 @@ typedef struct brim_running {
   double steps_seconds;              /* in all steps since the ranks' figures were last reported */
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* the reading that asks for action */
-  bool acts;                         /* as soon as all ranks have reached the same step */
+  bool acts;                         /* the run acts as soon as all ranks have reached the same step */
 } brim_running;
 
 /* ---- run_begin.c ---- */
@@ -55,7 +55,7 @@ brim_status brim_running_begin(brim_running *r);
 
 /* Call after the drive was made again. */
 void brim_running_follow_drive(brim_running *r);
-/* Then: updates the folder's description of the run, and writes a checkpoint. */
+/* Call after that: updates the folder's description of the run, and writes a checkpoint. */
 brim_status brim_running_keep_drive(brim_running *r);
 
 /* ---- run_ranks.c: no effect in a job of one rank ---- */
@@ -108,11 +108,11 @@ brim_status brim_running_evaluate_clients(brim_running *r);
 
 /* ---- run_early.c ---- */
 
-/* Updates the state with an evaluation of the present step: the best so far, and the counts of the rules below. */
+/* Updates the state with an evaluation of the current step: the best so far, and the counts of the rules below. */
 void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluation *e);
 /* Whether a rule (training.patience, federate.target_accuracy, federate.patience) ends the run here. */
 bool brim_running_is_over(void *running);
-/* Then: writes the last record and a checkpoint, and says why. */
+/* Ends the run early: writes the last record and a checkpoint, and logs which rule applied. */
 brim_status brim_running_stop_early(brim_running *r);
 
 /* ---- run_pressure.c ---- */

@@ -37,10 +37,12 @@ double brim_evaluation_perplexity(const brim_evaluation *e);
 
 /* [init] Plans, places, initializes the parameters from the seed, and waits for the run's data. The drive must
  * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out);
-/* [init] For evaluation only, without gradients and optimizer state. Places a plan for `count` samples, `batch` at a
- * time, and reads the parameters of a checkpoint, of any optimizer and backend. With `keep_output` the model's output
- * can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
+brim_status brim_trainer_open(
+    brim_drive *drive,
+    brim_trainer *
+        *out); /* [init] For evaluation only, without gradients and optimizer state. Places a plan for `count` samples,
+                * `batch` at a time, and reads the parameters of a checkpoint, of any optimizer and backend. With
+                * `keep_output` the model's output can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
@@ -70,7 +72,7 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * the first step and not after brim_trainer_resume. *record, unless NULL, gets the description of the weights for the
  * run's folder, with hashes of the files; NULL: there are no weights. ELOAD, ECONFIG, ENOMEM_HOST. */
 brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
-/* [init] Tells a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
+/* [init] Passes a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
  * makes the file of client states, on rank 0, before the other ranks call this. EBUDGET if the disk has too little
  * room; ELOAD, EIO, ENOMEM_HOST. */
 brim_status brim_trainer_keep_in(brim_trainer *trainer, const char *folder, bool is_new);
@@ -106,13 +108,13 @@ double brim_trainer_failed_at(const brim_trainer *trainer);
 brim_status brim_trainer_park(brim_trainer *trainer);
 /* Between two steps, not while the trainer is ahead, after the drive was changed (drive.h: cut, moved, another limit)
  * or to release memory. Copies parameters and optimizer state to the host, releases the arena, plans, claims and
- * places anew for the present drive, which may ask the policies, and restores the values. Samples, state and all bits
+ * places anew for the current drive, which may ask the policies, and restores the values. Samples, state and all bits
  * that do not depend on the micro-batch continue unchanged. On failure nothing is placed and the values stay on the
  * host: the caller may write a checkpoint, or change the drive and call it again, but must not use anything else of
  * the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
  * brim_placement_open. */
 brim_status brim_trainer_replan(brim_trainer *trainer);
-/* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the present values are
+/* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the current values are
  * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);

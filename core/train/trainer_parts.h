@@ -40,7 +40,7 @@ struct brim_trainer {
   bool torn;            /* an update began and did not end: the parameters belong to no commit */
   brim_verdict verdict; /* of the last meeting */
   uint32_t wishes;      /* of this rank, for the next one */
-  bool is_reported;     /* the last failure was reported there */
+  bool is_reported;     /* the last failure was reported at a meeting */
   double waited;        /* seconds, for other ranks */
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;

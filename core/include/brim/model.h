@@ -275,9 +275,7 @@ BRIM_EXPORT brim_tensor *brim_div(brim_graph *g, brim_tensor *a, brim_tensor *b)
 BRIM_EXPORT brim_tensor *brim_softmax(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 
-/* ---- reductions and shapes ----
- *
- * A negative axis counts from the end. The first dimension is N and does not change. */
+/* ---- reductions and shapes; a negative axis counts from the end; dimension 0 is N and does not change ---- */
 
 /* Reduces over `count` axes; `keep`: keeps them as dimensions of size 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);
