@@ -164,7 +164,7 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   return BRIM_OK;
 }
 
-/* A given partition is not changed, so it must meet the minimum. */
+/* A partition from a file or from the dataset is not changed, so it must meet the minimum. */
 static brim_status check_least(const brim_data *data, const brim_partition *p)
 {
   const int64_t least = data->settings->partition.min_samples;

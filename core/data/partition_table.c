@@ -41,7 +41,7 @@ void brim_partition_fill(brim_partition *p, const uint32_t *sample, const int64_
   p->offset[0] = 0;
 }
 
-/* The input of a table. owner[i]: the client that sorted[i] goes to. */
+/* The samples to assign. owner[i]: the client that gets sorted[i]. */
 typedef struct dealing {
   const brim_data *data;
   brim_partition *p;

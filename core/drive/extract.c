@@ -59,7 +59,7 @@ static void log_progress(extraction *x)
   brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
 }
 
-/* The last batch keeps earlier samples in its tail; their results are not kept. */
+/* The tail of the last batch still has earlier samples; their results are ignored. */
 static brim_status compute_batch(extraction *x, const brim_batch *batch)
 {
   const brim_data *data = &x->setup->data;

@@ -151,7 +151,7 @@ static brim_status rewind_work(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Restores the values of the last commit, in the plan that is due. */
+/* Restores the values of the last commit, in a new plan if `replans`. */
 static brim_status restore_values(brim_recovery *r, const failure *f, bool replans)
 {
   const brim_work *w = r->work;
@@ -162,7 +162,7 @@ static brim_status restore_values(brim_recovery *r, const failure *f, bool repla
 }
 
 /* Continues from `status`, which the rung returned, and then from the result of placing. `replans`: place the run's
- * present plan. OK: the failed work may be repeated. */
+ * current plan. OK: the failed work may be repeated. */
 static brim_status continue_run(brim_recovery *r, const failure *f, bool replans, brim_status status)
 {
   if (status == BRIM_OK) status = restore_values(r, f, replans);
@@ -187,13 +187,13 @@ static const struct {
 } ladder[] = {{clean, false}, {recompute_more, true}, {fewer_lanes, true}, {ask_policies, true}, {halve, true}};
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
-/* Did a plan get no memory, or was there no memory to make it? Then the ladder continues. */
+/* Whether a plan got no memory, or there was no memory to make it: then the ladder continues. */
 static bool lacks_memory(brim_status status)
 {
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
-/* Climbs from the present rung until one has helped: OK. */
+/* Climbs from the current rung until one helps, and returns OK. */
 static brim_status climb(brim_recovery *r, failure *f)
 {
   while (r->rung < RUNGS) {
@@ -248,7 +248,7 @@ void brim_recover_committed(brim_recovery *r)
 
 /* ---- before memory runs out ---- */
 
-/* Bytes that must go until `used` is `percent` of `total`. */
+/* Bytes to free so that `used` falls to `percent` of `total`. */
 static double excess(double used, double total, double percent)
 {
   const double wanted = percent / 100 * total;

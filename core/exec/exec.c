@@ -25,7 +25,7 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
   return (is_shared ? exec->server_base : exec->base) + program->tensor_offset[tensor->id];
 }
 
-/* A program with two halves: the loss must be checked before the second. */
+/* A program that updates parameters in its backward pass has two halves: the loss is checked before the second. */
 static size_t halves_of(const brim_program *program)
 {
   return program->graph->passes ? 2 : 1;
@@ -282,7 +282,7 @@ const double *brim_exec_metrics_at(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* The sum of the losses is the first of the metrics. */
+/* The proof without a check: the sum of the losses, which is the first metric. */
 const double *brim_exec_proof_at(const brim_exec *exec)
 {
   return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
@@ -335,7 +335,7 @@ static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half
   return exec->backend->synchronize(exec->self);
 }
 
-/* A rank without a micro-batch would add zero; this runs only the nodes that other ranks need. */
+/* For a rank without a micro-batch, whose sums are zero: runs only the nodes that other ranks need. */
 static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
 {
   const brim_graph *g = walk->program->graph;

@@ -47,7 +47,7 @@ static bool is_timed(const brim_program *p)
 
 /* ---- what to time ---- */
 
-/* Of several with the same signature one is wanted. */
+/* Whether no earlier subject has the same signature: one of them is enough. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)
 {
   if (!brim_profile_lacks(t->profile, s->what, s->n)) return false;

@@ -30,7 +30,7 @@ struct brim_blocks {
   brim_chain chain;
   int32_t *reader; /* by tensor */
   size_t places;
-  int64_t rest_peak;    /* after the last block, above all that waits */
+  int64_t rest_peak;    /* of the nodes after the last block, besides the bytes that wait */
   int64_t start_bytes;  /* the peak when nothing is dropped */
   double places_a_byte; /* steps per byte of the budget */
   place *place;         /* [count + 1][places] */
@@ -70,7 +70,7 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
   return b->given->repeats[n->index] && !n->descriptor->traits.view && bytes_of(b, n, false) > 0;
 }
 
-/* Finds the atoms of a block: if there are too many, those of fewest bytes are left out. */
+/* Finds the atoms of a block: if there are too many, leaves out those of fewest bytes. */
 static void find_atoms(const brim_blocks *b, brim_chain_block *k)
 {
   const brim_graph *g = b->e->w.g;

@@ -1,7 +1,7 @@
 /* Sharded gradients (dist.shard=gradients): those of a bucket share one buffer, which is zeroed right before the first
  * node that adds to any of them. After the last such node the sum over all ranks is scattered (graph/collectives.h),
  * and a node adds the own part to the rank's stored part. That node comes after the last node of the next bucket, so
- * that a device works on while ranks communicate, and two buckets exist at a time.
+ * that a device keeps working while ranks communicate; two buckets exist at a time.
  *
  * Gradients of further uses of a parameter are buffers of their own, added to the parameter's when they are
  * complete. */

@@ -99,7 +99,7 @@ static int32_t place(brim_tensor **list, uint32_t *count, brim_tensor *t)
   return (int32_t)*count - 1;
 }
 
-/* Makes the values that the formula uses the node's operands. */
+/* Collects the values that the formula uses as the node's operands. */
 static bool gather(const brim_update *u, brim_formula *f, operands *o)
 {
   for (uint32_t i = 0; i < f->uniforms + f->lines; i++) {

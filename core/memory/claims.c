@@ -154,7 +154,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
   for (size_t i = 0; i < count; i++) {
-    bool meets = false; /* whether both would take one and the same device */
+    bool meets = false; /* whether both accept the same device */
     for (uint32_t k = 0; k < all[i].keys; k++) meets = meets || accepts(&claim->own, all[i].key[k]);
     v->ahead += meets && all[i].claimed == 0 && all[i].number < claim->own.number;
   }

@@ -252,7 +252,7 @@ brim_status brim_planner_check_peak(const brim_planner *p, uint64_t peak)
   return status;
 }
 
-/* Adds the predicted causes. */
+/* Adds the predicted uses of host memory. */
 static void add_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
                        brim_text *text)
 {

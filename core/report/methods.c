@@ -239,7 +239,7 @@ static double accuracy_at(const brim_compared *run, double round)
   return value && at < judged->count && judged->step[at] <= round ? value[at] : NAN;
 }
 
-/* At the evaluations of its first run. */
+/* Computes a method's mean curves at the evaluations of its first run. */
 static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
 {
   const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];

@@ -118,7 +118,8 @@ static double most_of(const double *value, int64_t count)
   return most;
 }
 
-/* From the square root of the share of the maximum, as a few large numbers would leave all others pale. */
+/* The shade for a share of the maximum, by its square root: otherwise a few large numbers would leave all others
+ * pale. */
 static int shade_of(double share)
 {
   return (int)fmax(1, ceil(BRIM_PAGE_SHADES * sqrt(share) - 1e-9));
@@ -139,7 +140,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* From the test data's table, or its number. */
+/* A class's name from the test data's table, or its number. */
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =

@@ -22,7 +22,7 @@ static const brim_scene_failure *take_failure(brim_sim_job *job, int64_t step)
   return NULL;
 }
 
-/* ---- its plan ---- */
+/* ---- the job's plan ---- */
 
 static brim_status plan_model(void *self, uint64_t *peak)
 {
@@ -108,7 +108,7 @@ static uint64_t placed_bytes(void *self)
   return job->is_placed ? job->arena : 0;
 }
 
-/* False after a failure that loses them. */
+/* False after a failure that lost the parameters. */
 static bool has_values(void *self)
 {
   const brim_sim_job *job = self;

@@ -6,7 +6,7 @@
 
 #define MINUTE 60.0
 
-/* The times of something that comes and perhaps comes again. */
+/* The times of a program or run that comes once or repeatedly. */
 typedef struct visit {
   double next, since; /* next time; time of the last one */
 } visit;
@@ -197,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* After it has left: the next visit is the first one from now on. */
+/* Called after it has left: the next visit is the first one from now on. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;

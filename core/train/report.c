@@ -114,7 +114,7 @@ static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, d
   brim_jsonl_int(events, "step", step);
 }
 
-/* False if another rank writes the events. */
+/* Begins a record; false if another rank writes the events. */
 static bool begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   if (events->fd < 0) return false;
@@ -353,7 +353,8 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-/* Of the test data: the confusion matrix, the figures derived from it, and the names of those that are left out. */
+/* Adds, for the test data, the confusion matrix, the figures derived from it, and the names of those that are left
+ * out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
@@ -374,7 +375,7 @@ static void set_scores(json_t *object, const brim_report *r)
     json_object_set_new(object, "left_out", json_string(text));
 }
 
-/* "validation_loss" */
+/* Sets "<part>_<name>", such as "validation_loss". */
 static void set_figure(json_t *object, const char *part, const char *name, double value)
 {
   char key[64];

@@ -112,7 +112,7 @@ static brim_status open_resumed(brim_running *r)
     brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",
              r->dir, BRIM_PROFILE_NAME);
   r->loop.checkpoint_step = r->loop.round_step =
-      r->state->step; /* work due before the checkpoint was written was done */
+      r->state->step; /* work that was due before the checkpoint was written is done */
   brim_running_recall(r);
   brim_say("resuming '%s' after %s %lld of %lld", r->dir, brim_setup_is_federated(r->drive->setup) ? "round" : "step",
            (long long)r->state->step, (long long)r->drive->order.steps);
@@ -227,7 +227,7 @@ static void announce(const brim_running *r)
              (long long)d->choice.micro_batch, (long long)d->setup->grain);
 }
 
-/* Said at the beginning, before hours are spent on a run without figures that the user may want. */
+/* Reports at the beginning which figures the run omits, before the user spends hours on it. */
 static void report_omitted(brim_running *r)
 {
   char text[200];

@@ -208,7 +208,7 @@ brim_status brim_running_evaluate_clients(brim_running *r)
   const double start = brim_now();
   if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
     return BRIM_OK;
-  /* The global model's own parameters are as they began. */
+  /* The global model's local parameters still have their initial values. */
   if (brim_setup_is_personal(s)) return brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy);
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
