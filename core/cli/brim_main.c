@@ -138,7 +138,7 @@ static int check_output(int result, bool is_written, const char *why)
   return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
 }
 
-/* An abandoned thread may hold any lock that exit() needs. */
+/* Ends the process without exit() if a thread was abandoned, as it may hold any lock that exit() needs. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;

@@ -72,7 +72,7 @@ static brim_status check_output(const export_wishes *w)
   return check_absent(w, w->output);
 }
 
-/* The path beside the file. */
+/* The path of config.json, beside the output file. */
 static brim_status config_path(const export_wishes *w, char *path, size_t room)
 {
   const char *slash = strrchr(w->output, '/');

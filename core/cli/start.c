@@ -103,7 +103,7 @@ static bool is_given(const start *s, const char *path)
   return node && node->origin.file && strcmp(node->origin.file, "command line") == 0;
 }
 
-/* ... or any key of this group. */
+/* Whether the command line sets any key of this group. */
 static bool is_group_given(const start *s, const char *group)
 {
   const size_t length = strlen(group);
@@ -279,7 +279,7 @@ static brim_status check_room(start *s)
                    brim_format_bytes(b, sizeof b, room));
 }
 
-/* Repeats until something fits. */
+/* Asks for the device and the precision until a micro-batch fits. */
 static brim_status ask_place(start *s)
 {
   for (;;) {

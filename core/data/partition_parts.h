@@ -30,7 +30,7 @@ brim_status brim_partition_sort(const brim_partition *partition, int64_t classes
 brim_status brim_partition_deal(const brim_data *data, brim_partition *partition);
 /* iid with different sizes: computes where each client's samples start in the order of all samples. */
 brim_status brim_partition_cut(brim_partition *partition, int64_t least);
-/* Makes the table of each client's samples: sample[i] goes to owner[i], in this order. Offsets must be zeroed. */
+/* Makes the table of each client's samples: client owner[i] gets sample[i], in this order. Offsets must be zeroed. */
 void brim_partition_fill(brim_partition *partition, const uint32_t *sample, const int64_t *owner);
 
 /* ---- partition_raise.c ---- */

@@ -103,7 +103,7 @@ static brim_status go_to_host(brim_dialogue *d)
 
 /* ---- devices ---- */
 
-/* The device that the run asks for from now on. */
+/* Records the decision: the device that the run requests from now on. */
 static brim_status take_place(brim_dialogue *d, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(d);

@@ -35,8 +35,8 @@ static void show(brim_step_question *q, const brim_device_view *d, uint64_t wait
   brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
-/* On a shared device something differs at every look, for the whole run, so only changes of more than a hundredth of
- * the total are recorded. */
+/* On a shared device some value differs each time, for the whole run, so only changes of more than a hundredth of the
+ * total are recorded. */
 static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 {
   const uint64_t now = d->free_bytes, then = q->shown_free;

@@ -51,7 +51,7 @@ struct brim_training {
   brim_exec *exec;
   const brim_program *train, *update, *answer;
   brim_step step;
-  int64_t fed;   /* samples of the present batch */
+  int64_t fed;   /* samples of the current batch */
   double weight; /* their weights' sum */
   void *values;  /* a micro-batch, in the backend's type */
   void *labels, *output;

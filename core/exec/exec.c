@@ -41,7 +41,7 @@ void brim_exec_range(const brim_program *program, size_t half, size_t *from, siz
 
 /* ---- pieces ---- */
 
-/* Does a piece begin with node i? */
+/* Whether a piece begins with node i. */
 static bool begins(const brim_program *program, size_t i)
 {
   if (i == 0 || (halves_of(program) == 2 && i == brim_graph_to_loss(program->graph))) return true;

@@ -192,7 +192,7 @@ typedef struct brim_graph_options {
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
   uint64_t fuse;        /* bits of enum brim_fusion_kind: allowed fusions */
-  /* Does the backend have an operation? NULL: it has all. Fusion needs the fused operation. */
+  /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;
 } brim_graph_options;
@@ -207,7 +207,7 @@ typedef struct brim_update_options {
   const char *const *scalars;    /* names for the formula, NULL-terminated */
   uint32_t state_count;          /* its states, each of the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
-  /* Changes *out, which holds the above, for a parameter; NULL: no changes. */
+  /* Adapts *out, which has the fields above, to a parameter; NULL: no changes. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
   /* Sets attributes that differ between parameters; NULL: none. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
@@ -296,8 +296,8 @@ brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape
 /* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
 brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
                                double bound);
-/* Is an activation data, or computed from data, so that its first dimension is N? A tensor made of parameters alone has
- * no samples: it is the same in every micro-batch. False for everything but activations. */
+/* Whether an activation is data, or computed from data, so that its first dimension is N. A tensor made of parameters
+ * alone has no samples: it is the same in every micro-batch. False for everything but activations. */
 static inline bool brim_graph_has_samples(const brim_graph *g, const brim_tensor *t)
 {
   return g->has_samples[t->id];

@@ -100,8 +100,8 @@ static brim_tensor *wide_output(const pass *p)
   return *copy = y;
 }
 
-/* Comparison with real targets happens in their own type, as in PyTorch's autocast: targets may be large, and
- * differences small beside them. */
+/* Outputs are compared with real targets in the targets' type, as in PyTorch's autocast: targets may be large, and
+ * differences relatively small. */
 static bool widen_output(const pass *p, brim_node *n)
 {
   const brim_graph *g = p->g;

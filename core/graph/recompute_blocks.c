@@ -1,7 +1,7 @@
 /* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
  * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
  * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
- * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped beside that path, which are
+ * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped off that path, which are
  * recomputed later, block by block. Meanwhile the bytes that earlier segments keep stay in memory.
  *
  * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its

@@ -65,7 +65,7 @@ typedef struct brim_estimate {
 
 /* For a program that drops nothing and whose nodes are prepared. */
 void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena);
-/* The lower bound for the transient bytes of a plan with the present drops; e->when becomes the step that needs them. A
+/* The lower bound for the transient bytes of a plan with the current drops; e->when becomes the step that needs them. A
  * plan takes more because of gaps between buffers, and of results that could be in place but are not. */
 uint64_t brim_estimate_run(brim_estimate *e);
 #endif

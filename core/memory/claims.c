@@ -285,7 +285,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-/* Joins the queue with a ticket that holds the device or waits for it; -1: for any device. */
+/* Joins the queue with a ticket that has claimed the device (`holds`) or waits for it; -1: for any device. */
 static brim_status join(brim_claim *claim, const brim_claim_request *r, int device, bool holds, bool alone)
 {
   BRIM_TRY(fill_ticket(claim, r, device));

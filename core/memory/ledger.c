@@ -24,7 +24,7 @@ struct brim_ledger {
   brim_board board;
   int devices;
   uint64_t bytes;  /* of each device */
-  uint64_t last[]; /* use of each device as found by the last look, plus one; 0: not looked at yet */
+  uint64_t last[]; /* use of each device when last read, plus one; 0: not read yet */
 };
 
 brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim_ledger **out)

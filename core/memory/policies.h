@@ -43,7 +43,7 @@ typedef struct brim_sight {
   int32_t basis;       /* basis of the prediction: enum brim_basis */
   int64_t grain, norm_group, samples,
       steps;            /* of a run: how its steps may be divided, its training samples, its length */
-  const char *detail;   /* of a wait: text for people; else NULL */
+  const char *detail;   /* of a wait: text for the user; else NULL */
   double queue_seconds; /* of a wait: its duration; negative when it begins */
 } brim_sight;
 
@@ -81,9 +81,9 @@ brim_status brim_policies_choose_device(brim_policies *policies, const brim_devi
 brim_status brim_policies_choose_plan(brim_policies *policies, const brim_plan_query *query, brim_plan_choice *out);
 brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event, brim_action *out);
 brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory_view *memory, brim_boundary *out);
-/* Whether any policy looks at memory between rounds. */
+/* Whether any policy examines memory between rounds. */
 bool brim_policies_watch(const brim_policies *policies);
-/* Whether any policy looks at runs between steps. */
+/* Whether any policy is asked between steps. */
 bool brim_policies_follow(const brim_policies *policies);
 /* Asks the policies in order for another plan between two steps, without reporting the decision. *decider:
  * "policy.elastic". */

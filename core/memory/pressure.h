@@ -18,7 +18,7 @@ typedef struct brim_pressure_limits {
 } brim_pressure_limits;
 /* The lower of the two limits that are set, or 0. */
 double brim_pressure_lower(const brim_pressure_limits *limits);
-#define BRIM_PRESSURE_GAP 60 /* looks between the first signal and the second */
+#define BRIM_PRESSURE_GAP 60 /* readings between the first signal and the second */
 
 /* State of a series of readings. Ready when zeroed. */
 typedef struct brim_pressure_watch {

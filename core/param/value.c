@@ -221,7 +221,7 @@ static brim_status check_range(const brim_param *row, long double value, const b
   return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
-/* Is it a number that is too large for a double? */
+/* Whether the text is a number that is too large for a double. */
 static bool is_too_large(const char *s)
 {
   const size_t length = number_length(s);
@@ -240,7 +240,7 @@ static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* Is it the name before the row's range? */
+/* Whether the node is the name before the row's range. */
 static bool is_name(const brim_param *row, const brim_yaml *node)
 {
   const size_t name = name_length(row->range);

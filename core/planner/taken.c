@@ -151,7 +151,7 @@ static uint64_t total_of(const brim_taken *t)
          t->arena_bytes;
 }
 
-/* The larger of the present memory of this process and the profile's. */
+/* The larger of the current memory of this process and the profile's. */
 static uint64_t predict_libraries(const brim_planner *p, const brim_device_takes *takes)
 {
   char name[NAME_ROOM];

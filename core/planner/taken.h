@@ -22,7 +22,7 @@ typedef struct brim_taken {
   uint64_t node_bytes;     /* per node of a recorded program */
   uint64_t comm_bytes;     /* 0: a single rank */
   uint64_t arena_bytes;    /* exact; 0: no plan */
-  uint64_t headroom_bytes; /* left free beside all others */
+  uint64_t headroom_bytes; /* left free in addition to all others */
   uint64_t total_bytes;    /* of the process, without the headroom */
 } brim_taken;
 

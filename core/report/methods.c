@@ -132,7 +132,7 @@ typedef struct grouping {
   const brim_compared **run;
   size_t count;
   size_t *first;
-  const char **name, **value; /* `value`: of the present key */
+  const char **name, **value; /* `value`: of the current key */
 } grouping;
 
 /* Separates runs by a key, if runs of a group differ in it. */

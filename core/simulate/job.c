@@ -323,7 +323,7 @@ static int64_t next_stop(const brim_sim_job *job)
   return stop;
 }
 
-/* The time of the next look; the host's memory is looked at only while it matters. */
+/* The time of the next look; the host's memory is read only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
   const brim_memory_settings *m = &job->drive->setup->settings->memory;

@@ -260,7 +260,7 @@ static void feed_programs(brim_scene *s)
   }
 }
 
-/* Places the first run in line that fits a device. Jobs look by themselves. */
+/* Places the first run in line that fits a device. Jobs check for themselves. */
 static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];

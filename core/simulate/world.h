@@ -21,7 +21,7 @@ typedef struct brim_scene_others {
 /* [init] The scenario must outlive it. */
 brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_tell_fn tell, void *context);
 void brim_scene_close(brim_scene *scene);
-/* Advances to seconds since the scenario's beginning; never goes back. */
+/* Advances the clock to `to` seconds since the scenario's beginning; never moves it back. */
 void brim_scene_advance(brim_scene *scene, double to);
 const double *brim_scene_clock(const brim_scene *scene); /* since 1970 */
 double brim_scene_now(const brim_scene *scene);

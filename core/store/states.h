@@ -1,8 +1,8 @@
 /* The file of client states: states.bin in the run's folder, sparse, with slots of one size. A client has its newest
  * slot and the slot that the last checkpoint refers to, which are often the same. A round writes only to other slots,
  * so a failed round changes nothing, and after a kill at any moment the slots of the last checkpoint are intact.
- * Checkpoints do not copy states: they hold the round of each client's state (brim_states_rounds). A slot is valid if
- * its stamp, in a table at the start of the file, has the client and that round.
+ * Checkpoints do not copy states: they contain the round of each client's state (brim_states_rounds). A slot is valid
+ * if its stamp, in a table at the start of the file, has the client and that round.
  *
  * The file is read and written by offset rather than mapped, so that a full disk is an error instead of a signal and
  * the file's pages do not count as memory of the process.

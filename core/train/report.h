@@ -11,7 +11,7 @@ typedef struct brim_report {
   bool says_memory;           /* print memory at the end: observe.memory_summary */
   brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
   int64_t test_step;          /* -1: not evaluated */
-  char no_test[256];          /* why there is no test data, for people; "": there is some */
+  char no_test[256];          /* a text for the user: why there is no test data; "": there is some */
   double *confusion; /* of the test data, used by its figures; classes * classes. NULL: no test data, or not counted */
   int64_t samples;   /* trained in this process, except in its first step */
   double train_seconds;      /* in those steps */
@@ -70,7 +70,7 @@ void brim_report_release(brim_report *report);
  * process's start, without queueing. `plan`: the last one, or NULL if none is placed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, const brim_plan *plan, brim_status status,
                                       const char *error, int64_t steps, double wall_seconds);
-/* ", accuracy 91.20 %" and the like: an evaluation's figures other than the loss, for people. Writes to `out` and
+/* ", accuracy 91.20 %" and the like: an evaluation's figures other than the loss, for messages. Writes to `out` and
  * returns it. */
 #define BRIM_REPORT_ROOM 160
 const char *brim_report_format(char *out, size_t room, const brim_evaluation *e);

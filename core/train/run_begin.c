@@ -74,7 +74,7 @@ static brim_status open_new(brim_running *r)
   return keep_files(r, true);
 }
 
-/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
+/* Rank 0, which has the run's lock, searches for the checkpoint. *path is empty without a checkpoint. */
 static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
 {
   bool found = false;

@@ -119,7 +119,7 @@ brim_status brim_running_stop_early(brim_running *r);
 
 /* Starts the thread that watches memory, if the configuration asks for it. ENOMEM_HOST. */
 brim_status brim_running_watch_memory(brim_running *r);
-/* Makes the thread watch the trainer's present device and bytes. */
+/* Makes the thread watch the trainer's current device and bytes. */
 void brim_running_aim(brim_running *r);
 /* Cleans up and prints the freed memory in GB, in the format of the system that brim replaces. */
 void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);

@@ -119,7 +119,8 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   if (!r->acts) return BRIM_OK;
   *bytes = target_of(r, &r->reading);
   r->acts = false;
-  brim_running_aim(r);  /* acts once on the present use of the device by others: from here on only an increase counts */
+  brim_running_aim(
+      r); /* the run acts only once on the memory that others use now; from here on only an increase counts */
   brim_running_wish(r); /* the other ranks need not pause for it again */
   return BRIM_OK;
 }

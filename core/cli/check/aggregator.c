@@ -23,7 +23,7 @@ typedef struct made_round {
   double weight[CLIENTS_MAX], divisor, result[VALUES];
 } made_round;
 
-/* Between the ends, evenly in the logarithm. */
+/* Draws a number between the ends, uniform in its logarithm. */
 static double draw_between(uint64_t round, uint32_t what, int64_t client, double least, double most)
 {
   const brim_philox r = brim_random4(round, BRIM_STREAM_SELECT, what, (uint64_t)client, 0);

@@ -80,7 +80,7 @@ static void tell_splits(brim_check *c, const opened *o)
     if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
 }
 
-/* Decides whether it lacks files or values, or is faulty itself. */
+/* Decides whether the dataset lacks files or values, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
   const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;

@@ -132,7 +132,8 @@ static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *se
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
 }
 
-/* Is the next node another such product? Nodes with one operand and a result of the same size may come before it. */
+/* Whether the next node is another such product. Nodes with one operand and a result of the same size may come before
+ * it. */
 static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
 {
   for (size_t i = n->index + 1; i < g->node_count; i++) {
@@ -157,7 +158,7 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Does the sum use the operand as it is? Not if it is repeated, or if its gradient is added up. */
+/* Whether the sum uses the operand as it is: not if it is repeated, or its gradient is added up. */
 static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
   return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&

@@ -20,7 +20,7 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
                          wanted.rank == 2 && shape->rank > 2 ? " (add brim_flatten before the last layer?)" : "");
 }
 
-/* Does `label` have one element for each row of x, [..., anything]? */
+/* Whether `label` has one element for each row of x, [..., anything]. */
 static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
 {
   brim_shape rows = x->shape;
@@ -28,7 +28,7 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* Or does it have a share for each element of x? */
+/* Whether `label` has a share for each element of x. */
 static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
   return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);

@@ -37,7 +37,7 @@ static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* Both products, of the input and of the state; the elementwise part is small beside them. */
+/* Both products, of the input and of the state; the elementwise part is small in comparison. */
 static uint64_t flops_of(const brim_tensor *gates, int64_t inputs, int64_t hidden)
 {
   return 2 * (uint64_t)brim_shape_count(&gates->shape) * (uint64_t)(inputs + hidden);

@@ -11,7 +11,7 @@ typedef struct brim_window {
   int64_t kernel[2], stride[2], padding[2], dilation[2];
 } brim_window;
 
-/* Are kernel, stride and dilation at least 1, padding at least 0, and all within limits? */
+/* Whether kernel, stride and dilation are at least 1, padding is at least 0, and all are within limits. */
 bool brim_window_valid(const brim_window *w);
 /* Formats "3x5" for x of rank 4, "5" for rank 3, into `out`, and returns it. */
 const char *brim_window_format(char *out, size_t room, const brim_shape *x, const int64_t pair[2]);

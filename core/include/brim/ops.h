@@ -289,9 +289,9 @@ typedef struct brim_lstm_attr {
  *                      [1] += number of ranks equal to 0; with top_k [2] += number of ranks in [0, top_k)
  * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
  * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
- *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K], which stand for 1 at the
- *                      label and 0 elsewhere. The target has no gradient. bce takes logits, as
- *                      torch.nn.BCEWithLogitsLoss; huber is torch.nn.HuberLoss with `delta`. */
+ *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K]: then the target is 1 at the
+ * label and 0 elsewhere. The target has no gradient. bce takes logits, as torch.nn.BCEWithLogitsLoss; huber is
+ * torch.nn.HuberLoss with `delta`. */
 /* Operations around losses of plugins (brim/loss.h), with `ignores` and ignore_index as above. Since ABI 1.10
  * one_hot              in: label i32 [...]                    out: y [...,K]: 1 at the label, 0 elsewhere; all 0 if it
  *                      is ignored. Any other label outside [0, K) is an error in the data.

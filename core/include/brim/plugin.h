@@ -29,7 +29,7 @@ enum brim_type {
                     field holds MiB */
   BRIM_SECONDS,  /* double; `30s` and `5min` are accepted. If the key ends in _minutes, the unit is minutes */
   BRIM_STR,      /* const char *, owned by the core, valid until the plugin's destroy; never NULL */
-  BRIM_PATH,     /* const char *, owned likewise; not resolved: relative to the working directory */
+  BRIM_PATH,     /* const char *, owned as for BRIM_STR; not resolved: relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
   BRIM_SET, /* uint64_t: bit i is set if the i-th name in `range` is chosen; written as all, none, a name or a list of
@@ -45,7 +45,7 @@ typedef struct brim_names {
   const char *const *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_names;
-/* A share of a resource: how much of `of` belongs to `who`. */
+/* A share of a resource: how much of `of` the user `who` may take. */
 typedef struct brim_share {
   const char *of, *who; /* "cuda:0", "alice" */
   double fraction;      /* of the total, in (0,1]; 0: `bytes` applies */

@@ -100,7 +100,7 @@ typedef struct brim_plan_query {
   void *host; /* private to the core */
 } brim_plan_query;
 
-/* What a predicted time is based on. */
+/* The basis of a predicted time. */
 enum brim_basis {
   BRIM_BASIS_TIMED = 1, /* every kernel was timed with these shapes */
   BRIM_BASIS_DERIVED,   /* some kernels were timed only with other micro-batches */
@@ -134,8 +134,8 @@ typedef struct brim_plan_choice {
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
-  uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: what was available, or, if the run may wait, what
-                                        can become available */
+  uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: the bytes that were available or, if the run may
+                                        wait, that can become available */
   int64_t
       retries; /* further plans tried on this device after one that had room (needed_bytes <= room_bytes) but could not
                   be placed or ran out of memory in a step. Plans larger than the room are not tried and do not count */
@@ -170,7 +170,7 @@ typedef struct brim_memory_view {
 enum brim_cleanup {
   BRIM_CLEAN_NONE = 0,
   BRIM_CLEAN_LIGHT, /* return freed memory to the system */
-  BRIM_CLEAN_HEAVY  /* also drop what can be rebuilt: batches decoded ahead, caches of libraries */
+  BRIM_CLEAN_HEAVY  /* also drop data that can be rebuilt: batches decoded ahead, caches of libraries */
 };
 typedef struct brim_boundary {
   int32_t cleanup; /* enum brim_cleanup */
