@@ -3,7 +3,12 @@
  *     static const brim_plugin *const plugins[] = {&my_policy, NULL};
  *     BRIM_MODULE("my-plugins", "1.0", plugins);
  *
- * The description must stay valid until the process exits. brim never calls dlclose. */
+ * The description must stay valid until the process exits. brim never calls dlclose.
+ *
+ * Comments in the headers mark functions: [plan] is called before device memory is allocated, [init] may allocate,
+ * [step] must not allocate, [any thread] may be called from any thread. Names such as ELOAD are the statuses that a
+ * function returns on failure (brim/status.h). A table or struct that begins with `size` may grow in later versions:
+ * its creator sets `size` to its sizeof, and fields beyond `size` do not exist (see BRIM_HAS). */
 #ifndef BRIM_PLUGIN_H
 #define BRIM_PLUGIN_H
 #include <stdbool.h>
@@ -131,8 +136,8 @@ BRIM_EXPORT const brim_module *brim_module_entry(void);
     return &module;                                                                                                    \
   }
 
-/* True if `table`, a pointer to an ops table of type T, is large enough to hold `field`, and the field is not NULL.
- * Tables start with their size, and new fields are added only at the end. */
+/* True if `field` lies within the size of `table`, a pointer to an ops table of type T, and is not NULL. New fields are
+ * added only at the end. */
 #define BRIM_HAS(T, table, field)                                                                                      \
   ((table)->size >= offsetof(T, field) + sizeof((table)->field) && (table)->field != NULL)
 
