@@ -328,7 +328,7 @@ static void tell_file(const brim_mapping *file)
   finish(&m);
 }
 
-/* One thread writes the message; others wait for it, as they may be about to end the process. */
+/* Writes the message once: one thread writes it, and others wait, as they may be about to end the process. */
 static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};

@@ -19,7 +19,7 @@ void brim_crash_watch(void);
  * the exit handlers that libraries have registered so far: call it again after loading a library that may register
  * one. */
 void brim_crash_watch_exit(void);
-/* [any thread] From here on exit() ends the process as usual: the program has finished. */
+/* [any thread] Lets exit() end the process as usual from here on, as the program has finished. */
 void brim_crash_allow_exit(void);
 
 /* A stack for the handler, for the case that the thread's own is exhausted. */
@@ -48,6 +48,6 @@ void brim_crash_end_in(unsigned seconds);
 /* The signal's name for messages, "segmentation fault (SIGSEGV)"; whether the signal comes with a data address. */
 const char *brim_crash_name(int signal);
 bool brim_crash_has_address(int signal);
-/* "mine.so+0x11b4", for addr2line; false if unknown. Not async-signal-safe. */
+/* Formats a code address for addr2line, "mine.so+0x11b4"; false if unknown. Not async-signal-safe. */
 bool brim_crash_place(const void *code, char *out, size_t room);
 #endif

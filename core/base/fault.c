@@ -265,7 +265,8 @@ bool brim_fault_hit(const char *point, const char *name)
   return hit;
 }
 
-/* One write for each line, without stdio, which allocates. A failure to write the report does not end the run. */
+/* Writes the report, with one write for each line and without stdio, which allocates. A failure to write the report
+ * does not end the run. */
 static void write_report(void)
 {
   for (size_t i = 0; i < counter_count && report_fd >= 0; i++) {

@@ -12,7 +12,7 @@
 
 #define BRIM_PATH_MAX 4096
 
-/* "<folder>/<name>" into `out`, which holds BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
+/* Writes "<folder>/<name>" to `out`, which has room for BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
 brim_status brim_path_join(char *out, const char *folder, const char *name);
 /* Opens a regular file or a folder for reading and rejects everything else. Never blocks, as open() does on a pipe
  * until the other end opens. -1 or NULL, with errno; ESPIPE: not a regular file. */

@@ -35,7 +35,7 @@ typedef struct brim_frequent_call {
 /* [init] A thread watches it from here to unwatch. `call`: the caller's; need not be initialized. */
 void brim_frequent_call_watch(brim_frequent_call *call, const char *what, const void *function);
 void brim_frequent_call_unwatch(brim_frequent_call *call);
-/* [any thread] Called before and after the function. */
+/* [any thread] Call it before and after the function. */
 static inline void brim_frequent_call_turn(brim_frequent_call *call)
 {
   atomic_fetch_add_explicit(&call->turns, 1, memory_order_relaxed);

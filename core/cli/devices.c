@@ -150,7 +150,7 @@ static brim_status make_instance(devices *d, const brim_plugin *plugin, void **s
   return plugin->create ? plugin->create(choice->params, self) : BRIM_OK;
 }
 
-/* "cuda: driver 580.65.06 (CUDA 13.0); needed: ..." */
+/* Adds "cuda: driver 580.65.06 (CUDA 13.0); needed: ...". */
 static void add_needs(devices *d, const brim_plugin *plugin, void *self)
 {
   char text[512] = "";

@@ -103,7 +103,7 @@ static brim_status read_prompt_file(generate *g)
   return BRIM_OK;
 }
 
-/* "464 1917 318" */
+/* Reads token numbers such as "464 1917 318". */
 static brim_status read_token_numbers(generate *g)
 {
   const char *s = brim_text_str(&g->prompt_text);

@@ -139,7 +139,7 @@ static const char *label_of(command *c, const char *const *word)
   return label;
 }
 
-/* "policy=[capped,robust]" names robust. */
+/* Whether a word names a policy: "policy=[capped,robust]" names robust. */
 static bool names_policy(const char *word, const char *id, size_t length)
 {
   const char *at = strchr(word, '=');

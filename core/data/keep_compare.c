@@ -44,7 +44,7 @@ static void tell_difference(differences *d, const char *place, const json_t *was
   add_value(&d->text, now);
 }
 
-/* "classes" and "class_names" become "class". */
+/* The length of a name's singular: "classes" and "class_names" become "class". */
 static int singular(const char *name)
 {
   if (strcmp(name, "class_names") == 0) return (int)strlen("class");

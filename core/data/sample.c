@@ -106,7 +106,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
   return x < low ? low : x > high ? high : x;
 }
 
-/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is normalised too. */
+/* Makes one channel of the result, through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is
+ * normalised too. */
 static void make_plane(const brim_data *data, const view *v, const void *raw, int64_t channel, float *out)
 {
   const int64_t rows = data->rows, columns = data->columns, plane = channel * rows * columns;

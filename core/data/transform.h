@@ -47,8 +47,8 @@ typedef struct brim_transform {
   uint64_t read_bytes;             /* of a sample as the dataset returns it, at the start of the scratch */
 } brim_transform;
 
-/* [init] From the description of the training split and the settings. ECONFIG: a requested transform cannot be applied
- * to such samples. */
+/* [init] Sets the transform from the description of the training split and the settings. ECONFIG: a requested transform
+ * cannot be applied to such samples. */
 brim_status brim_transform_init(brim_transform *t, const brim_settings *settings, const char *dataset,
                                 const brim_dataset_info *train);
 /* [init] Raises the size limits so that another split's images fit. */
@@ -57,7 +57,7 @@ void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 uint64_t brim_transform_bytes(const brim_transform *t);
 /* The destination in the scratch that read() of a dataset of images gets. */
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
-/* "nearest", "bilinear", "bicubic" */
+/* The filter's name: "nearest", "bilinear" or "bicubic". */
 const char *brim_transform_filter(const brim_transform *t);
 /* The settings that affect the time to prepare a sample, as " size 224x224 resize 256"; returns `out`. */
 const char *brim_transform_text(const brim_transform *t, char *out, size_t room);

@@ -69,8 +69,8 @@ static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recomp
   return brim_planner_peak(d->planner, &c, peak);
 }
 
-/* With memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all available memory; other
- * settings ignore it. */
+/* The peak of a plan with memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all
+ * available memory; other settings ignore it. */
 static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
 {
   const brim_dialogue *d = q->dialogue;

@@ -143,7 +143,7 @@ static digest digest_of(const brim_yaml *root)
   return out;
 }
 
-/* All ranks must train the same. */
+/* Compares the ranks' configurations: all ranks must train the same model in the same way. */
 static brim_status compare_configurations(brim_dist *d)
 {
   const brim_yaml *root = d->options.configuration;

@@ -21,7 +21,7 @@ typedef struct brim_joining {
   sigset_t before;
 } brim_joining;
 
-/* [init] Called by the joining thread, which later calls brim_joining_end. EIO. */
+/* [init] Starts to watch the time. Called by the joining thread, which later calls brim_joining_end. EIO. */
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds);
 void brim_joining_end(brim_joining *j);
 /* [init] The job is done and only the communicator is still open. If closing it takes more than some seconds, the

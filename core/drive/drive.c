@@ -178,7 +178,7 @@ static brim_status foresee(brim_drive *d)
   return status;
 }
 
-/* As many lanes as fit, if the user leaves their number to brim. */
+/* Chooses as many lanes as fit, if the user leaves their number to brim. */
 static brim_status fit_lanes(brim_drive *d)
 {
   const uint64_t room = brim_planner_room(&d->planner, true);

@@ -22,7 +22,8 @@ typedef struct brim_loop {
   int64_t round_step;      /* step at which the last round ended; -1: none */
 } brim_loop;
 
-/* Both must outlive the loop. If the run resumes from a checkpoint, the owner sets the two steps to it. */
+/* Makes a loop; both arguments must outlive it. If the run resumes from a checkpoint, the owner sets checkpoint_step
+ * and round_step to its step. */
 brim_loop brim_loop_begin(brim_drive **drive, const brim_work *work);
 /* [step] Runs until the run is over. Returns the work's failure if recovery does not help. */
 brim_status brim_loop_run(brim_loop *loop);

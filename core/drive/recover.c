@@ -101,7 +101,8 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Has no limit: policies see the number of retries and the devices that were tried, and give up themselves. */
+/* Asks the policies, without a limit: they see the number of retries and the devices that were tried, and give up
+ * themselves. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   brim_error_put(&f->error);

@@ -41,8 +41,8 @@ brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
  * is not in it. */
 uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
                              const brim_pressure_reading *reading);
-/* [step] Before memory runs out: places a plan of at most `bytes`, or the smallest above that, if it is smaller than
- * the current one. It tries more recompute, unless memory.recompute is fixed, then half as many clients of a
+/* [step] Called before memory runs out: places a plan of at most `bytes`, or the smallest above that, if it is smaller
+ * than the current one. It tries more recompute, unless memory.recompute is fixed, then half as many clients of a
  * federation at a time, then half the micro-batch and twice the accumulation, as long as no bit changes. OK also if
  * no smaller plan exists. If the plan got no memory, returns the status of brim_work.replan: the caller then calls
  * brim_recover. */

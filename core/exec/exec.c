@@ -346,7 +346,8 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
   return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
 }
 
-/* Even if nodes fail, all ranks start the same collectives. */
+/* Ends a program's walk: even if nodes failed, starts the remaining collectives, as all ranks must start the same
+ * ones. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
   brim_error error;

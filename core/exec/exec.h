@@ -72,7 +72,7 @@ brim_status brim_exec_broadcast(brim_exec *exec);
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
 /* [step] Waits for all work that was started. */
 brim_status brim_exec_wait(brim_exec *exec);
-/* [step] Is the device asynchronous: does the host continue while it works? */
+/* [step] Whether the device is asynchronous: the host continues while it works. */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
 /* [step] Reads the proof, which must be finite for an update to happen: the sum of the step's losses, or the result of
  * a check of them and the gradients. */

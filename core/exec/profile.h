@@ -46,7 +46,7 @@ bool brim_profile_default_path(const brim_profile_subject *subject, char *out, s
  * file, ECONFIG for one of another subject. */
 brim_status brim_profile_open(const char *path, const brim_profile_subject *subject, brim_profile **out);
 void brim_profile_close(brim_profile *profile);
-/* [plan] NULL if not timed. Marks the entry as used. */
+/* [plan] Finds a time and marks it as used; NULL if it was not measured. */
 const brim_profile_entry *brim_profile_find(brim_profile *profile, const char *what, int64_t n);
 /* [plan] The nearest entries of the same `what`: the largest n below and the smallest above; NULL if there is none. */
 void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n, const brim_profile_entry **below,

@@ -12,7 +12,8 @@
 void brim_graph_add_global(brim_graph *g);
 /* Adds the controls of a client's gradients, to be written by the host: g->control. Before the optimizer's states. */
 void brim_graph_add_control(brim_graph *g);
-/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client copies the global model. */
+/* [plan] Builds the copy of the global model to a client: one node for each parameter of `like` that is not frozen,
+ * buffers included. */
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
 /* [plan] Computes how far the parameters that the client sends have moved: `kept` is f64 [2], the sum of squares and
  * the largest of all differences. */

@@ -119,7 +119,7 @@ static void renumber(const pass *p)
   }
 }
 
-/* Even if a pair is not merged, its activation moves before the view: then the first gradient has the same order in
+/* Moves the activation of a pair that is not merged before the view: then the first gradient has the same order in
  * memory, by which backends choose how to compute. */
 static bool move_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {

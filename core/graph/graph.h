@@ -288,7 +288,7 @@ bool brim_graph_named(brim_graph *g, const char *op, const char *name);
 brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);
 brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name);
-/* NULL on error. */
+/* Adds a parameter. NULL on error. */
 brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_init init);
 /* A moving average: see brim_parameter. */
 brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape *shape, brim_init init,

@@ -72,7 +72,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-/* In a federation: all lanes together, unless the server's own programs take more. */
+/* Finds the peak of a federation: all lanes together, unless the server's own programs take more. */
 static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
 {
   const brim_plan *lane = plan->lane[0];

@@ -39,7 +39,7 @@ void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kin
 
 /* ---- blocks ---- */
 
-/* By node: whether its results are the only ones up to there that later nodes read. */
+/* Finds, by node, whether its results are the only ones up to there that later nodes read. */
 static bool *find_ends(const brim_walk *w, brim_arena *arena)
 {
   const brim_graph *g = w->g;

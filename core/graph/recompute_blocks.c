@@ -55,7 +55,7 @@ static int64_t bytes_of(const brim_blocks *b, const brim_node *n, bool read)
   return bytes;
 }
 
-/* By tensor: the last node of the backward pass that reads it or a view of it; -1: none. */
+/* Finds, by tensor, the last node of the backward pass that reads it or a view of it; -1: none. */
 static void find_readers(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;

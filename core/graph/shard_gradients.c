@@ -87,14 +87,14 @@ static void begin(rewriting *r, brim_tensor *t)
   brim_graph_node_into(r->g, "zero", t->name, NULL, 0, &t, 1, NULL);
 }
 
-/* Before a node that adds to a gradient: zeroes its buffer. */
+/* Called before a node that adds to a gradient: zeroes its buffer. */
 static void begin_gradient(rewriting *r, brim_tensor *gradient)
 {
   if (gradient->id >= r->tensors || r->bucket[gradient->id] == NONE) return;
   begin(r, r->further[gradient->id] == NONE ? r->g->shard[r->bucket[gradient->id]].all : gradient);
 }
 
-/* After the last node that adds to a further gradient. */
+/* Called after the last node that adds to a further gradient: adds it to the parameter's. */
 static void add_further(rewriting *r, brim_tensor *gradient, size_t node)
 {
   if (r->further[gradient->id] == NONE || r->last[gradient->id] != node) return;

@@ -164,7 +164,7 @@ static bool is_product(const brim_shape *to, const brim_shape *a, const brim_sha
          to->dim[1] == b->dim[!tb];
 }
 
-/* Only formulas multiply g by the factor that limits its norm. */
+/* Rejects g outside formulas: only they multiply it by the factor that limits its norm. */
 static bool refuse_gradient(const brim_update *u, const named *n)
 {
   if (!n->is_read_only) return false;

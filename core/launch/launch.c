@@ -114,7 +114,7 @@ static void stop(launcher *l, int number)
   end_job(l, -1);
 }
 
-/* Also passes it to ranks that connect later. */
+/* Passes the stop signal to the ranks, also to those that connect later. */
 static void pass_on(launcher *l)
 {
   const int32_t came = brim_seats_came(&l->seats);

@@ -239,7 +239,7 @@ static int open_file(const char *path)
   return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
 }
 
-/* *removed: another process removed the file in the meantime. */
+/* Tries to open the file. *removed: another process removed it in the meantime. */
 static brim_status open_once(brim_board *b, bool *removed)
 {
   struct stat info;

@@ -194,7 +194,7 @@ static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, vi
 
 /* ---- waiting ---- */
 
-/* "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10" */
+/* Formats "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10". */
 static const char *describe_wait(char *out, size_t room, const brim_claim *claim, const brim_claim_request *r,
                                  const view *v)
 {

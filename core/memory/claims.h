@@ -56,6 +56,6 @@ typedef struct brim_ticket {
 /* A key that is the same in all processes that mean the same device of `devices`, whatever number they give it. */
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info);
 bool brim_ticket_accepts(const brim_ticket *t, uint64_t key);
-/* [init] All tickets in the order of their numbers. */
+/* [init] Lists all tickets in the order of their numbers. */
 brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count);
 #endif

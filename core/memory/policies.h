@@ -75,8 +75,8 @@ void brim_policies_listen(brim_policies *policies, brim_decision_fn listen, void
  * `brim simulate` where plans do not come from a real model. */
 void brim_policies_answer_there(brim_policies *policies);
 
-/* Each asks the policies in order. ENOTSUP, without a text: no policy decided. ECONFIG naming the policy if its
- * decision cannot be carried out, else the policy's own status and text. */
+/* Each of these asks the policies in order. ENOTSUP, without a text: no policy decided. ECONFIG naming the policy if
+ * its decision cannot be carried out, else the policy's own status and text. */
 brim_status brim_policies_choose_device(brim_policies *policies, const brim_device_query *query, brim_place *out);
 brim_status brim_policies_choose_plan(brim_policies *policies, const brim_plan_query *query, brim_plan_choice *out);
 brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event, brim_action *out);
@@ -93,8 +93,8 @@ brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view 
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* The policy of the last reported decision: "policy.robust"; NULL: none yet. */
 const char *brim_policies_decider(const brim_policies *policies);
-/* [init] From now on policies see *seconds as their time; the caller may change it while no policy is being asked.
- * NULL: the system's clock again. */
+/* [init] Makes policies see *seconds as their time from now on; the caller may change it while no policy is being
+ * asked. NULL: the system's clock again. */
 void brim_policy_clock_follow(const double *seconds);
 /* Reports a decision other than those above, such as one by "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *decider, const char *choice, const char *reason);

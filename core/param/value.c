@@ -66,7 +66,7 @@ static void print_got(const brim_yaml *node, brim_text *out)
     brim_text_printf(out, "%.100s", node->scalar);
 }
 
-/* "must be ..., got ..."; returns ECONFIG without touching the thread's error text. */
+/* Prints "must be ..., got ..."; returns ECONFIG without touching the thread's error text. */
 BRIM_PRINTF(3, 4)
 static brim_status problem_is(brim_text *problem, const brim_yaml *got, const char *format, ...)
 {
@@ -514,7 +514,7 @@ static bool enum_is_good(const char *names)
   return true;
 }
 
-/* "a" and "a.b" cannot both be keys of one map. */
+/* Whether two keys clash: "a" and "a.b" cannot both be keys of one map. */
 static bool keys_clash(const char *a, const char *b)
 {
   const size_t n = strlen(a), m = strlen(b);

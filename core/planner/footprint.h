@@ -40,7 +40,7 @@ int64_t brim_footprint_cells(const brim_setup *setup);
 
 /* [plan] For a training plan with micro-batches of `batch` samples, after brim_planner_measure. */
 void brim_footprint_predict(const brim_planner *planner, const brim_plan *plan, int64_t batch, brim_footprint *out);
-/* [init] Once the data is open: replaces estimates, such as the sizes of pictures, by the data's values. */
+/* [init] Called once the data is open: replaces estimates, such as the sizes of pictures, by the data's values. */
 void brim_footprint_follow_data(const brim_setup *setup, const brim_choice *choice, brim_footprint *footprint);
 /* [init] Measures the process's host memory, and estimates that of the data. */
 brim_status brim_planner_measure(brim_planner *planner);
@@ -49,7 +49,7 @@ brim_status brim_planner_measure(brim_planner *planner);
 brim_status brim_planner_foresee(brim_planner *planner, const brim_plan *plan, int64_t batch);
 /* Adds the memory for a run that begins by reading a checkpoint, before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
-/* "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ..." */
+/* Prints "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ...". */
 void brim_footprint_tell(const brim_footprint *footprint, brim_text *out);
 json_t *brim_footprint_json(const brim_footprint *footprint);
 #endif

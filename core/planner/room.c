@@ -144,7 +144,7 @@ static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device
   return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
 }
 
-/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB" */
+/* Adds "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB". */
 static void add_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
 {
   char bytes[32];
@@ -224,7 +224,7 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
   return brim_planner_room_beside(p, &p->device_info, room, waits);
 }
 
-/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
+/* Adds "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
 static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *purpose, brim_text *text)
 {
   char name[64], bytes[32];

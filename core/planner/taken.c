@@ -16,7 +16,7 @@
 
 /* ---- names in the profile ---- */
 
-/* "libraries gpt2 bf16" */
+/* The name of a measurement in the profile: "libraries gpt2 bf16". */
 static const char *name_of(const brim_planner *p, const char *class_, int32_t precision, char out[NAME_ROOM])
 {
   snprintf(out, NAME_ROOM, "%s %.100s %s", class_, brim_config_choice_of(p->setup->config, "model")->plugin->id,

@@ -71,7 +71,7 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
   brim_page_end(out);
 }
 
-/* "12 (0.34 s)" */
+/* Adds a cell such as "12 (0.34 s)". */
 static void add_reached_in_short(const brim_compared *run, double accuracy, brim_table *table)
 {
   const brim_series *judged = judged_of(run);
@@ -125,7 +125,7 @@ static int shade_of(double share)
   return (int)fmax(1, ceil(BRIM_PAGE_SHADES * sqrt(share) - 1e-9));
 }
 
-/* All squares of one colour form one path, in units of a square. */
+/* Adds all squares of one colour as one path, in units of a square. */
 static void add_squares(const brim_page_clients *c, int shade, double most, brim_text *out)
 {
   bool any = false;

@@ -152,7 +152,7 @@ static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis 
   *pen_down = true;
 }
 
-/* All bars form one path; wide ones have gaps between them. */
+/* Draws all bars as one path; wide ones have gaps between them. */
 static void draw_bars(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   const double width = place(x, x->low + c->bar) - place(x, x->low), gap = width > 4 ? 1 : 0;

@@ -108,7 +108,7 @@ static uint64_t placed_bytes(void *self)
   return job->is_placed ? job->arena : 0;
 }
 
-/* False after a failure that lost the parameters. */
+/* Whether the parameters exist: false after a failure that lost them. */
 static bool has_values(void *self)
 {
   const brim_sim_job *job = self;

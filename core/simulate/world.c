@@ -134,7 +134,7 @@ static int by_number(const void *a, const void *b)
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* All waiters in order; the caller frees the list. */
+/* Lists all waiters in order; the caller frees the list. */
 static waiter *list_waiters(const brim_scene *s, size_t *count)
 {
   waiter *all = brim_xcalloc(s->scenario->run_count + BRIM_SCENE_JOBS_MAX, sizeof *all);

@@ -157,7 +157,7 @@ static void remove_asides(const char *path)
       unlink(aside);
 }
 
-/* " (process 7)", the holder of the lock; "" if it has not written its process id there. */
+/* Formats the holder of the lock, " (process 7)"; "" if it has not written its process id there. */
 static const char *lock_holder(int fd, char *out, size_t room)
 {
   char text[32] = "";

@@ -44,7 +44,7 @@ bool brim_states_is_attached(const brim_states *states);
 /* [any] The round of each client's state, from 1; 0: it has none. [clients], to be written to a checkpoint or, between
  * two rounds, read from one. */
 int32_t *brim_states_rounds(brim_states *states);
-/* [init] After rounds were read from a checkpoint: finds the slots. ELOAD if one is missing. */
+/* [init] Called after rounds were read from a checkpoint: finds the slots. ELOAD if one is missing. */
 brim_status brim_states_find(brim_states *states, const char *checkpoint);
 /* [step] Makes all written states durable, before a checkpoint is written that refers to them. EIO. */
 brim_status brim_states_sync(const brim_states *states);

@@ -34,7 +34,7 @@ static void check_keys(reader *r, const brim_yaml *map, const char *const *known
   }
 }
 
-/* NULL if it is missing, or if it is not a text, which is reported. */
+/* The text of a key; NULL if it is missing, or is not a text, which is reported. */
 static const char *text_of(reader *r, const brim_yaml *map, const char *key)
 {
   const brim_yaml *node = brim_yaml_get(map, key);

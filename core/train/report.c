@@ -134,7 +134,7 @@ void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const
   end_event(events);
 }
 
-/* Event "seen". */
+/* Writes the event "seen". */
 static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   (void)begin_event(events, "seen", step);
@@ -167,7 +167,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Events "waiting" and "claimed": their time is when the wait or the claim happened, which may be before the run had
+/* Writes the events "waiting" and "claimed". Their time is when the wait or the claim happened, which may be before the
+ * run had
  * a folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
@@ -237,7 +238,8 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   return status;
 }
 
-/* "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all` describes
+/* The hash "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all`
+ * describes
  * the choices before. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
@@ -345,7 +347,7 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* "3", or the dataset's name for that class. */
+/* The name of a class: the dataset's, or its number. */
 static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
   if (e->class_names) return e->class_names[class_index];

@@ -36,7 +36,7 @@ typedef struct brim_report {
 } brim_report;
 
 void brim_report_init(brim_report *report);
-/* Called once the run's task is known. */
+/* Fills the fields that depend on the run's setup; called once that is known. */
 void brim_report_begin(brim_report *report, const brim_drive *drive);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
@@ -48,11 +48,11 @@ double brim_report_rate(const brim_report *report);
 /* Writes one record of events.jsonl: time, event, step, detail (may be NULL). A failure to write an event is only a
  * warning, so that it does not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
-/* Event "decision"; or "seen", with what policies were shown. */
+/* Writes the event "decision", or "seen", with the data that policies were shown. */
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
-/* Memory pressure; target_bytes: size that the arena is to shrink to, or 0. */
+/* Writes an event for memory pressure. target_bytes: size that the arena is to shrink to, or 0. */
 void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes);
-/* Event "recovered": `what` ran out of memory and succeeded again after `seconds`. */
+/* Writes the event "recovered": `what` ran out of memory and succeeded again after `seconds`. */
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);
 /* The work of one rank of several since the last report, and its memory. */
 typedef struct brim_rank_figures {
@@ -60,7 +60,7 @@ typedef struct brim_rank_figures {
   uint64_t device_bytes, resident_bytes;
   int64_t batch, step_samples; /* of its micro-batches, and of a full step */
 } brim_rank_figures;
-/* Event "rank". */
+/* Writes the event "rank". */
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);
 /* Writes the files that describe the run's inputs; afterwards the backend's paths in `config` are those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan);

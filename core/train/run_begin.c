@@ -143,7 +143,7 @@ static brim_status open_logs(brim_running *r)
   return BRIM_OK;
 }
 
-/* "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10" */
+/* Adds "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10". */
 static void describe_federation(const brim_setup *s, brim_text *out)
 {
   const brim_partition *p = &s->partition;

@@ -50,7 +50,8 @@ typedef struct brim_running {
 
 /* ---- run_begin.c ---- */
 
-/* From the configuration to a trainer, a folder and its records, with the contents of a checkpoint if resumed. */
+/* Makes the trainer, the run's folder and its records from the configuration; a resumed run also reads its
+ * checkpoint. */
 brim_status brim_running_begin(brim_running *r);
 
 /* Call after the drive was made again. */
@@ -70,7 +71,8 @@ brim_status brim_running_check_folder(brim_running *r);
 brim_status brim_running_find_newest(brim_running *r);
 /* After parameters are lost, rank 0 finds the checkpoint that all ranks return to, for brim_recover. EPEER; ELOAD. */
 brim_status brim_running_find_checkpoint(brim_running *r);
-/* At the end: the status of the first rank that failed, which prints its message. ECOMM if ranks are missing. */
+/* Called at the end. Returns the status of the first rank that failed, which prints its message. ECOMM if ranks are
+ * missing. */
 brim_status brim_running_end_together(brim_running *r, brim_status status);
 /* Sets this rank's wishes for the next meetings. */
 void brim_running_wish(brim_running *r);
@@ -103,7 +105,8 @@ brim_status brim_running_close_window(brim_running *r);
 /* `recorded`: the record exists already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
 
-/* At the end of a federation, for the summary, if federate.client_accuracy asks for it and samples have classes. */
+/* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples
+ * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
 
 /* ---- run_early.c ---- */

@@ -57,7 +57,7 @@ static uint64_t target_of(const brim_running *r, const brim_pressure_reading *re
                              brim_trainer_device_bytes(r->trainer), reading);
 }
 
-/* "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
+/* Logs "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
 static void report_pressure(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   char used[32], total[32];

@@ -21,7 +21,7 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
 }
 
-/* As in summary.json at the end: the device memory of the arena, and the host memory of the process. */
+/* Records the device memory of the arena and the host memory of the process, as summary.json does at the end. */
 static void record_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);

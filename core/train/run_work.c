@@ -217,7 +217,7 @@ static bool is_of_round(const brim_running *r, brim_status status)
   return brim_setup_is_federated(r->drive->setup) && (status == BRIM_ENUMERIC || status == BRIM_EPLUGIN);
 }
 
-/* After going back to an earlier state: removes the records written after it. */
+/* Called after going back to an earlier state: removes the records written after it. */
 static brim_status drop_later_records(brim_running *r)
 {
   const brim_train_state *s = r->state;

@@ -47,7 +47,7 @@ brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
 const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
-/* NULL while nothing is placed: see brim_trainer_replan. */
+/* The trainer's plan; NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
@@ -131,7 +131,7 @@ bool brim_trainer_has_values(const brim_trainer *trainer);
 brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, brim_status status);
 /* Whether the last failure of a trainer function has been reported to the other ranks. */
 bool brim_trainer_has_told(const brim_trainer *trainer);
-/* All ranks ignore the last failure from now on. */
+/* Forgets the last failure; all ranks do so. */
 void brim_trainer_forgive(brim_trainer *trainer);
 /* The result of the last meeting, the same on all ranks. */
 const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);

@@ -55,7 +55,7 @@ static size_t count_metrics(const brim_trainer *t)
   return (size_t)(2 + brim_footprint_cells(s) + (s->top_k > 0));
 }
 
-/* Once per trainer: it is the same for all plans. */
+/* Called once per trainer, as the size is the same for all plans. */
 brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));

@@ -51,7 +51,7 @@ static brim_status open_data(brim_check *c, opened *o)
   return brim_data_open(&o->data, o->choice->plugin, o->self, &o->config->settings);
 }
 
-/* False: "open" has reported the reason. */
+/* Opens the dataset again; false if that fails, for a reason that the check "open" has reported. */
 static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
 {
   *o = (opened){0};

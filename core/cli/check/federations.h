@@ -69,6 +69,6 @@ void brim_made_federation_end(brim_made_federation *f);
 brim_status brim_made_federation_check(const brim_made_federation *f, const char *id, const char *function);
 /* `to` has the same number and is advanced to the state of `from`. */
 void brim_made_federation_copy(brim_made_federation *to, const brim_made_federation *from);
-/* "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5" */
+/* Adds "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5". */
 void brim_made_federation_tell(const brim_made_federation *f, brim_text *out);
 #endif

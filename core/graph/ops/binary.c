@@ -125,7 +125,7 @@ static brim_status gradient_div(brim_autodiff *ad, const brim_node *n)
   return product ? flow(ad, n, "scale", &minus, &product, 1, n->in[1]) : BRIM_EINVAL;
 }
 
-/* One operation for each element read. */
+/* Counts one operation for each element read. */
 static void cost_sum_to(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);

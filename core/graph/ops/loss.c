@@ -132,7 +132,7 @@ static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, count);
 }
 
-/* One product of each row of x with the K rows of `product`, and softmax. */
+/* Counts the product of each row of x with the K rows of `product`, and the softmax. */
 static uint64_t flops_of_logits(const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape, *product = &n->in[1]->shape;
@@ -167,7 +167,7 @@ BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
-/* Both loss and gradient, in the backward pass: see brim_graph_fuse_loss. */
+/* The cost of loss and gradient as one node of the backward pass: see brim_graph_fuse_loss. */
 static void cost_linear_loss_both(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 3 ? 3 : 2) * flops_of_logits(n);

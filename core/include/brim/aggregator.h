@@ -60,7 +60,7 @@ typedef struct brim_aggregator_ops {
   uint32_t size, needs; /* needs: enum brim_aggregator_need */
   /* [step] The weight of a client's update, before the client trains: finite, not negative. */
   brim_status (*weigh)(const void *self, const brim_arrival *arrival, double *weight);
-  /* [step] Called when the update has arrived; `weight` is the result of weigh. NULL: see brim_arrival_scale. */
+  /* [step] Sets *out for an update that has arrived; `weight` is the result of weigh. NULL: see brim_arrival_scale. */
   brim_status (*scale)(const void *self, const brim_arrival *arrival, double weight, brim_arrival_scale *out);
 
   /* The functions below work on all updates of a round at once. An aggregator has either weigh or merge. */
@@ -70,7 +70,8 @@ typedef struct brim_aggregator_ops {
   int64_t (*least)(const void *self);
   /* [init] Bytes of memory for a round of at most `clients` updates, aligned for doubles; NULL: none. */
   uint64_t (*scratch)(const void *self, int64_t clients);
-  /* [step] Called once per block, in order, before the first call of merge. NULL: not needed. */
+  /* [step] Examines the updates before they are merged: called once per block, in order, before the first call of
+   * merge. NULL: not needed. */
   brim_status (*look)(const void *self, const brim_updates *block);
   /* [step] Writes the result's values of the block, which must be finite, to out [values]. Called once per block, in
    * order. */

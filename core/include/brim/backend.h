@@ -111,13 +111,14 @@ typedef struct brim_launch {
 
 typedef struct brim_kernel {
   const char *op; /* "conv2d" */
-  /* [plan] NULL: plain layout, no scratch, no state. May set channel_block and bytes of the outputs; those of the
-   * inputs are final. A reshape between layouts that differ in memory must copy. */
+  /* [plan] Prepares a node for a batch shape; NULL: plain layout, no scratch, no state. May set channel_block and bytes
+   * of the outputs; those of the inputs are final. A reshape between layouts that differ in memory must copy. */
   brim_status (*prepare)(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
                          void **state);
-  brim_status (*realize)(void *self, const brim_node *node, void *state); /* [init] NULL: nothing */
-  brim_status (*run)(void *self, const brim_launch *launch);              /* [step] */
-  void (*release)(void *self, void *state);                               /* [init] NULL: nothing */
+  brim_status (*realize)(void *self, const brim_node *node,
+                         void *state);                       /* [init] compiles the node; NULL: not needed */
+  brim_status (*run)(void *self, const brim_launch *launch); /* [step] computes the node */
+  void (*release)(void *self, void *state);                  /* [init] frees `state`; NULL: not needed */
 } brim_kernel;
 
 /* Adds a kernel to its plugin's table; write it next to the kernel's functions:

@@ -33,8 +33,8 @@ enum brim_wraps {
 
 typedef struct brim_model_ops {
   uint32_t size;
-  /* [init] Called once per batch shape, on any thread. Must build the same graph each time, apart from N. `self` is the
-   * instance, or the parameters if create is NULL. */
+  /* [init] Builds the model's graph; called once per batch shape, on any thread. Must build the same graph each time,
+   * apart from N. `self` is the instance, or the parameters if create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
 } brim_model_ops;
@@ -120,7 +120,7 @@ BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
  * first, or brim_permute to mix the channels of each pixel. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* With existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
+/* The same with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
 BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
                                           brim_tensor *bias);
 /* a [N, ..., M, K] times b [N, ..., K, P]; transpose_a and transpose_b first swap the operand's last two dimensions. */

@@ -87,7 +87,7 @@ typedef struct brim_selector_ops {
   void (*state)(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client);
   /* [step] Selects the clients of a round. Must return the same selection for the same query. */
   brim_status (*select)(void *self, const brim_selection_query *query, brim_selection *out);
-  /* [step] Called after each round; may be NULL. */
+  /* [step] Updates the state with a round's result; called after each round. May be NULL. */
   brim_status (*learn)(void *self, const brim_selection_result *result);
 } brim_selector_ops;
 
