@@ -117,7 +117,7 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
   return BRIM_OK;
 }
 
-/* fsync may be interrupted on network file systems. */
+/* Calls fsync again if it is interrupted, as it may be on network file systems. */
 static int sync_fd(int fd)
 {
   int result;

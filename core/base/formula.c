@@ -453,7 +453,7 @@ static int32_t binary(reader *r, enum brim_formula_op op, int32_t a, int32_t b)
 {
   return r->status == BRIM_OK ? make(r, op, a, b, NONE, 0) : NONE;
 }
-/* d where the condition is true (`holds`) or false, else 0. */
+/* Returns d where the condition is true (`holds`) or false, else 0. */
 static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
 {
   const int32_t zero = number(r, 0);

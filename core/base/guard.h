@@ -52,7 +52,7 @@ bool brim_guard_any_lost(void);
 /* [any thread] Everything that must be saved is saved; the process continues with other work, without a time limit. */
 void brim_guard_go_on(void);
 
-/* [any thread] For signal handlers: whether this is a guard's thread, in the process that opened it. Then
+/* [any thread] For signal handlers: whether this is a guard's thread, in the process that opened it. If so,
  * brim_guard_take_crash records the crash, wakes the caller and does not return. `code`: the place of the crash. Signal
  * 0: the thread called exit(). */
 bool brim_guard_is_own(void);

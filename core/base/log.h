@@ -21,7 +21,7 @@ void brim_log_error(void);
  * does when it starts, and getenv() beside setenv() crashes. Until then messages have no colour. */
 void brim_log_read_environment(void);
 bool brim_log_color(void);
-/* [init] This process is a rank of several: only rank 0 prints information; warnings and errors of other ranks are
+/* [init] Sets this process's rank among several: only rank 0 prints information; warnings and errors of other ranks are
  * prefixed with the rank. */
 void brim_log_set_rank(int32_t number);
 /* [init] Suppresses this rank's messages from here on, as another rank prints them. */

@@ -12,7 +12,7 @@ typedef struct reader {
   char bytes[4096];
 } reader;
 
-/* -1 at the end of the file. */
+/* Reads a character; -1 at the end of the file. */
 static int next_char(reader *r)
 {
   if (r->at == r->have) {

@@ -10,6 +10,6 @@
 void brim_jitter_brightness(uint8_t *pixels, int64_t count, int channels, double factor);
 void brim_jitter_contrast(uint8_t *pixels, int64_t count, int channels, double factor);
 void brim_jitter_saturation(uint8_t *pixels, int64_t count, int channels, double factor);
-/* `turn`: a fraction of the colour circle, -0.5 to 0.5. */
+/* Turns hues by `turn`, a fraction of the colour circle from -0.5 to 0.5. */
 void brim_jitter_hue(uint8_t *pixels, int64_t count, int channels, double turn);
 #endif

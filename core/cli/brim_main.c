@@ -96,7 +96,8 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   return unknown_command(argv[0], argv[1]);
 }
 
-/* If a standard stream is closed, a file of the run would get its descriptor, and messages would be written into it. */
+/* Opens closed standard streams: otherwise a file of the run would get the descriptor, and messages would be written
+ * into it. */
 static void open_standard_streams(void)
 {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -171,7 +171,7 @@ static void print_table(const brim_drive *d, const row *table, size_t count)
   }
 }
 
-/* It may contain names of columns from the user's files. */
+/* Prints the dataset's summary, which may contain names of columns from the user's files. */
 static void print_summary(const char *dataset, const char *summary)
 {
   brim_text text = {0};

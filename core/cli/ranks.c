@@ -15,7 +15,7 @@ void brim_cli_ranks_release(brim_ranks *ranks)
   *ranks = (brim_ranks){0};
 }
 
-/* auto: the number of ranks depends on the machine that starts the run, so the plan is for one. */
+/* With dist.ranks=auto the number of ranks depends on the machine that starts the run, so the plan is for one. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings)
 {
   return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;

@@ -16,7 +16,7 @@ typedef struct brim_mixup_room {
   uint64_t values, label; /* offsets in the scratch: values as floats, and the label as the dataset writes it */
   uint64_t bytes;         /* total bytes of the scratch; UINT64_MAX if that does not fit in 64 bits */
 } brim_mixup_room;
-/* `before`: bytes already in use. Without mixup `bytes` equals `before`. */
+/* Lays out the scratch. `before`: bytes already in use. Without mixup `bytes` equals `before`. */
 brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before);
 
 /* [any thread] The training sample, below `count`, with which training sample k is mixed. */

@@ -32,7 +32,7 @@ brim_portion brim_portion_even(int32_t rank, int32_t ranks);
 /* The samples of a portion in a step of `samples` samples; *first is relative to the start of the step. */
 void brim_portion_of(const brim_portion *portion, int64_t samples, int64_t unit, int64_t *first, int64_t *count);
 
-/* `steps` > 0 takes precedence over epochs. count, effective, batch and unit must be at least 1. */
+/* Makes an order; `steps` > 0 takes precedence over epochs. count, effective, batch and unit must be at least 1. */
 brim_order brim_order_make(int64_t count, int64_t effective, int64_t batch, int64_t unit, brim_portion portion,
                            int64_t epochs, int64_t steps);
 /* Writes the distinct sizes of this rank's micro-batches to `size` and returns their number. 0: the rank has none. */

@@ -42,8 +42,8 @@ brim_status brim_partition_raise(brim_partition *partition, int64_t least, int64
 
 /* ---- partition_file.c ---- */
 
-/* number[s], for sample s of the dataset's training split: 1 + its training sample. The caller zeroes it: 0 means that
- * s is not a training sample. */
+/* Sets number[s], for sample s of the dataset's training split, to 1 + its training sample. The caller zeroes the
+ * array: 0 means that s is not a training sample. */
 void brim_partition_number(const brim_partition *partition, uint32_t *number);
 /* Reads partition.path. ECONFIG with file, line and column; ENOMEM_HOST. */
 brim_status brim_partition_read(const brim_data *data, brim_partition *partition);

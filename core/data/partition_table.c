@@ -80,7 +80,7 @@ static brim_status deal_by_shares(const dealing *d)
   return BRIM_OK;
 }
 
-/* There are clients * shards shards of the sorted samples; a permutation assigns shard s to a client. */
+/* Cuts the sorted samples into clients * shards shards; a permutation assigns shard s to a client. */
 static void deal_shards(const dealing *d)
 {
   const brim_partition *p = d->p;

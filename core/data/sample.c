@@ -69,7 +69,7 @@ static view draw_view(const brim_data *data, const brim_draws *draws)
   return v;
 }
 
-/* n values, scaled; mirrored: in reverse order. Plain loops, which compilers vectorize. */
+/* Scales n values; mirrored: in reverse order. Plain loops, which compilers vectorize. */
 static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
 {
   if (mirror)

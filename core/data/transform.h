@@ -66,7 +66,7 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
  * of bytes with interleaved channels, which lie in the scratch. draws == NULL: as in evaluation. Does not allocate. */
 const uint8_t *brim_transform_apply(const brim_transform *t, const brim_picture *picture, const brim_draws *draws,
                                     void *scratch);
-/* [any thread] out[c][y][x] = in[y][x][c] * scale[c * step] + shift[c * step], possibly mirrored. */
+/* [any thread] Scales pixels: out[c][y][x] = in[y][x][c] * scale[c * step] + shift[c * step], possibly mirrored. */
 void brim_transform_scale(const brim_transform *t, const uint8_t *in, const float *scale, const float *shift,
                           int32_t step, bool mirror, float *out);
 /* The part of the scratch that augmentations use. */

@@ -72,8 +72,8 @@ static void ask_again(brim_dialogue *d, const char *format, ...)
   d->again.word[d->again.count++] = brim_arena_string(&d->arena, text);
 }
 
-/* backend.memory_mb limits the host's own device on the user's behalf; moving to the host's processors must not
- * circumvent that. */
+/* Whether the run's device is the host with a limit of the user (backend.memory_mb), which a move to the host's
+ * processors must not circumvent. */
 static bool is_limited_host(const brim_dialogue *d)
 {
   return d->planner->device_info.on_host && d->planner->device_info.limited;

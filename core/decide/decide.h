@@ -25,7 +25,7 @@ typedef struct brim_device_limit {
   bool allowed;   /* training there is allowed, if the user names it */
   uint64_t bytes; /* maximum, including libraries; 0: no limit */
 } brim_device_limit;
-/* [plan] For the first `count` devices of the backend. */
+/* [plan] Finds the limits on the first `count` devices of the backend. */
 brim_status brim_decide_limits(brim_dialogue *dialogue, brim_device_limit *out, int count);
 /* [step] Between two steps, at a round's end: chooses the cleanup. `is_end`: no training follows. */
 brim_status brim_decide_at_boundary(brim_dialogue *dialogue, int64_t step, int64_t round, bool is_end,

@@ -53,8 +53,8 @@ static uint64_t less(uint64_t bytes, uint64_t taken)
   return bytes > taken ? bytes - taken : 0;
 }
 
-/* For the run's device or one like it, whose plans are the same. The driver and the libraries do not take memory yet on
- * a device that is not selected. */
+/* Fills the row of the run's device or of one like it, whose plans are the same. The driver and the libraries do not
+ * take memory yet on a device that is not selected. */
 static brim_status fill(brim_drive *drive, int index, const brim_device_limit *limit, brim_device_fit *d)
 {
   const uint64_t taken = drive->planner.device_info.taken_bytes;

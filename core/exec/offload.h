@@ -31,7 +31,7 @@ brim_status brim_offload_open(brim_offload *o, const brim_plan *plan);
 void brim_offload_close(brim_offload *o);
 /* The tensor's address on the host, or NULL if it lies in the arena. */
 void *brim_offload_pointer(const brim_offload *o, const brim_program *program, const brim_tensor *t);
-/* [init] For a piece with the nodes [from, to). */
+/* [init] Describes a piece with the nodes [from, to). */
 brim_offload_piece brim_offload_describe(const brim_program *program, size_t from, size_t to);
 /* [step] Call before and after a piece starts. */
 brim_status brim_offload_begin(brim_offload *o, const brim_program *program, const brim_offload_piece *piece);

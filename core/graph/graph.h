@@ -302,7 +302,7 @@ static inline bool brim_graph_has_samples(const brim_graph *g, const brim_tensor
 {
   return g->has_samples[t->id];
 }
-/* For a node of the forward pass. */
+/* Whether the outputs of a node of the forward pass have samples. */
 static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n)
 {
   return brim_graph_has_samples(g, n->out[0]);
@@ -350,7 +350,7 @@ void brim_autodiff_want(brim_graph *g, brim_tensor *x);
 /* The requested gradient of a tensor; NULL if there is none. */
 brim_tensor *brim_autodiff_gradient(const brim_graph *g, const brim_tensor *x);
 
-/* 64-bit hash of the parameters' names and shapes: identifies models in checkpoints. */
+/* A 64-bit hash of the parameters' names and shapes, which identifies models in checkpoints. */
 uint64_t brim_graph_hash(const brim_graph *g);
 /* Formats "[16, 3, 32, 32]" into `out`, and returns it. */
 const char *brim_shape_format(char *out, size_t room, const brim_shape *shape);

@@ -39,7 +39,7 @@ static bool may_join(const brim_offload_group *group, uint64_t bytes, uint64_t l
   return all <= largest && (all <= BRIM_OFFLOAD_GROUP_BYTES || bytes <= BRIM_OFFLOAD_SMALL_BYTES);
 }
 
-/* `largest`: most bytes of a group with several updates. */
+/* Lists the groups of a program. `largest`: most bytes of a group with several updates. */
 static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
 {
   const brim_graph *g = p->graph;

@@ -86,7 +86,7 @@ const brim_op *brim_op_at(size_t i);
 brim_cost brim_op_cost(const brim_node *node);
 uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
-/* For descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
+/* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
 brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
 
 /* For gradient rules: the gradient of a node's output, or NULL if none flows there. */

@@ -143,7 +143,8 @@ static bool is_like_shards(const brim_shards *s, const brim_graph *g)
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* keeps_logits: a loss that includes its product may be merged with its gradient, see brim_graph_fuse_loss. */
+/* Builds the graph of a batch shape. keeps_logits: a loss that includes its product may be merged with its gradient,
+ * see brim_graph_fuse_loss. */
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool keeps_logits,
                                brim_graph **out)
 {

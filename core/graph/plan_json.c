@@ -22,7 +22,7 @@ static json_t *describe_program(const brim_program *p)
   return o;
 }
 
-/* `train`: the program that most of a run's steps use; NULL in plans without training. */
+/* Describes the recompute of `train`, the program that most of a run's steps use; NULL in plans without training. */
 static json_t *describe_recompute(enum brim_recompute_kind kind, const brim_program *train)
 {
   json_t *o = json_object();

@@ -34,7 +34,7 @@ typedef struct brim_recompute_cache {
   brim_arena arena;
   struct brim_recompute_entry *first;
 } brim_recompute_cache;
-/* [plan] brim_recompute_choose, with the cache, which owns the result. */
+/* [plan] The same as brim_recompute_choose with a cache, which owns the result. */
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);

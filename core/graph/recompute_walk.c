@@ -114,7 +114,7 @@ bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 
 /* ---- lifetimes ---- */
 
-/* `clone`: the second instance of a dropped tensor. */
+/* Extends a tensor's lifetime to the current step. `clone`: its second instance, if it is dropped. */
 static void touch(brim_estimate *e, uint32_t tensor, bool clone)
 {
   const uint32_t root = e->root[tensor];

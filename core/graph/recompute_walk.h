@@ -33,7 +33,7 @@ typedef struct brim_walk {
   void (*visit)(struct brim_walk *w, uint32_t node, bool clone);
 } brim_walk;
 
-/* `whole`: a graph without recompute. */
+/* Prepares a walk. `whole`: a graph without recompute. */
 void brim_walk_init(brim_walk *w, const brim_graph *whole, brim_arena *arena);
 void brim_walk_backward(brim_walk *w);
 static inline bool brim_walk_drops(const brim_walk *w, uint32_t tensor)
@@ -63,7 +63,7 @@ typedef struct brim_estimate {
   int32_t now, when;
 } brim_estimate;
 
-/* For a program that drops nothing and whose nodes are prepared. */
+/* Prepares an estimate for a program that drops nothing and whose nodes are prepared. */
 void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena);
 /* The lower bound for the transient bytes of a plan with the current drops; e->when becomes the step that needs them. A
  * plan takes more because of gaps between buffers, and of results that could be in place but are not. */

@@ -90,7 +90,7 @@ const char *brim_update_state_name(brim_arena *arena, const brim_tensor *paramet
   return brim_arena_printf(arena, "%s.%u", parameter->name, k);
 }
 
-/* For a slice, the states of its elements. */
+/* Adds the k-th state of a parameter; for a slice, the state of its elements. */
 static void add_state(brim_graph *g, size_t parameter, const brim_update_form *form, uint32_t k)
 {
   const brim_tensor *whole = g->parameter[parameter].value;

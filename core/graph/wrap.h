@@ -4,7 +4,7 @@
 #define BRIM_GRAPH_WRAP_H
 #include "graph/graph.h"
 
-/* For a model that may call brim_backbone. */
+/* Prepares the graph of a model that may call brim_backbone. */
 void brim_wrap_open(brim_graph *g, const brim_graph_options *options);
 /* EINVAL, as the graph's error, if the model must wrap a backbone and has not built it. */
 brim_status brim_wrap_check(brim_graph *g);
@@ -25,7 +25,7 @@ typedef struct brim_wrap_change {
 } brim_wrap_change;
 /* The graph's changes, in the order of the layers. */
 const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count);
-/* y, a linear layer's result for x, plus the change if the layer is a target. NULL on error. */
+/* Adds the change of a linear layer, if it is a target, to y, its result for x. NULL on error. */
 brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *weight,
                              brim_tensor *y);
 #endif

@@ -36,7 +36,7 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* 0 if unknown. */
+/* The number of devices; 0 if unknown. */
 static int32_t count_devices(const brim_config *config)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");

@@ -142,7 +142,7 @@ void brim_ledger_give(brim_ledger *ledger, int32_t slot)
   brim_board_unlock(&ledger->board);
 }
 
-/* If the ledger cannot be locked, a run that has its share continues with the last known value. */
+/* If the ledger cannot be locked, returns the last known value, so that a run that has its share continues. */
 brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes)
 {
   found f = {0};

@@ -50,7 +50,8 @@ static uint64_t loader_bytes(const brim_loader_options *options)
          readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
-/* For training: a loader's memory, or the buffers into which a federation's lanes read samples. */
+/* The memory for reading samples in training: a loader's, or the buffers into which a federation's lanes read
+ * samples. */
 static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
 {
   if (brim_setup_is_federated(s)) return (uint64_t)lanes * brim_setup_client_bytes(s, batch);
@@ -225,7 +226,7 @@ void brim_footprint_follow_data(const brim_setup *p, const brim_choice *choice, 
   add_up(f);
 }
 
-/* For a training plan. */
+/* The memory that training with a plan needs. */
 static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   brim_footprint f;

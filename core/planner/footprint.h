@@ -38,7 +38,8 @@ typedef struct brim_footprint {
 /* The cells of an evaluation's confusion matrix; 0: not counted. */
 int64_t brim_footprint_cells(const brim_setup *setup);
 
-/* [plan] For a training plan with micro-batches of `batch` samples, after brim_planner_measure. */
+/* [plan] Predicts the memory of a training plan with micro-batches of `batch` samples; call it after
+ * brim_planner_measure. */
 void brim_footprint_predict(const brim_planner *planner, const brim_plan *plan, int64_t batch, brim_footprint *out);
 /* [init] Called once the data is open: replaces estimates, such as the sizes of pictures, by the data's values. */
 void brim_footprint_follow_data(const brim_setup *setup, const brim_choice *choice, brim_footprint *footprint);

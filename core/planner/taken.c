@@ -66,7 +66,7 @@ static void keep_most(brim_profile *profile, const char *name, uint64_t bytes)
   if (was == BRIM_BYTES_UNKNOWN || bytes > was) brim_profile_add_bytes(profile, name, bytes);
 }
 
-/* For libraries keeps the maximum: a plan of few operations loads less of them. */
+/* Stores the maximum for libraries, as a plan of few operations loads less of them. */
 void brim_taken_keep(brim_planner *p, int32_t precision)
 {
   char name[NAME_ROOM];

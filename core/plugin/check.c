@@ -159,7 +159,7 @@ static size_t count_names(const char *const *name)
   return count;
 }
 
-/* If the optimizer has form(), its formulas are checked when a plan is made. */
+/* Checks an optimizer. If it has form(), its formulas are checked when a plan is made. */
 static brim_status check_optimizer(const void *table)
 {
   const brim_optimizer_ops *ops = table;

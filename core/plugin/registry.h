@@ -32,7 +32,7 @@ typedef struct brim_registry_failure {
   const char *file, *reason; /* reason: one or more lines */
 } brim_registry_failure;
 
-/* `own`: plugins that need no file, NULL-terminated; they come before all others. */
+/* Makes a registry. `own`: plugins that need no file, NULL-terminated; they come before all others. */
 brim_registry *brim_registry_create(const brim_plugin *const *own);
 void brim_registry_free(brim_registry *registry);
 

@@ -28,7 +28,7 @@ brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
 /* Opens a file; false if there is none of this shape. Warns about a damaged one. */
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
 void brim_feature_file_close(brim_feature_file *file);
-/* [any thread] `values` floats. */
+/* [any thread] Returns the `values` floats of a sample, and its label. */
 const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
                                       int32_t *label);
 

@@ -291,9 +291,10 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-/* config.yaml makes the folder a run's folder, so everything else that a resume needs is written first. sources.yaml
- * describes the sources that the run began with; if it is missing they are not compared, and with one that does not
- * match config.yaml brim refuses to resume. So it is deleted before a configuration is replaced, and written last. */
+/* Writes the configuration. config.yaml makes the folder a run's folder, so everything else that a resume needs is
+ * written first. sources.yaml describes the sources that the run began with; if it is missing they are not compared,
+ * and with one that does not match config.yaml brim refuses to resume. So it is deleted before a configuration is
+ * replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];

@@ -102,7 +102,7 @@ void brim_running_show_progress(brim_running *r);
 void brim_running_recall(brim_running *r);
 /* Writes the training record of the steps since the previous record. */
 brim_status brim_running_close_window(brim_running *r);
-/* `recorded`: the record exists already, from before the run was resumed. */
+/* Evaluates a part and writes its record. `recorded`: the record exists already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
 
 /* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples

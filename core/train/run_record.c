@@ -60,7 +60,7 @@ static void record_rounds(brim_running *r)
   record_memory(r);
 }
 
-/* `seconds`: the time that `samples` took. */
+/* Writes a record. `seconds`: the time that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {

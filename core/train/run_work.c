@@ -239,7 +239,7 @@ static brim_status drop_later_records(brim_running *r)
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
 }
 
-/* This turn has changed nothing durable, so it is repeated after a measure against `failure`. */
+/* Takes a measure against `failure`; the turn is then repeated, as it has changed nothing durable. */
 static brim_status recover(brim_running *r, brim_status failure)
 {
   char what[sizeof r->loop.doing];

@@ -125,7 +125,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-/* `wish`: for evaluating `checkpoint`; NULL: for training. */
+/* Opens a trainer. `wish`: to evaluate `checkpoint`; NULL: to train. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {

@@ -32,7 +32,7 @@ typedef struct brim_evaluation {
 } brim_evaluation;
 /* An evaluation without figures. */
 brim_evaluation brim_evaluation_none(void);
-/* exp(loss) for tokens; else NAN. */
+/* The perplexity, exp(loss), for tokens; else NAN. */
 double brim_evaluation_perplexity(const brim_evaluation *e);
 
 /* [init] Plans, places, initializes the parameters from the seed, and waits for the run's data. The drive must
@@ -118,7 +118,7 @@ brim_status brim_trainer_replan(brim_trainer *trainer);
  * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
-/* While nothing is placed: replaces the drive by `drive`, which was made again (brim_drive_remake), perhaps on
+/* Called while nothing is placed: replaces the drive by `drive`, which was made again (brim_drive_remake), perhaps on
  * another backend with the same real type. */
 void brim_trainer_follow(brim_trainer *trainer, brim_drive *drive);
 /* Whether the parameters of the last commit exist, on the device or on the host. They do not after a failure during

@@ -62,7 +62,8 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
   return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
 }
 
-/* r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it is undefined for a constant target. */
+/* Computes the errors of real targets. r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it
+ * is undefined for a constant target. */
 static void take_errors(const brim_trainer *t, double samples, brim_evaluation *out)
 {
   const int64_t targets = t->drive->setup->answers;

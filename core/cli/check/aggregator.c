@@ -64,7 +64,7 @@ static double make_value(uint64_t round, int64_t client, int64_t value)
   return round % 4 == 0 && r.v[0] % 2 ? 0 : ldexp(brim_uniform(r.v[1]) - 0.5, (int)(r.v[2] % 20) - 10);
 }
 
-/* For an aggregator with merge: in each pass, the blocks in their order. */
+/* Passes the blocks, in order, to an aggregator with merge. */
 static brim_status merge_blocks(brim_aggregation *a, made_round *r, void *scratch)
 {
   static double values[CLIENTS_MAX][BLOCK];

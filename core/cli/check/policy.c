@@ -272,7 +272,7 @@ typedef struct oom_trial {
   int unchanged; /* consecutive answers equal to the plan that had just failed */
 } oom_trial;
 
-/* Another precision or model, which is trained from there on. */
+/* Adopts a plan's new precision or model, which is trained from there on; returns whether there was one. */
 static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;

@@ -11,7 +11,7 @@
 
 #define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor checks whether they are too large */
 
-/* y and cell [N,T,H], gates [N,T,4H]. */
+/* Outputs: y [N,T,H], gates [N,T,4H], cell [N,T,H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
 {
   brim_shape y = n->in[0]->shape, gates = y;
