@@ -14,9 +14,9 @@
 /* [init] Starts watching. On the calling thread, stack overflows are reported too. */
 void brim_crash_watch(void);
 
-/* [init] From here on a call of exit() is reported like a crash, with the plugin that called it, and the program ends
- * with exit status 5 (3 while a plugin is loaded); a policy's call is caught, as its crashes are. This happens before
- * the exit handlers that libraries have registered so far: call it again after loading a library that may register
+/* [init] Reports a call of exit() like a crash from here on, with the plugin that called it, and ends the program with
+ * exit status 5 (3 while a plugin is loaded); a policy's call is caught, as its crashes are. This happens before the
+ * exit handlers that libraries have registered so far: call it again after loading a library that may register
  * one. */
 void brim_crash_watch_exit(void);
 /* [any thread] Lets exit() end the process as usual from here on, as the program has finished. */

@@ -31,7 +31,7 @@ typedef struct command {
 
 /* ---- scenarios by name ---- */
 
-/* The folders to search, beside those of the groups. Must not be copied. */
+/* The folders to search for scenarios, besides those of the groups. The struct must not be copied. */
 typedef struct names {
   brim_cli_search search;
   brim_config_request request;
@@ -94,7 +94,7 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
-/* A scenario's key that is not a key of configurations must not be added to one. */
+/* Rejects words that set a scenario's key, as they must not be added to a configuration. */
 static brim_status check_keys(command *c, const names *all)
 {
   for (size_t i = 0; i < c->operands.count; i++) {

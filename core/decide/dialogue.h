@@ -17,7 +17,7 @@ typedef struct brim_dialogue {
   brim_demands demands;
   const char *asked_device; /* requested by the configuration; for "auto", if ranks of this host share several devices,
                                this rank's */
-  char wanted[64];          /* the same, or a policy's request */
+  char wanted[64];          /* asked_device, or the device that a policy requests */
   /* Results: */
   int64_t retries, asked; /* plans tried on this device after ones that could not be placed although they had room;
                              decisions about out-of-memory events */

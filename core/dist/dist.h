@@ -19,7 +19,7 @@ typedef struct brim_dist_options {
   void *params;
   const brim_yaml *configuration; /* the same for all ranks, except settings of the rank's own machine */
   int64_t ranks;                  /* as set by the user; below 0: as many as were started */
-  double timeout_seconds;         /* to wait for other ranks */
+  double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
 } brim_dist_options;
 

@@ -5,7 +5,7 @@
 #include "drive/drive.h"
 #include "exec/exec.h"
 
-/* What to place. Each function gets `self`. */
+/* The work that places a plan. Each function gets `self`. */
 typedef struct brim_placing {
   void *self;
   brim_drive *drive;

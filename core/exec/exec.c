@@ -304,7 +304,8 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
   return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
-/* Pieces end where the ranks communicate. `sums`: also start a step's sums of gradients. */
+/* Starts the pieces of a program, which end where the ranks communicate. `sums`: also start a step's sums of
+ * gradients. */
 static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
                                 brim_reduction_walk *walk, bool sums)
 {

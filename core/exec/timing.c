@@ -211,7 +211,8 @@ static brim_status run_round(timing *t)
   return BRIM_OK;
 }
 
-/* The lower quartile: the device's time while no other process uses it. Of several sets, the smallest. */
+/* The lower quartile of a set's times, which is the device's time while no other process uses it; of several sets, the
+ * smallest. */
 static double take_set(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;

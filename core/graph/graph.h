@@ -91,7 +91,7 @@ struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
   const char *error;
-  const char *file; /* and line: where the model makes its current call, for messages */
+  const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
@@ -186,7 +186,7 @@ typedef struct brim_graph_options {
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
   uint32_t real;
   uint32_t activations; /* their storage type; 0: `real`. See graph/lower.h */
-  bool training;        /* with dropout, gradients */
+  bool training;        /* build dropout and the backward pass */
   bool folds_later;     /* the backward pass ends at tensors made of parameters; the update does the rest */
   bool squares;         /* add up squares of losses too */
   bool keep_output;     /* the output is read after the program */

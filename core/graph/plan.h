@@ -78,7 +78,7 @@ typedef struct brim_program {
   brim_program_collective *collective; /* in the order in which they start and end */
   size_t collective_count;
   bool *cut;                            /* per node: copies or waits precede it; NULL: none */
-  uint64_t transient_bytes;             /* as placed */
+  uint64_t transient_bytes;             /* of the transient part, as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: the lower bound for any placement */
   int32_t live_node;                    /* the node at which live_bytes are alive */
   uint64_t live_class[BRIM_ROLE_COUNT]; /* bytes alive there, by role */
@@ -150,7 +150,7 @@ typedef struct brim_plan {
    * a lane keeps nothing between rounds. */
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
   int32_t lane_count;      /* planned lanes; 0: no federation */
-  uint64_t lane_bytes;     /* of each */
+  uint64_t lane_bytes;     /* of each lane */
   brim_arena arena;
 } brim_plan;
 

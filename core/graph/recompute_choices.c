@@ -108,7 +108,8 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
 }
 
 /* The peak of segment x extended by block k, with k's choice. Tensors dropped on the path to k are recomputed when they
- * are needed: if k is the last block, not before k's backward pass, or a node that is recomputed in k, reads it. */
+ * are needed; if k is the last block, that is when k's backward pass, or a node that is recomputed in k, first reads
+ * them. */
 static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
 {
   const int64_t early = x->kept + k->peak, late = x->alive + (is_last && !y->reads ? k->late : k->peak);

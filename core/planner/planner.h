@@ -30,7 +30,7 @@ typedef struct brim_planner {
   uint64_t growth_bytes;        /* measured later growth of its driver and libraries; 0: unknown */
   uint64_t ranks_bytes;         /* measured memory of the job's rank connections; 0: unknown */
   uint64_t comm_bytes;          /* the same for this process, once they are connected */
-  bool waits;                   /* for the device, until there is room */
+  bool waits;                   /* the run waits for the device until there is room */
   double queue_seconds;         /* total time spent in line for devices */
   /* The host, in bytes. */
   uint64_t resident_bytes, data_bytes; /* of this process, and of the data once read: by brim_planner_measure */

@@ -58,7 +58,7 @@ void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, d
 typedef struct brim_rank_figures {
   double busy_seconds, waiting_seconds; /* in steps; waiting: for other ranks */
   uint64_t device_bytes, resident_bytes;
-  int64_t batch, step_samples; /* of its micro-batches, and of a full step */
+  int64_t batch, step_samples; /* samples of its micro-batches, and of its share of a full step */
 } brim_rank_figures;
 /* Writes the event "rank". */
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);

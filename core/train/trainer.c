@@ -355,7 +355,7 @@ void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
   t->federation = NULL;
 }
 
-/* Reads frozen values again, from files that may have changed. */
+/* Restores the kept values; reads frozen ones again, from files that may have changed. */
 static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_hash;
