@@ -17,7 +17,7 @@
 
 #include "brim/status.h"
 
-#define BRIM_GUARD_QUESTIONS_MAX 100000 /* to the core in one call; more is taken for a loop */
+#define BRIM_GUARD_QUESTIONS_MAX 100000 /* questions to the core in one call; more count as an endless loop */
 
 typedef struct brim_guard brim_guard;
 typedef brim_status (*brim_guard_work)(void *context);

@@ -187,7 +187,8 @@ void brim_planner_compare_times(brim_planner *p, const brim_plan *plan, int64_t 
 
 /* ---- timing ---- */
 
-/* Whether some time is unknown, timing would be short, and there is room. The first timing may take longer. */
+/* Whether timing is worthwhile: some time is unknown, timing would be short, and there is room. The first timing may
+ * take longer. */
 static bool is_worth_timing(brim_planner *p, brim_profile *profile, const brim_rates *rates, const brim_plan *plan)
 {
   const uint64_t most = p->device_info.on_host ? TIMED_HOST_BYTES : UINT64_MAX;

@@ -34,7 +34,7 @@ typedef struct plugin_file {
   ino_t inode;
   enum file_state state;
   const brim_registry_failure *failure;
-  bool warned; /* that its home plugin is hidden */
+  bool warned; /* a warning was logged that its home plugin is hidden */
 } plugin_file;
 
 typedef struct held_plugin {

@@ -53,7 +53,7 @@ FILE *brim_page_open(brim_page_run *page, const char *name);
 
 /* ---- page_clients_read.c ---- */
 
-/* Reads the clients of a federation; NULL if the run was none. Allocates from the arena. */
+/* Reads the clients of a federation; NULL for other runs. Allocates from the arena. */
 brim_page_clients *brim_page_read_clients(brim_page_run *page);
 
 /* ---- page_html.c: building blocks ---- */

@@ -175,7 +175,7 @@ static brim_status write_stamp(const brim_states *s, int64_t slot, stamp value)
   return brim_file_write_at(s->fd, s->path, &value, sizeof value, stamp_at(slot));
 }
 
-/* Holes read as zeros: no slot has a stamp. */
+/* Makes a sparse file: holes read as zeros, so no slot has a stamp. */
 static brim_status make_file(const brim_states *s)
 {
   header h = {.bytes = s->layout.bytes, .hash = s->layout.hash, .slots = s->slots};

@@ -41,7 +41,8 @@ typedef struct brim_weights_map {
   const brim_yaml *config; /* a map of scalars and lists of them; may be NULL */
 } brim_weights_map;
 
-/* [any thread] Allocates from `arena`. ECONFIG with every mistake and its position. `name` is the map's. */
+/* [any thread] Parses a map, allocated from `arena`; `name` is the map's. ECONFIG with every mistake and its
+ * position. */
 brim_status brim_weights_map_parse(brim_arena *arena, const char *text, size_t bytes, const char *file,
                                    const char *name, brim_weights_map *out);
 /* The folders that are searched for configurations; maps are in their subfolder "weights". */

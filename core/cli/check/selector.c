@@ -129,7 +129,7 @@ static void free_asked(asked *a)
 
 /* ---- rounds ---- */
 
-/* The answer to the current query. */
+/* Gets the selector's answer to the current query. */
 static brim_status select_once(asked *a)
 {
   const double from = brim_now();
