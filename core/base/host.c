@@ -225,7 +225,7 @@ int32_t brim_host_threads(void)
 
 /* ---- memory ---- */
 
-/* Reads a line such as "MemTotal: 24000000 kB". */
+/* Reads a line such as "MemTotal:  24000000 kB". */
 static uint64_t meminfo(const char *text, const char *key)
 {
   const char *line = strstr(text, key);

@@ -45,7 +45,7 @@ static int skip_word(reader *r)
   return c;
 }
 
-/* Reads a line of /proc/self/maps, "start-end perms offset device inode path"; false at the end. */
+/* Reads a line of /proc/self/maps, "start-end perms offset device inode      path"; false at the end. */
 static bool next_mapping(reader *r, uintptr_t *start, uintptr_t *end, brim_mapping *out)
 {
   size_t n = 0;

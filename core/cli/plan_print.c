@@ -24,7 +24,7 @@ brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, 
   return status;
 }
 
-/* Adds "64 x 2 44.6 MiB", or dashes. */
+/* Adds "64 x 2      44.6 MiB", or dashes. */
 static void add_fit(const brim_fit *fit, brim_text *out)
 {
   char bytes[32], cut[48];

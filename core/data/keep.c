@@ -45,7 +45,7 @@ static json_t *json_of_inputs(const brim_data *data)
                    json_of_transform(&data->transform));
 }
 
-/* JSON strings must be UTF-8; names of folders may not be. */
+/* The class names as JSON; null if one is not UTF-8, as a name of a folder may be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
   if (!info->class_names) return json_null();
