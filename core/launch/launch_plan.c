@@ -12,7 +12,6 @@
 #include "dist/line.h"
 #include "dist/started.h"
 #include "launch/launch.h"
-#include "memory/board.h"
 
 static bool is_on_device(const brim_config *config)
 {
