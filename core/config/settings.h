@@ -112,6 +112,10 @@ enum brim_compression {
 };
 #define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
 
+/* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
+enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
+#define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
+
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
@@ -130,6 +134,7 @@ typedef struct brim_federate_settings {
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
   bool client_accuracy;                    /* at the end, with one pass over the training data */
+  int32_t mode;                            /* enum brim_federate_mode */
 } brim_federate_settings;
 
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */

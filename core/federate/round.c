@@ -140,7 +140,7 @@ void brim_federation_unplace(brim_federation *f)
   for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
   free(f->worker);
   f->worker = NULL;
-  f->lanes = 0;
+  f->lanes = f->workers = 0;
   f->exec = NULL;
   f->drive = NULL;
 }
@@ -152,16 +152,17 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   brim_status status = BRIM_OK;
   f->drive = drive;
   f->exec = exec;
-  const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
+  const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
+  const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* a server without lanes adds noise */
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
-  f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
+  f->worker = brim_try_calloc((size_t)workers, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
-  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
-    f->worker[f->lanes].federation = f;
+  for (int32_t i = 0; i < workers; i++) f->worker[i].federation = f;
+  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++)
     status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes), f->kept);
-  }
-  if (status == BRIM_OK) status = brim_crew_open(f->lanes, work, f, &f->crew);
+  f->workers = workers;
+  if (status == BRIM_OK) status = brim_crew_open(workers, work, f, &f->crew);
   if (status == BRIM_OK && f->sums) status = copy_sums(f, write_sum);
   free(f->sums);
   f->sums = NULL;
@@ -239,7 +240,7 @@ brim_status brim_federation_work(brim_federation *f)
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
   brim_crew_run(f->crew);
-  for (int32_t i = 0; i < f->lanes; i++) {
+  for (int32_t i = 0; i < f->workers; i++) {
     if (f->worker[i].status == BRIM_OK) continue;
     brim_error_put(&f->worker[i].error);
     return f->worker[i].status;
@@ -266,6 +267,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
 
 brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
 {
+  if (brim_setup_is_isolated(f->setup)) return brim_federation_evaluate_apart(f, client, count, out);
   f->turn_of = client;
   f->losses = out;
   f->turns = count;
@@ -395,6 +397,21 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
+  return BRIM_OK;
+}
+
+brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begins, bool *all_begin)
+{
+  const char own[] = {begins, f->is_open && f->round == round}, *all = f->all;
+  bool all_open = true;
+  *all_begin = true;
+  if (!brim_setup_is_isolated(f->setup)) return BRIM_OK;
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, sizeof own, f->all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    *all_begin = *all_begin && all[2 * r];
+    all_open = all_open && all[2 * r + 1];
+  }
+  if (!all_open) brim_federation_forget(f);
   return BRIM_OK;
 }
 
