@@ -113,6 +113,26 @@ static void check_world(brim_composition *c, const brim_config *config)
   }
 }
 
+/* Keys that federate.local does not read. */
+static void check_local(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const instead[] = {[BRIM_LOCAL_FEDAVG] = "fedprox, whose mu=0 is federated averaging",
+                                        [BRIM_LOCAL_SCAFFOLD] = "scaffold_fedprox",
+                                        [BRIM_LOCAL_FEDDYN] = "fedprox (the strength of feddyn is federate.alpha)"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const char *local = brim_yaml_get_path(config->root, "federate.local")->scalar;
+  if (instead[f->local] && is_set(c, schema, config, "federate.mu")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
+                    "federate.mu=%g has no effect with federate.local=%s", f->mu, local);
+    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out", instead[f->local]);
+  }
+  if (f->local != BRIM_LOCAL_FEDDYN && is_set(c, schema, config, "federate.alpha")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.alpha"),
+                    "federate.alpha=%g has no effect with federate.local=%s", f->alpha, local);
+    brim_problem_hint(&c->problems, "set federate.local=feddyn, or leave it out; the partition has partition.alpha");
+  }
+}
+
 static void check_numbers(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -130,15 +150,7 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
-      is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
-                    s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
-    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
-                      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold_fedprox"
-                                                               : "fedprox, whose mu=0 is federated averaging");
-  }
+  check_local(c, schema, config);
 }
 
 /* ---- malicious clients ---- */

@@ -275,8 +275,10 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
     FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
           "local training: fedavg minimises the client's loss; fedprox adds mu/2 times the squared distance from the "
-          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both"),
+          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both; feddyn adds a "
+          "regularizer that changes from round to round"),
     FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
+    FIXED(F64, T, alpha, "0.01", "(0,inf)", "alpha of federate.local=feddyn, the strength of its regularizer"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),

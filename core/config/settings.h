@@ -102,8 +102,14 @@ enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
 /* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
  * corrected ones. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
+enum brim_local {
+  BRIM_LOCAL_FEDAVG,
+  BRIM_LOCAL_FEDPROX,
+  BRIM_LOCAL_SCAFFOLD,
+  BRIM_LOCAL_SCAFFOLD_FEDPROX,
+  BRIM_LOCAL_FEDDYN
+};
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox|feddyn"
 enum brim_compression {
   BRIM_COMPRESSION_NONE,
   BRIM_COMPRESSION_QUANTIZE,
@@ -116,6 +122,7 @@ typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
   double mu;                    /* of fedprox; 0: none */
+  double alpha;                 /* of feddyn */
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */

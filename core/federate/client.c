@@ -172,8 +172,8 @@ static brim_status measure(turn *t)
   const brim_program *train = brim_exec_plan(l->exec)->program;
   t->result->squares = NAN;
   if (train->graph->squares) BRIM_TRY(brim_exec_read(l->exec, train, train->graph->squares, &t->result->squares));
-  t->result->rates = t->rates;
-  const double slope = l->fold_control ? distance[1] / t->rates : 0; /* NAN if all rates are 0 */
+  t->result->rates = brim_control_rates(l->drive->setup, t->rates);
+  const double slope = l->fold_control ? distance[1] / t->result->rates : 0; /* NAN if all rates are 0 */
   if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST && slope < BRIM_FOLD_MOST)
     return make_sketch(t);
   if (!isfinite(distance[0]))
@@ -184,8 +184,10 @@ static brim_status measure(turn *t)
   if (!(distance[1] < BRIM_FOLD_MOST))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
                      (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its mean gradient has a value of %.3g; the limit is %g",
-                   (long long)t->result->client, slope, BRIM_FOLD_MOST);
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its %s has a value of %.3g; the limit is %g",
+                   (long long)t->result->client,
+                   brim_setup_is_feddyn(l->drive->setup) ? "update times federate.alpha" : "mean gradient", slope,
+                   BRIM_FOLD_MOST);
 }
 
 /* Class weights lie in the lane; other programs of the round may have overwritten them. */

@@ -16,7 +16,7 @@ typedef struct brim_client_result {
   double loss, correct;    /* sums over these samples, as the metrics hold them */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
   double norm;             /* of its update */
-  double rates;            /* the sum of the learning rates of its steps; only the rank that trained it knows */
+  double rates;            /* of its steps, see brim_control_rates; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */

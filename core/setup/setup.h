@@ -181,17 +181,26 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* FedProx's mu; 0: clients train on their own losses alone. */
+/* FedProx's mu, or FedDyn's alpha, of the distance from the global model; 0: there is no such term. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
   const int32_t local = setup->settings->federate.local;
+  if (local == BRIM_LOCAL_FEDDYN) return setup->settings->federate.alpha;
   return local == BRIM_LOCAL_FEDPROX || local == BRIM_LOCAL_SCAFFOLD_FEDPROX ? setup->settings->federate.mu : 0;
 }
-/* Are clients' gradients corrected by control variates? */
+static inline bool brim_setup_is_feddyn(const brim_setup *setup)
+{
+  return setup->settings->federate.local == BRIM_LOCAL_FEDDYN;
+}
+/* Do controls correct clients' gradients (federate/control.h)? */
 static inline bool brim_setup_has_controls(const brim_setup *setup)
 {
-  const int32_t local = setup->settings->federate.local;
-  return local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX;
+  return setup->settings->federate.local >= BRIM_LOCAL_SCAFFOLD;
+}
+/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
+static inline bool brim_setup_sends_controls(const brim_setup *setup)
+{
+  return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
 }
 /* Have clients parameters of their own, so that each has a model of its own? */
 static inline bool brim_setup_is_personal(const brim_setup *setup)

@@ -19,6 +19,7 @@ bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
 {
   const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s);
+  uint64_t largest = 0; /* of FedDyn's server: room for the sum of a parameter */
   s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
@@ -32,8 +33,10 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
     const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
     s->control_bytes += 2 * wide;
+    if (brim_setup_is_feddyn(s) && wide > largest) largest = wide;
     if (3 * wide > s->kept_scratch_bytes) s->kept_scratch_bytes = 3 * wide;
   }
+  s->control_bytes += largest;
 }
 
 uint64_t brim_setup_kept_bytes(const brim_setup *s)
