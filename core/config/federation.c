@@ -212,7 +212,7 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
-/* Keys that only one kind of compression reads. */
+/* Keys that only some kinds of compression read. */
 static void check_compression(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const struct {
@@ -225,6 +225,11 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
     brim_problem_at(&c->problems, brim_origin_of(config, keys[i].key),
                     "'%s' has no effect without federate.compression=%s", keys[i].key, keys[i].kind);
     brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+  }
+  if (config->settings.federate.compression == BRIM_COMPRESSION_NONE && config->settings.federate.error_feedback) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.error_feedback"),
+                    "federate.error_feedback=true has no effect with federate.compression=none");
+    brim_problem_hint(&c->problems, "set federate.compression to sign, top_k or quantize, or leave it out");
   }
 }
 

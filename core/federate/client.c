@@ -199,23 +199,22 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
-static brim_keeping keeping_of(const brim_lane *l, int64_t client)
+static brim_keeping keeping_of(const brim_lane *l, const brim_client_result *result)
 {
-  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, client};
+  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, result->client, result->place};
 }
 
 /* Loads the global model and the client's state. */
-static brim_status adopt(const brim_lane *l, int64_t client)
+static brim_status adopt(const brim_lane *l, const brim_keeping *own)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
-  const brim_keeping own = keeping_of(l, client);
-  return brim_kept_write(l->kept, &own);
+  return brim_kept_write(l->kept, own);
 }
 
-brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t place, int64_t round)
+brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t round)
 {
-  const brim_keeping own = keeping_of(l, result->client);
-  return brim_kept_stage(l->kept, &own, place, round, result->rates);
+  const brim_keeping own = keeping_of(l, result);
+  return brim_kept_stage(l->kept, &own, round, result->rates);
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
@@ -224,7 +223,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const int64_t epochs = s->settings->federate.local_epochs;
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
-  const brim_keeping own = keeping_of(l, result->client);
+  const brim_keeping own = keeping_of(l, result);
   turn t = {
       .lane = l, .result = result, .attacker = {s, result->client, round}, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
   BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
@@ -232,13 +231,14 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(adopt(l, result->client));
+  BRIM_TRY(brim_kept_begin(l->kept, &own));
+  BRIM_TRY(adopt(l, &own));
   BRIM_TRY(brim_exec_zero_states(l->exec));
   BRIM_TRY(brim_kept_steer(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
   if (result->is_malicious) BRIM_TRY(brim_attack_update(&t.attacker, l->exec, l->adopt, l->values));
-  BRIM_TRY(brim_compressor_run(&l->compressor, l->exec, l->fold, result->client, round));
+  BRIM_TRY(brim_compressor_run(&l->compressor, l->kept, &own, l->fold, round));
   return measure(&t);
 }
 
@@ -249,10 +249,11 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
                 full = s->settings->training.effective_batch_size;
   brim_client_result result = {.client = client, .is_malicious = brim_attack_has(s, client)};
+  const brim_keeping own = keeping_of(l, &result);
   const turn t = {.lane = l, .result = &result, .attacker = {s, client, 0}};
   double counted = 0, tokens = 0, metrics[2];
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(adopt(l, client));
+  BRIM_TRY(adopt(l, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   brim_client_order_make(&l->order, &s->partition, client, 0);
   for (int64_t at = 0; at < samples; at += l->batch.span.count) {

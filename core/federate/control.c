@@ -114,8 +114,7 @@ brim_status brim_control_write(const brim_control *c, brim_states *states, const
   return BRIM_OK;
 }
 
-brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, int64_t place,
-                               double rates)
+brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, double rates)
 {
   const brim_graph *g = lane->adopt->graph;
   for (const part *p = c->part; p < c->part + c->count; p++) {
@@ -125,7 +124,7 @@ brim_status brim_control_stage(const brim_control *c, brim_states *states, const
     BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->global[p->parameter], BRIM_DTYPE_F64, x));
     for (int64_t i = 0; i < p->count; i++) own[i] += (x[i] - w[i]) / rates - c->share * c->now[p->first + i];
     brim_convert(p->dtype, w, BRIM_DTYPE_F64, own, (size_t)p->count);
-    BRIM_TRY(brim_states_write(states, place, p->at, w, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
+    BRIM_TRY(brim_states_write(states, lane->place, p->at, w, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
   }
   return BRIM_OK;
 }

@@ -35,6 +35,7 @@ typedef struct brim_keeping {
   const brim_program *adopt, *update;
   void *scratch;
   int64_t client;
+  int64_t place; /* of the client in the round */
 } brim_keeping;
 
 /* [init] `like`: a graph of clients with their parameters; `at`: where c_i begins in a client's state. *out is NULL
@@ -45,7 +46,7 @@ void brim_control_close(brim_control *control); /* NULL: nothing */
 brim_status brim_control_write(const brim_control *control, brim_states *states, const brim_keeping *lane);
 /* [step, any thread] Writes c_i' of the client that has trained to its slot of the round. EIO. */
 brim_status brim_control_stage(const brim_control *control, brim_states *states, const brim_keeping *lane,
-                               int64_t place, double rates);
+                               double rates);
 /* What divides x - w: with steps whose learning rates add up to `sum`, that, or for FedDyn 1 / alpha. */
 double brim_control_rates(const brim_setup *setup, double sum);
 /* The factor of fold for a client's part in the sum, in a round of `clients`: small enough that sums are exact if a

@@ -197,6 +197,11 @@ static inline bool brim_setup_has_controls(const brim_setup *setup)
 {
   return setup->settings->federate.local >= BRIM_LOCAL_SCAFFOLD;
 }
+/* Do clients remember what compression left out of their updates (federate.error_feedback)? */
+static inline bool brim_setup_has_feedback(const brim_setup *setup)
+{
+  return setup->settings->federate.error_feedback && setup->settings->federate.compression != BRIM_COMPRESSION_NONE;
+}
 /* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {

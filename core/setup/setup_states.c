@@ -18,7 +18,8 @@ bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
 {
-  const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s);
+  const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s),
+             has_feedback = brim_setup_is_federated(s) && brim_setup_has_feedback(s);
   uint64_t largest = 0; /* of FedDyn's server: room for the sum of a parameter */
   s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
@@ -27,6 +28,12 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
     if (brim_setup_keeps(s, p)) {
       s->kept_bytes += p->value->bytes;
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
+    }
+    if (has_feedback && brim_parameter_is_controlled(p)) {
+      /* As doubles, the parameter's change, and the same again while it is read or written. */
+      const uint64_t room = 2 * (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
+      s->kept_bytes += p->value->bytes;
+      if (room > s->kept_scratch_bytes) s->kept_scratch_bytes = room;
     }
     if (!has_controls || !brim_parameter_is_controlled(p)) continue;
     /* A client's control; the server's current and next one; and, as doubles, three tensors of a client that trains. */
