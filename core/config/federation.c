@@ -153,6 +153,24 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   check_local(c, schema, config);
 }
 
+/* Ditto's personal models have all parameters; a local parameter is personal already. */
+static void check_personal(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const keys[] = {"federate.personal_lambda", "federate.personal_epochs"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const bool is_ditto = f->personal == BRIM_PERSONAL_DITTO;
+  const brim_refusal refused[] = {{"federate.local_parameters", is_ditto && f->local_parameters[0],
+                                   "a personal model has all parameters, and none of them is averaged",
+                                   "leave one of the two out"}};
+  brim_refuse(c, config, refused, 1, "federate.personal=ditto");
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (is_ditto || !is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with federate.personal=none",
+                    keys[i]);
+    brim_problem_hint(&c->problems, "set federate.personal=ditto, or leave it out");
+  }
+}
+
 /* ---- malicious clients ---- */
 
 static void check_attackers(brim_composition *c, const brim_config *config)
@@ -279,6 +297,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                                     "of `brim federate`");
   }
   check_numbers(c, schema, config);
+  check_personal(c, schema, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);

@@ -289,6 +289,12 @@ static const brim_setting federate_table[] = {
         STR, T, local_parameters, "", NULL,
         "shell patterns of parameters, such as 'head.*', that each client trains for itself; they are neither sent nor "
         "averaged"),
+    FIXED(ENUM, T, personal, "none", BRIM_PERSONAL_NAMES,
+          "ditto: in each of its rounds a client also trains a personal model, which stays near the global one"),
+    FIXED(F64, T, personal_lambda, "0.1", "[0,inf)",
+          "weight of the distance from the global model in the training of personal models"),
+    FIXED(I64, T, personal_epochs, "1", "[1,1000000]",
+          "passes over its samples with which a client trains its personal model"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),

@@ -118,6 +118,10 @@ enum brim_compression {
 };
 #define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
 
+/* Models that clients have besides the global one. */
+enum brim_personal { BRIM_PERSONAL_NONE, BRIM_PERSONAL_DITTO };
+#define BRIM_PERSONAL_NAMES "none|ditto"
+
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
@@ -126,8 +130,11 @@ typedef struct brim_federate_settings {
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
-  int32_t on_divergence;        /* enum brim_divergence */
-  int32_t compression;          /* enum brim_compression */
+  int32_t personal;             /* enum brim_personal; ditto: with lambda and epochs */
+  double personal_lambda;
+  int64_t personal_epochs;
+  int32_t on_divergence; /* enum brim_divergence */
+  int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
   bool error_feedback; /* clients add what a compressed update left out to their next one */

@@ -52,6 +52,8 @@ brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *
 brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
+/* [step, any thread] The accuracy of a client's personal model, or if it has none of the global one, on its samples. */
+brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

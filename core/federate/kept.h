@@ -1,6 +1,7 @@
 /* Client states: the values that a client needs in a later round, brim_setup_kept_bytes for each client, in the file of
  * store/states.h. A state consists of the running statistics of norms (federate.norm_buffers=keep), the parameters that
- * federate.local_parameters names, the client's control (control.h), and what compression left out of its last update.
+ * federate.local_parameters names, the client's control (control.h), what compression left out of its last update, and
+ * its personal model.
  * A client starts a round from its state at the end of its last round, and its first round from the global model's
  * values. Running statistics are also a part of its update, so those of the global model are the mean over clients.
  *
@@ -23,6 +24,8 @@ brim_states *brim_kept_states(brim_kept *kept);
 /* [step, any thread] Writes the client's state to a lane that has adopted the global model. Does nothing if the client
  * has no state, or kept is NULL. EIO. */
 brim_status brim_kept_write(brim_kept *kept, const brim_keeping *lane);
+/* [step, any thread] Writes its personal model in the same way. EIO. */
+brim_status brim_kept_write_personal(brim_kept *kept, const brim_keeping *lane);
 /* [step, any thread] Writes the client's control to a lane whose states are zeroed. Does nothing without controls. EIO.
  */
 brim_status brim_kept_steer(brim_kept *kept, const brim_keeping *lane);
@@ -35,6 +38,8 @@ brim_status brim_kept_begin(brim_kept *kept, const brim_keeping *lane);
  * parameter in this one; then, when `change` is compressed, stages what that leaves out. Call them in turn. EIO. */
 brim_status brim_kept_add_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, double *change);
 brim_status brim_kept_stage_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, const double *change);
+/* [step, any thread] Stages the lane's parameters as the client's personal model. ENUMERIC, EIO. */
+brim_status brim_kept_stage_personal(brim_kept *kept, const brim_keeping *lane);
 /* [step, any thread] Stages the rest of the client's state after a round (counted from 0), with the divisor of
  * brim_control_rates. ENUMERIC: a value is not finite; EIO. */
 brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t round, double rates);

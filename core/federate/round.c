@@ -211,6 +211,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 static brim_status take_turn(brim_worker *w, int64_t turn)
 {
   brim_federation *f = w->federation;
+  if (f->scores) return brim_lane_score(&w->lane, f->turn_of[turn], &f->scores[turn]);
   if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
   if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
   brim_protection_add_piece(&f->protection, turn);

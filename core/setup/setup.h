@@ -202,12 +202,23 @@ static inline bool brim_setup_has_feedback(const brim_setup *setup)
 {
   return setup->settings->federate.error_feedback && setup->settings->federate.compression != BRIM_COMPRESSION_NONE;
 }
+/* Have clients personal models besides the global one? */
+static inline bool brim_setup_is_ditto(const brim_setup *setup)
+{
+  return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
+}
+/* Are personal models evaluated at the end? */
+static inline bool brim_setup_scores_personal(const brim_setup *setup)
+{
+  return brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy &&
+         setup->data.train.task == BRIM_TASK_CLASS;
+}
 /* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {
   return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
 }
-/* Have clients parameters of their own, so that each has a model of its own? */
+/* Have clients local parameters, so that each has a model of its own instead of the global one? */
 static inline bool brim_setup_is_personal(const brim_setup *setup)
 {
   return setup->settings->federate.local_parameters[0] != '\0';

@@ -19,13 +19,18 @@ bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
 {
   const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s),
-             has_feedback = brim_setup_is_federated(s) && brim_setup_has_feedback(s);
+             has_feedback = brim_setup_is_federated(s) && brim_setup_has_feedback(s),
+             is_ditto = brim_setup_is_federated(s) && brim_setup_is_ditto(s);
   uint64_t largest = 0; /* of FedDyn's server: room for the sum of a parameter */
   s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
     if (p->is_buffer && !p->is_frozen) s->buffer_bytes += p->value->bytes;
     if (brim_setup_keeps(s, p)) {
+      s->kept_bytes += p->value->bytes;
+      if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
+    }
+    if (is_ditto && !p->is_frozen) { /* the personal model's */
       s->kept_bytes += p->value->bytes;
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }

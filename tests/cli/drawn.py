@@ -61,12 +61,13 @@ class Drawn:
             total += x * (2 * (x.dot(model) - self.data[i][-1]) / len(rows))
         return total
 
-    def train(self, start, pulled=None, control=None, rows=(), rate=None):
-        """A client's epochs from `start`. mu pulls the first `pulled` values back to it (default: all), and `control`
-        is added to each gradient."""
-        w, pulled = start, len(start) if pulled is None else pulled
-        for _ in range(self.epochs):
-            g = self.gradient(w, rows) + Vector([*(w - start)[:pulled], *zeros(w)[pulled:]]) * self.mu
+    def train(self, start, pulled=None, control=None, rows=(), rate=None, near=None, mu=None, epochs=None):
+        """A client's epochs from `start`. mu pulls the first `pulled` values (default: all) to those of `near` (default:
+        `start`), and `control` is added to each gradient."""
+        w, pulled, near = start, len(start) if pulled is None else pulled, near or start
+        for _ in range(epochs or self.epochs):
+            pull = Vector([*(w - near)[:pulled], *zeros(w)[pulled:]]) * (self.mu if mu is None else mu)
+            g = self.gradient(w, rows) + pull
             g += control or zeros(w)
             factor = min(1, self.clip / (math.sqrt(g.dot(g)) + 1e-6)) if self.clip else 1
             w -= (g * factor + w * self.decay) * (self.rate if rate is None else rate)

@@ -42,6 +42,10 @@ KINDS = {
     "feddyn": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                "partition.alpha=0.5", "training.batch_size=8", "federate.local=feddyn", "federate.alpha=0.1",
                "federate.local_epochs=2", "federate.local_parameters='fc*'"],
+    "ditto": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
+              "partition=dirichlet", "partition.alpha=0.5", "training.batch_size=8", "federate.norm_buffers=keep",
+              "federate.personal=ditto", "federate.personal_epochs=2", "federate.compression=sign",
+              "federate.error_feedback=true"],
     "median": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                "partition.alpha=0.5", "training.batch_size=8", "aggregator=median", "server_optimizer=adam",
                "attack.kind=noise", "attack.share=0.3", "attack.scale=0.1"],
@@ -106,7 +110,7 @@ class Federate(FederationCase):
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "median", "quantized":
+        for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
