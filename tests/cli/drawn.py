@@ -62,8 +62,8 @@ class Drawn:
         return total
 
     def train(self, start, pulled=None, control=None, rows=(), rate=None, near=None, mu=None, epochs=None):
-        """A client's epochs from `start`. mu pulls the first `pulled` values (default: all) to those of `near` (default:
-        `start`), and `control` is added to each gradient."""
+        """A client's epochs from `start`. mu pulls the first `pulled` values (default: all) to those of `near`
+        (default: `start`), and `control` is added to each gradient."""
         w, pulled, near = start, len(start) if pulled is None else pulled, near or start
         for _ in range(epochs or self.epochs):
             pull = Vector([*(w - near)[:pulled], *zeros(w)[pulled:]]) * (self.mu if mu is None else mu)

@@ -1,5 +1,5 @@
-"""Ditto (Li et al., 2021, algorithm 1): personal models against plain loops in double precision, over five rounds, beside
-a global model that has the bits of one without them."""
+"""Ditto (Li et al., 2021, algorithm 1): personal models against plain loops in double precision, over five
+rounds, beside a global model that has the bits of one without them."""
 
 import json
 import random
@@ -16,7 +16,7 @@ DITTO = ["federate.personal=ditto", "federate.personal_lambda=0.5", "federate.pe
 
 class Ditto(DrawnCase):
     def test_personal_models_are_those_of_plain_loops(self):
-        """They begin as the global model of the client's first round; FedProx pulls only the global model's training."""
+        """They begin as the global model of the client's first round; FedProx pulls only the other training."""
         draw = random.Random(37)
         for number in range(6):
             name, pull, epochs = f"ditto {number}", draw.choice([0, draw.uniform(0.1, 2)]), draw.randint(1, 3)
@@ -24,7 +24,8 @@ class Ditto(DrawnCase):
             if number % 2:
                 mu = draw.uniform(0.1, 1)
                 words = ["federate.local=fedprox", f"federate.mu={mu}"]
-            words += ["federate.personal=ditto", f"federate.personal_lambda={pull}", f"federate.personal_epochs={epochs}"]
+            words += ["federate.personal=ditto", f"federate.personal_lambda={pull}",
+                      f"federate.personal_epochs={epochs}"]
             case, parts, model = self.draw(draw, name, *words, mu=mu)
             own, moved = {}, zeros(model)
             for step in range(ROUNDS):
@@ -42,7 +43,8 @@ class Ditto(DrawnCase):
 
     def test_the_global_model_has_the_bits_of_one_without_personal_models(self):
         """Also with what clients keep for the global model, and with dropout, whose draws are its own."""
-        for name in "mlp", "batch norm", "dirichlet", "fedprox", "kept norms", "scaffold", "feddyn", "qfedavg", "quantized":
+        for name in ("mlp", "batch norm", "dirichlet", "fedprox", "kept norms", "scaffold", "feddyn", "qfedavg",
+                     "quantized"):
             words = [word for word in KINDS[name] if not word.startswith("federate.local_parameters")]
             with self.subTest(name):
                 self.federate(f"{name} alone", *words)

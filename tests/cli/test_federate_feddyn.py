@@ -21,8 +21,8 @@ class FedDyn(DrawnCase):
         for number in range(6):
             name, alpha = f"feddyn {number}", draw.uniform(0.05, 1)
             uniform = number % 2 == 1
-            words = ["federate.local=feddyn", f"federate.alpha={alpha}", f"aggregator={'uniform' if uniform else 'fedavg'}",
-                     "optimizer=sgd", "optimizer.momentum=0"]
+            words = ["federate.local=feddyn", f"federate.alpha={alpha}",
+                     f"aggregator={'uniform' if uniform else 'fedavg'}", "optimizer=sgd", "optimizer.momentum=0"]
             case, parts, model = self.draw(draw, name, *words, mu=alpha, server_rate=1, momentum=0)
             h, own = zeros(model), collections.defaultdict(lambda: zeros(model))
             for step in range(ROUNDS):
@@ -78,7 +78,8 @@ class FedDyn(DrawnCase):
                             (["aggregator=median"], ["but aggregator=median compares", "aggregator=uniform"]),
                             (["aggregator=qfedavg"], ["but aggregator=qfedavg rescales", "aggregator=uniform"]),
                             (["federate.alpha=0"], ["federate.alpha"]),
-                            (["privacy.clip_norm=1"], ["cannot be combined with privacy.clip_norm", "adds up updates"])):
+                            (["privacy.clip_norm=1"],
+                             ["cannot be combined with privacy.clip_norm", "adds up updates"])):
             result = self.federate("run", *MODEL, *FEDDYN, *more, status=USAGE)
             self.assert_error(result, *parts)
             self.assertFalse((self.folder / "run").exists())
