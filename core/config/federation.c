@@ -160,6 +160,26 @@ static void check_world(brim_composition *c, const brim_config *config)
   }
 }
 
+/* Keys that federate.local does not read. */
+static void check_local(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const instead[] = {[BRIM_LOCAL_FEDAVG] = "fedprox, whose mu=0 is federated averaging",
+                                        [BRIM_LOCAL_SCAFFOLD] = "scaffold_fedprox",
+                                        [BRIM_LOCAL_FEDDYN] = "fedprox (the strength of feddyn is federate.alpha)"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const char *local = brim_yaml_get_path(config->root, "federate.local")->scalar;
+  if (instead[f->local] && is_set(c, schema, config, "federate.mu")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
+                    "federate.mu=%g has no effect with federate.local=%s", f->mu, local);
+    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out", instead[f->local]);
+  }
+  if (f->local != BRIM_LOCAL_FEDDYN && is_set(c, schema, config, "federate.alpha")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.alpha"),
+                    "federate.alpha=%g has no effect with federate.local=%s", f->alpha, local);
+    brim_problem_hint(&c->problems, "set federate.local=feddyn, or leave it out; the partition has partition.alpha");
+  }
+}
+
 static void check_numbers(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -177,14 +197,24 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
-      is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
-                    s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
-    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
-                      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold_fedprox"
-                                                               : "fedprox, whose mu=0 is federated averaging");
+  check_local(c, schema, config);
+}
+
+/* Ditto's personal models have all parameters; a local parameter is personal already. */
+static void check_personal(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const keys[] = {"federate.personal_lambda", "federate.personal_epochs"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const bool is_ditto = f->personal == BRIM_PERSONAL_DITTO;
+  const brim_refusal refused[] = {{"federate.local_parameters", is_ditto && f->local_parameters[0],
+                                   "a personal model has all parameters, and none of them is averaged",
+                                   "leave one of the two out"}};
+  brim_refuse(c, config, refused, 1, "federate.personal=ditto");
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (is_ditto || !is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with federate.personal=none",
+                    keys[i]);
+    brim_problem_hint(&c->problems, "set federate.personal=ditto, or leave it out");
   }
 }
 
@@ -247,7 +277,7 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
-/* Keys that only one kind of compression reads. */
+/* Keys that only some kinds of compression read. */
 static void check_compression(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const struct {
@@ -260,6 +290,11 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
     brim_problem_at(&c->problems, brim_origin_of(config, keys[i].key),
                     "'%s' has no effect without federate.compression=%s", keys[i].key, keys[i].kind);
     brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+  }
+  if (config->settings.federate.compression == BRIM_COMPRESSION_NONE && config->settings.federate.error_feedback) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.error_feedback"),
+                    "federate.error_feedback=true has no effect with federate.compression=none");
+    brim_problem_hint(&c->problems, "set federate.compression to sign, top_k or quantize, or leave it out");
   }
 }
 
@@ -310,6 +345,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   }
   check_numbers(c, schema, config);
   count_processes(c, config);
+  check_personal(c, schema, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);

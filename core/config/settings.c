@@ -278,8 +278,10 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
     FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
           "local training: fedavg minimises the client's loss; fedprox adds mu/2 times the squared distance from the "
-          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both"),
+          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both; feddyn adds a "
+          "regularizer that changes from round to round"),
     FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
+    FIXED(F64, T, alpha, "0.01", "(0,inf)", "alpha of federate.local=feddyn, the strength of its regularizer"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),
@@ -290,6 +292,12 @@ static const brim_setting federate_table[] = {
         STR, T, local_parameters, "", NULL,
         "shell patterns of parameters, such as 'head.*', that each client trains for itself; they are neither sent nor "
         "averaged"),
+    FIXED(ENUM, T, personal, "none", BRIM_PERSONAL_NAMES,
+          "ditto: in each of its rounds a client also trains a personal model, which stays near the global one"),
+    FIXED(F64, T, personal_lambda, "0.1", "[0,inf)",
+          "weight of the distance from the global model in the training of personal models"),
+    FIXED(I64, T, personal_epochs, "1", "[1,1000000]",
+          "passes over its samples with which a client trains its personal model"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),
@@ -300,6 +308,8 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, compression_bits, "8", "[2,16]", "bits of a value with federate.compression=quantize"),
     FIXED(F64, T, compression_share, "0.01", "(0,1]",
           "share of each parameter's values that federate.compression=top_k sends"),
+    FIXED(BOOL, T, error_feedback, "false", NULL,
+          "each client adds what compression left out of its last update to its next one"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),

@@ -102,8 +102,14 @@ enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
 /* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
  * corrected ones. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
+enum brim_local {
+  BRIM_LOCAL_FEDAVG,
+  BRIM_LOCAL_FEDPROX,
+  BRIM_LOCAL_SCAFFOLD,
+  BRIM_LOCAL_SCAFFOLD_FEDPROX,
+  BRIM_LOCAL_FEDDYN
+};
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox|feddyn"
 enum brim_compression {
   BRIM_COMPRESSION_NONE,
   BRIM_COMPRESSION_QUANTIZE,
@@ -115,18 +121,26 @@ enum brim_compression {
 /* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
 enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
 #define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
+/* Models that clients have besides the global one. */
+enum brim_personal { BRIM_PERSONAL_NONE, BRIM_PERSONAL_DITTO };
+#define BRIM_PERSONAL_NAMES "none|ditto"
 
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
   double mu;                    /* of fedprox; 0: none */
+  double alpha;                 /* of feddyn */
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
-  int32_t on_divergence;        /* enum brim_divergence */
-  int32_t compression;          /* enum brim_compression */
+  int32_t personal;             /* enum brim_personal; ditto: with lambda and epochs */
+  double personal_lambda;
+  int64_t personal_epochs;
+  int32_t on_divergence; /* enum brim_divergence */
+  int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
+  bool error_feedback; /* clients add what a compressed update left out to their next one */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */

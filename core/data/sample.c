@@ -244,7 +244,7 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label)
 {
   const brim_draws draws = {data->seed, order->epoch, order->sample[i]};
-  BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &draws, true, scratch, values, label));
+  BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &draws, order->epoch != BRIM_EPOCH_PLAIN, scratch, values, label));
   finish_values(data, real, values);
   brim_data_finish_label(data, BRIM_PART_TRAIN, real, label);
   return BRIM_OK;

@@ -184,7 +184,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
   brim_status status = brim_lane_train(&w->lane, f->round, result);
-  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
@@ -212,6 +212,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 static brim_status take_turn(brim_worker *w, int64_t turn)
 {
   brim_federation *f = w->federation;
+  if (f->scores) return brim_lane_score(&w->lane, f->turn_of[turn], &f->scores[turn]);
   if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
   if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
   brim_protection_add_piece(&f->protection, turn);
@@ -352,6 +353,7 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];
   brim_client_result r = {.client = client,
+                          .place = i,
                           .is_malicious = brim_attack_has(f->setup, client),
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];

@@ -130,5 +130,7 @@ brim_status brim_federation_combine(brim_federation *f, brim_round_result *out)
   if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
   if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK; /* the round fails */
   if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
-  return f->whole ? merge(f) : find_divisor(f, &out->weight);
+  if (f->whole) return merge(f);
+  BRIM_TRY(find_divisor(f, &out->weight));
+  return control ? brim_control_shift(control, f->exec, serve, out->weight) : BRIM_OK;
 }

@@ -61,6 +61,7 @@ struct brim_federation {
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
   double *losses;           /* by turn, while lanes evaluate clients instead of training them */
+  double *scores;           /* by turn, while they evaluate personal models */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */

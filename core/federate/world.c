@@ -72,7 +72,7 @@ static void count_bytes(brim_fleet *f, const brim_graph *g)
     if (!brim_parameter_is_sent(&g->parameter[i])) continue;
     f->bytes += whole;
     f->up_bytes += g->parameter[i].is_buffer ? whole : brim_setup_compressed_bytes(f->setup, values);
-    if (!brim_setup_has_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
+    if (!brim_setup_sends_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
     f->bytes += whole; /* controls */
     f->up_bytes += whole;
   }

@@ -229,12 +229,12 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   describe_update(p, choice, &client);
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
   client.update.controlled = brim_setup_has_controls(p->setup);
-  client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0;
+  client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0 || brim_setup_is_ditto(p->setup);
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
-  for (size_t i = 0; i < sizes && brim_setup_needs_losses(p->setup); i++)
-    add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
+  const bool evaluates = brim_setup_needs_losses(p->setup) || brim_setup_scores_personal(p->setup);
+  for (size_t i = 0; i < sizes && evaluates; i++) add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
   return client;
 }
 

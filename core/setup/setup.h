@@ -198,19 +198,44 @@ static inline int32_t brim_setup_rank_of_client(int64_t client)
 {
   return (int32_t)client + 1;
 }
-/* FedProx's mu; 0: clients train on their own losses alone. */
+/* FedProx's mu, or FedDyn's alpha, of the distance from the global model; 0: there is no such term. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
   const int32_t local = setup->settings->federate.local;
+  if (local == BRIM_LOCAL_FEDDYN) return setup->settings->federate.alpha;
   return local == BRIM_LOCAL_FEDPROX || local == BRIM_LOCAL_SCAFFOLD_FEDPROX ? setup->settings->federate.mu : 0;
 }
-/* Are clients' gradients corrected by control variates? */
+static inline bool brim_setup_is_feddyn(const brim_setup *setup)
+{
+  return setup->settings->federate.local == BRIM_LOCAL_FEDDYN;
+}
+/* Do controls correct clients' gradients (federate/control.h)? */
 static inline bool brim_setup_has_controls(const brim_setup *setup)
 {
-  const int32_t local = setup->settings->federate.local;
-  return local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX;
+  return setup->settings->federate.local >= BRIM_LOCAL_SCAFFOLD;
 }
-/* Have clients parameters of their own, so that each has a model of its own? */
+/* Do clients remember what compression left out of their updates (federate.error_feedback)? */
+static inline bool brim_setup_has_feedback(const brim_setup *setup)
+{
+  return setup->settings->federate.error_feedback && setup->settings->federate.compression != BRIM_COMPRESSION_NONE;
+}
+/* Have clients personal models besides the global one? */
+static inline bool brim_setup_is_ditto(const brim_setup *setup)
+{
+  return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
+}
+/* Are personal models evaluated at the end? */
+static inline bool brim_setup_scores_personal(const brim_setup *setup)
+{
+  return brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy &&
+         setup->data.train.task == BRIM_TASK_CLASS;
+}
+/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
+static inline bool brim_setup_sends_controls(const brim_setup *setup)
+{
+  return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
+}
+/* Have clients local parameters, so that each has a model of its own instead of the global one? */
 static inline bool brim_setup_is_personal(const brim_setup *setup)
 {
   return setup->settings->federate.local_parameters[0] != '\0';

@@ -57,22 +57,9 @@ static brim_status check_norm_buffers(const brim_setup *s)
 }
 
 /* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may move it. */
-static brim_status check_controls(const brim_setup *s)
+static brim_status check_scaffold(const brim_setup *s)
 {
   brim_step step = {.gradient_scale = 1};
-  if (!brim_setup_has_controls(s)) return BRIM_OK;
-  if (brim_setup_aggregator(s)->merge)
-    return brim_setup_add_origin(
-        s, brim_fail(BRIM_ECONFIG,
-                     "'federate.local': SCAFFOLD needs a weighted mean of the updates, but aggregator=%s compares "
-                     "them\nset federate.local=fedavg or fedprox, or aggregator=fedavg",
-                     brim_config_aggregator(s->config)->plugin->id));
-  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
-    return brim_setup_add_origin(
-        s, brim_fail(BRIM_ECONFIG,
-                     "'federate.local': SCAFFOLD cannot be combined with federate.compression: a compressed update "
-                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
-                     "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
   const bool is_sgd = s->optimizer == &brim_optimizer_sgd;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
@@ -83,6 +70,44 @@ static brim_status check_controls(const brim_setup *s)
                 "not optimizer=%s%s\nset optimizer=sgd optimizer.momentum=0; the server may have a momentum "
                 "(server_optimizer.momentum)",
                 s->optimizer->id, is_sgd ? " with these values" : ""));
+}
+
+/* The server of FedDyn sets the global model from the clients' mean and its control. */
+static brim_status check_feddyn(const brim_setup *s)
+{
+  brim_step step = {.gradient_scale = 1};
+  BRIM_TRY(brim_optimizer_fill(s->server_optimizer, s->server_params, 1, &step));
+  const bool is_sgd = s->server_optimizer == &brim_optimizer_sgd;
+  if (is_sgd && step.lr == 1 && step.momentum == 0 && step.weight_decay == 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.local': FedDyn has a server step of its own, so it needs server_optimizer=sgd with "
+                   "server_optimizer.lr=1, momentum=0 and weight_decay=0, not server_optimizer=%s%s\nleave these keys "
+                   "out; clients may have any optimizer",
+                   s->server_optimizer->id, is_sgd ? " with these values" : ""));
+}
+
+/* The controls of SCAFFOLD and FedDyn are sums over clients that have moved on their own gradients. */
+static brim_status check_controls(const brim_setup *s)
+{
+  const char *name = brim_setup_is_feddyn(s) ? "FedDyn" : "SCAFFOLD";
+  const brim_aggregator_ops *aggregator = brim_setup_aggregator(s);
+  if (!brim_setup_has_controls(s)) return BRIM_OK;
+  if (aggregator->merge || (aggregator->scale && brim_setup_is_feddyn(s)))
+    return brim_setup_add_origin(
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': %s needs a weighted mean of the updates, but aggregator=%s %s "
+                     "them\nset federate.local=fedavg or fedprox, or aggregator=%s",
+                     name, brim_config_aggregator(s->config)->plugin->id, aggregator->merge ? "compares" : "rescales",
+                     brim_setup_is_feddyn(s) ? "uniform" : "fedavg"));
+  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
+    return brim_setup_add_origin(
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': %s cannot be combined with federate.compression: a compressed update "
+                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                     "federate.compression=none",
+                     name));
+  return brim_setup_is_feddyn(s) ? check_feddyn(s) : check_scaffold(s);
 }
 
 /* Clipping and noise leave out running statistics. */

@@ -27,13 +27,18 @@
 void brim_report_init(brim_report *r)
 {
   const brim_evaluation none = brim_evaluation_none();
-  *r = (brim_report){
-      .figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN, .client_accuracy = {NAN, NAN, NAN}};
+  *r = (brim_report){.figures = {none, none, none},
+                     .test_step = -1,
+                     .first_step_seconds = NAN,
+                     .client_model = "",
+                     .client_accuracy = {NAN, NAN, NAN}};
 }
 
 void brim_report_begin(brim_report *r, const brim_drive *d)
 {
-  r->is_personal = brim_setup_is_personal(d->setup);
+  r->client_model = brim_setup_is_ditto(d->setup)      ? ", by its personal model"
+                    : brim_setup_is_personal(d->setup) ? ", in its last training"
+                                                       : "";
   if (d->setup->data.count[BRIM_PART_TEST] == 0) { /* name the dataset's parameters that create a test split */
     const brim_plugin *dataset = brim_config_choice_of(d->setup->config, "dataset")->plugin;
     brim_text keys = {0};
@@ -514,8 +519,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
   if (r->no_test[0]) brim_say("%s", r->no_test);
   if (isfinite(r->client_accuracy.mean))
     brim_say("accuracy on each client's samples%s: mean %.2f %%, standard deviation %.2f %%, Gini %.4f",
-             r->is_personal ? ", in its last training" : "", 100 * r->client_accuracy.mean,
-             100 * sqrt(r->client_accuracy.variance), r->client_accuracy.gini);
+             r->client_model, 100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance),
+             r->client_accuracy.gini);
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));

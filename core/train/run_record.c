@@ -213,7 +213,8 @@ brim_status brim_running_evaluate_clients(brim_running *r)
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
+  BRIM_TRY((brim_setup_is_ditto(s) ? brim_trainer_evaluate_personal : brim_trainer_evaluate_clients)(
+      r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;
