@@ -196,8 +196,8 @@ class Async(FederationCase):
 
     def test_a_round_without_enough_arrivals_ends_the_run(self):
         result = self.federate("run", *MLP, "federate.async=true", "world.dropout=1", status=FAILED)
-        self.assert_error(result, "round 1: 0 of 5 updates arrived before 105 clients had dropped out or were too stale",
-                          "lower world.dropout, or raise federate.max_staleness")
+        self.assert_error(result, "round 1: 0 of 5 updates arrived before 105 clients had dropped out or were too "
+                                  "stale", "lower world.dropout, or raise federate.max_staleness")
         (self.folder / "trace.csv").write_text("client,start,end\n0,0,1\n1,9e9,1e10\n")
         result = self.federate("other", *MLP, "federate.async=true", "world.availability=trace",
                                "world.trace=trace.csv", "clients_per_round=2", "world.gflops=1e-5", status=FAILED)
