@@ -129,6 +129,7 @@ typedef struct brim_federate_settings {
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
+  int64_t edges;                           /* between clients and server; 0: none */
   bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;
@@ -263,7 +264,7 @@ typedef struct brim_settings {
   brim_observe_settings observe;
   brim_federate_settings federate;
   brim_partition_settings partition;
-  brim_network_settings network;
+  brim_network_settings network, edge_network; /* edge_network: between the server and edges */
   brim_world_settings world;
   brim_attack_settings attack;
   brim_privacy_settings privacy;

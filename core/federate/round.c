@@ -265,6 +265,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->seconds += more->seconds;
   sum->joules += more->joules;
   sum->bytes += more->bytes;
+  sum->edge_bytes += more->edge_bytes;
 }
 
 brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
