@@ -10,6 +10,7 @@
 #include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
+#define ENDS_MOST 20      /* clients that may end in an asynchronous round, for each update that it needs */
 #define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
 
 /* The number of different remainders of a whole batch; counts to REMAINDERS_MAX + 1 at most. */
@@ -110,6 +111,18 @@ static brim_status check_controls(const brim_setup *s)
   return brim_setup_is_feddyn(s) ? check_feddyn(s) : check_scaffold(s);
 }
 
+/* In asynchronous rounds a client can train twice before the first of its states is committed. config/federation.c
+ * names the keys; this covers all kinds of states. */
+static brim_status check_async(const brim_setup *s)
+{
+  if (!s->settings->federate.async || brim_setup_kept_bytes(s) == 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.async' cannot be combined with client states, of which each client has %" PRIu64
+                   " bytes here\nset federate.async=false, or leave out what clients keep from round to round",
+                   brim_setup_kept_bytes(s)));
+}
+
 /* Clipping and noise leave out running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
@@ -140,8 +153,17 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
   if (s->privacy.draws_poisson) return brim_privacy_most_clients(s);
+  if (s->federate.async) return ENDS_MOST * s->clients_per_round + s->federate.concurrency;
   const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
+}
+
+/* Clients in flight started from at most as many versions as there are clients, and the oldest ones are not needed. */
+int64_t brim_setup_versions(const brim_setup *setup)
+{
+  const brim_federate_settings *f = &setup->settings->federate;
+  if (!f->async || !f->train || f->max_staleness == 0) return 0;
+  return (f->max_staleness < f->concurrency ? f->max_staleness : f->concurrency) + 1;
 }
 
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
@@ -213,6 +235,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   BRIM_TRY(check_norm_buffers(s));
   BRIM_TRY(check_controls(s));
   BRIM_TRY(check_attack(s));
+  BRIM_TRY(check_async(s));
   BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;

@@ -21,6 +21,7 @@ static void commit(brim_trainer *t, const brim_round_result *r)
   state->world_seconds += r->spent.seconds;
   state->world_joules += r->spent.joules;
   state->world_bytes += r->spent.bytes;
+  state->world_edge_bytes += r->spent.edge_bytes;
   state->step++;
   state->epoch = state->step;
 }
@@ -69,7 +70,9 @@ static brim_status train(brim_trainer *t)
     status = brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_federation_gather(t->federation, t->state.step, status == BRIM_OK, &all_begin));
   if (status != BRIM_OK || !all_begin) return status; /* the round will be repeated */
-  return brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+  status = brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+  t->torn = !brim_federation_has_model(t->federation);
+  return status;
 }
 
 static brim_status add_up(brim_trainer *t)
