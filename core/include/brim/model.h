@@ -37,6 +37,9 @@ typedef struct brim_model_ops {
    * instance, or the parameters if create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
+  /* [init] The result of brim_classes for BRIM_TASK_TOKENS, at least the dataset's number of tokens: the rows of an
+   * embedding may be more than a tokenizer's tokens. NULL: that number. Since ABI 1.12. */
+  int64_t (*classes)(const void *self, int64_t tokens);
 } brim_model_ops;
 
 /* The input samples: real numbers [N, ...], in the shape that the dataset describes, or tokens [N, T] (I32) for
