@@ -9,7 +9,8 @@
  *
  * Several heads of queries share a head of keys and values (grouped-query attention). The attention is causal, so the
  * logits at a position depend only on the tokens up to it. */
-#include "brim/dataset.h"
+#include <math.h>
+
 #include "transformer.h"
 
 #define STD 0.02 /* initial, of weights */
@@ -17,6 +18,8 @@
 typedef struct decoder {
   int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context;
   double rope_base, norm_eps;
+  int32_t rope_type;
+  double rope_factor, rope_low, rope_high, rope_original, rope_amplitude;
   brim_list rope_layers;
   bool tied, qkv_bias, out_bias, mlp_bias, qk_norm;
 } decoder;
@@ -33,6 +36,19 @@ static const brim_param params[] = {
                "rows of the token embedding, at least the number of the dataset's tokens; 0: that number"),
     BRIM_PARAM(I64, decoder, context, "0", "[0,16777216]", "the most tokens in a sample; 0: any number"),
     BRIM_PARAM(F64, decoder, rope_base, "10000", "(0,inf)", "base of the rotary embedding's frequencies (rope_theta)"),
+    BRIM_PARAM(ENUM, decoder, rope_type, "default", "default|linear|llama3|yarn",
+               "frequencies for samples longer than those of the first training, as transformers has them"),
+    BRIM_PARAM(F64, decoder, rope_factor, "0", "[0,inf)",
+               "divides frequencies, all of them (linear) or low ones (llama3, yarn); 0: context / rope_original"),
+    BRIM_PARAM(
+        F64, decoder, rope_low, "1", "(0,inf)",
+        "frequencies with fewer rotations within rope_original positions are divided (low_freq_factor, beta_slow)"),
+    BRIM_PARAM(F64, decoder, rope_high, "0", "[0,inf)",
+               "those with more rotations are not (high_freq_factor, beta_fast); 0: 4 with llama3, 32 with yarn"),
+    BRIM_PARAM(F64, decoder, rope_original, "0", "[0,inf)",
+               "positions of the first training (original_max_position_embeddings); 0: context"),
+    BRIM_PARAM(F64, decoder, rope_amplitude, "0", "[0,inf)",
+               "multiplies rotated queries and keys (attention_factor); 0: 1, with yarn 0.1 ln(rope_factor) + 1"),
     BRIM_PARAM(LIST, decoder, rope_layers, "[]", "[0,1]",
                "1 for each block with a rotary embedding, 0 for each without; []: all have one"),
     BRIM_PARAM(F64, decoder, norm_eps, "1e-5", "(0,1]", "eps of rms_norm"),
@@ -54,6 +70,18 @@ static int64_t head_size(const decoder *m)
   return m->head_size > 0 ? m->head_size : m->width / m->heads;
 }
 
+static brim_rotary_scaling scaling_of(const decoder *m)
+{
+  brim_rotary_scaling s = {.size = sizeof s, .kind = m->rope_type, .factor = m->rope_factor, .low = m->rope_low};
+  if (m->rope_type == BRIM_ROTARY_PLAIN) return s;
+  s.original = m->rope_original > 0 ? m->rope_original : (double)m->context;
+  if (s.factor == 0 && s.original > 0) s.factor = (double)m->context / s.original;
+  s.high = m->rope_high > 0 ? m->rope_high : m->rope_type == BRIM_ROTARY_YARN ? 32 : 4;
+  s.amplitude = m->rope_amplitude;
+  if (s.amplitude == 0 && m->rope_type == BRIM_ROTARY_YARN && s.factor > 1) s.amplitude = 0.1 * log(s.factor) + 1;
+  return s;
+}
+
 /* Fails if the parameters do not suit each other, or samples of this shape. */
 static brim_status check(const decoder *m, const brim_graph *g, const brim_tensor *tokens)
 {
@@ -64,6 +92,11 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);
+  if (m->rope_type != BRIM_ROTARY_PLAIN && scaling_of(m).factor < 1)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_factor, at least 1, or model.context and "
+                                   "model.rope_original");
+  if (m->rope_type > BRIM_ROTARY_LINEAR && scaling_of(m).original < 1)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_original or model.context");
   if (m->rope_layers.count > 0 && (int64_t)m->rope_layers.count != m->layers)
     return brim_fail(BRIM_ECONFIG, "decoder: model.rope_layers has %zu numbers for %lld blocks", m->rope_layers.count,
                      (long long)m->layers);
@@ -101,7 +134,9 @@ static brim_tensor *position(brim_graph *g, const decoder *m, const char *norm, 
     x = brim_rms_norm(g, norm, brim_reshape(g, x, 4, apart), m->norm_eps);
     x = brim_reshape(g, x, 3, shape.dim);
   }
-  return rotates ? brim_rotary(g, x, ((brim_rotary_options){.heads = heads, .base = m->rope_base})) : x;
+  if (!rotates) return x;
+  const brim_rotary_scaling scaling = scaling_of(m);
+  return brim_rotary_scaled(g, x, ((brim_rotary_options){.heads = heads, .base = m->rope_base}), &scaling);
 }
 
 static brim_tensor *attention(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, bool rotates)
