@@ -4,8 +4,8 @@
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient turns dy back. x is read and y
- * is written once; y may overwrite x, as a thread reads its pairs before it writes them.
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient
+ * turns dy back. x is read and y is written once; y may overwrite x, as a thread reads its pairs before it writes them.
  *
  * An angle of thousands of turns would lose all its digits in fp32, and functions of doubles are slow. So a block has
  * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once. */
