@@ -149,7 +149,7 @@ static void print_features(uint64_t peak)
       brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
-/* "rank 0 of 4, " if there are several. */
+/* Formats "rank 0 of 4, " if there are several ranks. */
 static const char *format_rank(const brim_drive *d, char *out, size_t room)
 {
   out[0] = '\0';
@@ -171,7 +171,7 @@ static void print_table(const brim_drive *d, const row *table, size_t count)
   }
 }
 
-/* It may contain names of columns from the user's files. */
+/* Prints the dataset's summary, which may contain names of columns from the user's files. */
 static void print_summary(const char *dataset, const char *summary)
 {
   brim_text text = {0};
@@ -209,7 +209,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   print_table(d, table, count);
 }
 
-/* Only names and shapes were read. */
+/* Prints the weights, of which only names and shapes were read. */
 static void print_weights(const brim_weights *weights)
 {
   brim_text text = {0};
@@ -229,7 +229,7 @@ static void print_times(const brim_times *times)
   brim_text_release(&text);
 }
 
-/* All memory that the process takes of a device other than the host. */
+/* Prints all memory that the process takes of a device other than the host. */
 static void tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
 {
   char bytes[32];

@@ -8,8 +8,8 @@
 #include "planner/frontier.h"
 #include "planner/times.h"
 
-/* The devices of the run's backend, and with `others` those of other backends. Log messages of the drives made for it
- * are suppressed. The drive as for brim_fits_add. */
+/* Finds what fits on each device of the run's backend and, with `others`, of other backends. Suppresses log messages of
+ * the drives that it makes. `drive`: see brim_fits_add. */
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
 void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);

@@ -71,7 +71,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   return BRIM_OK;
 }
 
-/* The override for --debug-launches, inserted at its position among the others: the option's own word leaves room for
+/* Inserts the override for --debug-launches at its position among the others; the option's own word leaves room for
  * it. */
 static void add_debug_launches(char **argv, brim_operands *operands)
 {
@@ -186,7 +186,7 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
   return ending->reported ? BRIM_OK : status;
 }
 
-/* Several seeds, each a job of a sweep. */
+/* Runs several seeds, each as a job of a sweep. */
 static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, int64_t repeats, train_end *ending)
 {
   if (brim_dist_started() > 1)
@@ -223,7 +223,7 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
   return status;
 }
 
-/* Ranks that died cannot print how to resume. */
+/* Starts the ranks of a job. If one was lost, adds how to resume the run, as ranks that died cannot print it. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
   const brim_status status = brim_launch_run(launch, word, &ending->reported);

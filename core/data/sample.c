@@ -69,7 +69,7 @@ static view draw_view(const brim_data *data, const brim_draws *draws)
   return v;
 }
 
-/* n values, scaled; mirrored: in reverse order. Plain loops, which compilers vectorize. */
+/* Scales n values; mirrored: in reverse order. Plain loops, which compilers vectorize. */
 static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
 {
   if (mirror)
@@ -106,7 +106,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
   return x < low ? low : x > high ? high : x;
 }
 
-/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is normalised too. */
+/* Makes one channel of the result, through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is
+ * normalised too. */
 static void make_plane(const brim_data *data, const view *v, const void *raw, int64_t channel, float *out)
 {
   const int64_t rows = data->rows, columns = data->columns, plane = channel * rows * columns;

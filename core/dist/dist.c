@@ -30,7 +30,7 @@
 #define SPEAK_SECONDS 3    /* for a rank that knows more to report it and end the job */
 #define WATCH_SECONDS 1e-3
 
-/* The default of `comm`; the communicator that it stands for depends on the backend. */
+/* The default of `comm`; which communicator it selects depends on the backend. */
 static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
 const brim_plugin brim_comm_auto = {.size = sizeof(brim_plugin),
                                     .kind = BRIM_COMM,
@@ -143,7 +143,7 @@ static digest digest_of(const brim_yaml *root)
   return out;
 }
 
-/* All ranks must train the same. */
+/* Compares the ranks' configurations: all ranks must train the same model in the same way. */
 static brim_status compare_configurations(brim_dist *d)
 {
   const brim_yaml *root = d->options.configuration;
@@ -219,7 +219,7 @@ static void stop_collectives(brim_dist *d)
   d->is_connected = false;
 }
 
-/* Stops all communication: the first reason is the one to show. */
+/* Stops all communication, and keeps the first reason, which is the one to show. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
 {
   if (d->is_lost) {

@@ -72,15 +72,15 @@ typedef struct brim_program {
   size_t buffer_count;
   brim_offload_group *group; /* in order */
   size_t group_count;
-  bool ahead;                          /* copies run beside kernels */
+  bool ahead;                          /* copies run concurrently with kernels */
   int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none */
   int32_t *bucket_ready;               /* per bucket of the plan: the node after which it is complete; -1: at once */
   brim_program_collective *collective; /* in the order in which they start and end */
   size_t collective_count;
   bool *cut;                            /* per node: copies or waits precede it; NULL: none */
-  uint64_t transient_bytes;             /* as placed */
+  uint64_t transient_bytes;             /* of the transient part, as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: the lower bound for any placement */
-  int32_t live_node;                    /* the node where that is */
+  int32_t live_node;                    /* the node at which live_bytes are alive */
   uint64_t live_class[BRIM_ROLE_COUNT]; /* bytes alive there, by role */
   brim_cost cost;
 } brim_program;
@@ -150,7 +150,7 @@ typedef struct brim_plan {
    * a lane keeps nothing between rounds. */
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
   int32_t lane_count;      /* planned lanes; 0: no federation */
-  uint64_t lane_bytes;     /* of each */
+  uint64_t lane_bytes;     /* of each lane */
   brim_arena arena;
 } brim_plan;
 

@@ -19,7 +19,7 @@ static bool is_on_device(const brim_config *config)
   return BRIM_HAS(brim_backend_ops, ops, run_program);
 }
 
-/* The communicator for this half: the chosen one if it has it, else the one that "auto" stands for; NULL if none is
+/* The communicator for this half: the chosen one if it has this half, else the one that "auto" selects; NULL if none is
  * available. */
 static const brim_plugin *communicator(const brim_config *config, bool host)
 {
@@ -36,7 +36,7 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* 0 if unknown. */
+/* The number of devices; 0 if unknown. */
 static int32_t count_devices(const brim_config *config)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");
@@ -49,7 +49,8 @@ static int32_t count_devices(const brim_config *config)
   return count;
 }
 
-/* One for each GPU, unless the user names a device, or the run is one of many that queue for devices. */
+/* The number of ranks to start: one for each GPU, unless the user names a device, or the run is one of many that queue
+ * for devices. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;

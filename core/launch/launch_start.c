@@ -38,8 +38,9 @@ int brim_launch_listen(void)
 
 /* ---- mpirun ---- */
 
-/* For Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than processors, and all must
- * be on this machine, even within a batch job of several. Variables that the user has set stay. */
+/* Sets the environment for Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than
+ * processors, and all must be on this machine, even within a batch job of several. Variables that the user has set
+ * stay. */
 static void set_environment(const brim_rank_launch *launch)
 {
   static const char *const names[][2] = {

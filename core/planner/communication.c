@@ -59,7 +59,7 @@ static enum want want_of(brim_planner *p)
   return HAS_ALL;
 }
 
-/* All ranks get the same answer. */
+/* Decides whether to time collectives; all ranks decide the same. */
 static brim_status agree(brim_planner *p, bool *times)
 {
   const int32_t own = want_of(p);

@@ -50,7 +50,8 @@ static uint64_t loader_bytes(const brim_loader_options *options)
          readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
-/* For training: a loader's memory, or the buffers into which a federation's lanes read samples. */
+/* The memory for reading samples in training: a loader's, or the buffers into which a federation's lanes read
+ * samples. */
 static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
 {
   if (brim_setup_is_federated(s)) return (uint64_t)lanes * brim_setup_client_bytes(s, batch);
@@ -66,7 +67,7 @@ static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
   return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
-/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). And the memory of
+/* Twice the largest parameter in each lane, the client's and the global model's (federate/client.c), plus the memory of
  * an aggregator that gets all updates of a round. */
 static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
 {
@@ -76,7 +77,7 @@ static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
   return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
-/* In each lane of a federation, to compress the updates of its clients. */
+/* Room in each lane of a federation to compress the updates of its clients. */
 static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0) return 0;
@@ -153,7 +154,8 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes);
 }
 
-/* In the type of computation, and also in the stored type if that differs: see setup/setup_weights.c. */
+/* The largest frozen weight in the type of computation, and also in the stored type if that differs: see
+ * setup/setup_weights.c. */
 static uint64_t frozen_bytes(const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;
@@ -166,7 +168,7 @@ static uint64_t frozen_bytes(const brim_plan *plan)
   return bytes;
 }
 
-/* All that stays allocated from the first step on, except training's loader. */
+/* The bytes that stay allocated from the first step on, without training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
@@ -224,7 +226,7 @@ void brim_footprint_follow_data(const brim_setup *p, const brim_choice *choice, 
   add_up(f);
 }
 
-/* For a training plan. */
+/* The memory that training with a plan needs. */
 static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   brim_footprint f;

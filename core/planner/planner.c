@@ -41,7 +41,7 @@ struct brim_peaks {
   size_t count, next; /* next: the entry to replace */
 };
 
-/* False if it is not cached. */
+/* Finds a cached peak; false if there is none. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -140,7 +140,8 @@ static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
   p->micro_batch[p->micro_batch_count++] = batch;
 }
 
-/* Not larger than the rank's share of a step; the share itself is allowed whatever it divides. */
+/* No micro-batch is larger than the rank's share of a step; the share itself is allowed even if it does not divide the
+ * effective batch. */
 size_t brim_planner_list_cuts(brim_planner *p)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size, share = brim_setup_share(p->setup);

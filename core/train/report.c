@@ -114,7 +114,7 @@ static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, d
   brim_jsonl_int(events, "step", step);
 }
 
-/* False if another rank writes the events. */
+/* Begins a record; false if another rank writes the events. */
 static bool begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   if (events->fd < 0) return false;
@@ -134,7 +134,7 @@ void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const
   end_event(events);
 }
 
-/* Event "seen". */
+/* Writes the event "seen". */
 static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   (void)begin_event(events, "seen", step);
@@ -167,7 +167,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Events "waiting" and "claimed": their time is when the wait or the claim happened, which may be before the run had
+/* Writes the events "waiting" and "claimed". Their time is when the wait or the claim happened, which may be before the
+ * run had
  * a folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
@@ -237,7 +238,8 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   return status;
 }
 
-/* "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all` describes
+/* The hash "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all`
+ * describes
  * the choices before. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
@@ -289,9 +291,10 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-/* config.yaml makes the folder a run's folder, so everything else that a resume needs is written first. sources.yaml
- * describes the sources that the run began with; if it is missing they are not compared, and with one that does not
- * match config.yaml brim refuses to resume. So it is deleted before a configuration is replaced, and written last. */
+/* Writes the configuration. config.yaml makes the folder a run's folder, so everything else that a resume needs is
+ * written first. sources.yaml describes the sources that the run began with; if it is missing they are not compared,
+ * and with one that does not match config.yaml brim refuses to resume. So it is deleted before a configuration is
+ * replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
@@ -345,7 +348,7 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* "3", or the dataset's name for that class. */
+/* The name of a class: the dataset's, or its number. */
 static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
   if (e->class_names) return e->class_names[class_index];
@@ -353,7 +356,8 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-/* Of the test data: the confusion matrix, the figures derived from it, and the names of those that are left out. */
+/* Adds, for the test data, the confusion matrix, the figures derived from it, and the names of those that are left
+ * out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
@@ -374,7 +378,7 @@ static void set_scores(json_t *object, const brim_report *r)
     json_object_set_new(object, "left_out", json_string(text));
 }
 
-/* "validation_loss" */
+/* Sets "<part>_<name>", such as "validation_loss". */
 static void set_figure(json_t *object, const char *part, const char *name, double value)
 {
   char key[64];

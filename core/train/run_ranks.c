@@ -125,7 +125,7 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
-/* In a federation, the samples of the last round's clients that this rank trained. */
+/* The samples of a step that this rank computed; in a federation, those of the last round's clients that it trained. */
 static int64_t step_samples(const brim_running *r)
 {
   return brim_setup_is_federated(r->drive->setup) ? brim_trainer_last_round(r->trainer)->own_samples

@@ -21,7 +21,7 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
 }
 
-/* As in summary.json at the end: the device memory of the arena, and the host memory of the process. */
+/* Records the device memory of the arena and the host memory of the process, as summary.json does at the end. */
 static void record_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
@@ -60,7 +60,7 @@ static void record_rounds(brim_running *r)
   record_memory(r);
 }
 
-/* `seconds`: the time that `samples` took. */
+/* Writes a record. `seconds`: the time that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {
@@ -208,7 +208,7 @@ brim_status brim_running_evaluate_clients(brim_running *r)
   const double start = brim_now();
   if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
     return BRIM_OK;
-  /* The global model's own parameters are as they began. */
+  /* The global model's local parameters still have their initial values. */
   if (brim_setup_is_personal(s)) return brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy);
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);

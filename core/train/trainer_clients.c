@@ -70,7 +70,8 @@ static void close_pass(pass *p)
   free(p->logits);
 }
 
-/* As in classification_metrics, the first of the largest logits is the answer. */
+/* Whether the model's answer is the label. As in classification_metrics, the answer is the first of the largest
+ * logits. */
 static bool is_right(const pass *p, int64_t i, int32_t label)
 {
   if (p->rank) return p->rank[i] == 0;

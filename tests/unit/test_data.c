@@ -171,7 +171,7 @@ static void test_samples_come_in_the_datasets_order(void **state)
   for (int64_t i = 0; i < 17; i++) assert_int_equal(label_at(&data, BRIM_PART_TEST, 3, i), i);
 }
 
-static void no_test_split_is_fine(void **state)
+static void a_missing_test_split_is_allowed(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -594,7 +594,7 @@ static void describe_does_not_open_unless_it_must(void **state)
   assert_int_equal(m.opened, 2);
 }
 
-static void opening_aside_ends_like_opening(void **state)
+static void opening_on_a_thread_ends_like_opening(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -610,7 +610,7 @@ static void opening_aside_ends_like_opening(void **state)
   assert_int_equal(data.ignored_token, 7);
 }
 
-static void failure_to_open_aside_comes_with_finish(void **state)
+static void a_failure_to_open_on_a_thread_is_returned_by_finish(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -645,7 +645,7 @@ int main(void)
       cmocka_unit_test(validation_is_kept_out_of_training_in_every_epoch),
       cmocka_unit_test(num_train_samples_takes_a_fixed_subset_and_leaves_validation),
       cmocka_unit_test(test_samples_come_in_the_datasets_order),
-      cmocka_unit_test(no_test_split_is_fine),
+      cmocka_unit_test(a_missing_test_split_is_allowed),
       cmocka_unit_test(bytes_are_scaled_and_normalised_by_channel),
       cmocka_unit_test(floats_are_normalised_but_not_scaled),
       cmocka_unit_test(views_are_crops_and_mirror_images_equally_often),
@@ -663,8 +663,8 @@ int main(void)
       cmocka_unit_test(real_targets_come_as_the_backend_has_them),
       cmocka_unit_test(features_of_sequences_have_a_mean_and_deviation_each),
       cmocka_unit_test(describe_does_not_open_unless_it_must),
-      cmocka_unit_test(opening_aside_ends_like_opening),
-      cmocka_unit_test(failure_to_open_aside_comes_with_finish),
+      cmocka_unit_test(opening_on_a_thread_ends_like_opening),
+      cmocka_unit_test(a_failure_to_open_on_a_thread_is_returned_by_finish),
       cmocka_unit_test(dataset_that_changes_while_opened_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
