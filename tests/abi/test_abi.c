@@ -184,7 +184,7 @@ static const struct {
     {"help_null", "model/good: help is missing: describe the plugin in one line"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
-    {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
+    {"ops_size", "model/good: ops.size is 4, must be 32: sizeof(brim_model_ops)\n"
                  "rebuild a plugin that was built for an older version of brim"},
     {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},
