@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "brim/aggregator.h"
+#include "brim/selector.h"
 #include "config/privacy.h"
 #include "config/refusal.h"
 #include "param/value.h"
@@ -251,6 +252,64 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
   }
 }
 
+/* ---- asynchronous rounds ---- */
+
+/* Settings that assume a common start of a round's clients, or a state of clients that are in flight only once. */
+static void refuse_async(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_federate_settings *f = &s->federate;
+  const brim_config_choice *aggregator = brim_config_aggregator(config), *method = brim_config_method(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  const brim_selector_ops *selector = method ? method->plugin->ops : NULL;
+  const brim_refusal keys[] = {
+      {"federate.deadline_seconds", f->deadline_seconds > 0, "a round has no start from which clients could be late",
+       "set federate.max_staleness, which leaves out updates by rounds"},
+      {"federate.over_selection", f->over_selection > 0, "a round takes the first updates of all clients in flight",
+       "set federate.concurrency higher"},
+      {"federate.local", f->local >= BRIM_LOCAL_SCAFFOLD,
+       "the controls of client and server would be of different rounds", "set federate.local=fedavg or fedprox"},
+      {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, "clients have no state",
+       "set it to average"},
+      {"federate.local_parameters", f->local_parameters[0] != '\0', "clients have no state", "leave it out"},
+      {"federate.error_feedback", f->error_feedback, "clients have no state", "leave it out"},
+      {"federate.personal", f->personal != BRIM_PERSONAL_NONE, "clients have no state", "leave it out"},
+      {"privacy.clip_norm", s->privacy.clip_norm > 0, "epsilon is computed for clients that are drawn in each round",
+       "leave it out"},
+      {"aggregator.id", ops && ops->merge, "it compares updates, which start from different models here",
+       "set aggregator=fedavg, uniform or fednova"},
+      {"aggregator.id", ops && ops->needs & BRIM_NEED_LOSS_BEFORE, "it needs the losses of all clients under one model",
+       "set aggregator=fedavg, uniform or fednova"},
+      {"method.id", selector && selector->needs & BRIM_NEED_LOSSES, "it asks clients for their losses before a round",
+       "set method=random, or another that needs no such losses"},
+      {"method.id", method && strcmp(method->plugin->id, "round_robin") == 0,
+       "its turns are those of rounds whose clients start together", "set method=random"},
+  };
+  brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.async=true");
+}
+
+static void check_async(brim_composition *c, const brim_schema *schema, brim_config *config)
+{
+  static const char *const keys[] = {"federate.concurrency", "federate.max_staleness", "federate.staleness_exponent"};
+  brim_settings *s = &config->settings;
+  if (s->federate.async) {
+    if (s->federate.concurrency == 0) s->federate.concurrency = s->clients_per_round;
+    refuse_async(c, config);
+    if (s->federate.concurrency <= s->total_clients) return;
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.concurrency"),
+                    "federate.concurrency %lld is more than the %lld clients of total_clients",
+                    (long long)s->federate.concurrency, (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "a client is in flight once: set federate.concurrency to %lld at most",
+                      (long long)s->total_clients);
+  }
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !s->federate.async; i++) {
+    if (!is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect without federate.async=true",
+                    keys[i]);
+    brim_problem_hint(&c->problems, "set federate.async=true, or leave it out");
+  }
+}
+
 /* Groups without effect if there are no clients. The command line sets one on purpose; a file may share its choice with
  * federations, but has no reason to choose a server's optimizer. */
 static void refuse_choices(brim_composition *c, const brim_config *config)
@@ -301,7 +360,8 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);
-  s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
+  check_async(c, schema, config);
+  s->has_world = s->federate.async || s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
                  is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
   check_world(c, config);
   brim_privacy_resolve(c, config);

@@ -325,6 +325,15 @@ static const brim_setting federate_table[] = {
           "simulated seconds after which a round ends without late clients; 0: wait for all"),
     FIXED(F64, T, over_selection, "0", "[0,10]",
           "select this share of clients_per_round in addition, and use only the updates that arrive first"),
+    FIXED(BOOL, T, async, "false", NULL,
+          "asynchronous rounds (FedBuff) in the simulated world: clients start one by one, and a round ends when "
+          "clients_per_round updates have arrived"),
+    FIXED(I64, T, concurrency, "0", "[0,1000000000]",
+          "with async: clients that train at any simulated time; 0: clients_per_round"),
+    FIXED(I64, T, max_staleness, "20", "[0,1000000]",
+          "with async: updates of clients that started more than this many rounds ago are left out"),
+    FIXED(F64, T, staleness_exponent, "0.5", "[0,100]",
+          "with async: an update that is s rounds old is multiplied by (1+s)^-staleness_exponent; 0: by 1"),
     FIXED(BOOL, T, train, "true", NULL,
           "false: only simulate selection and the world, without training, so losses are unknown"),
     {.param.key = NULL},
@@ -371,7 +380,9 @@ static const brim_setting network_table[] = {
 #define T brim_world_settings
 static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
-          "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default"),
+          "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default, "
+          "and "
+          "with federate.async"),
     FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
     FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
           "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),

@@ -144,7 +144,10 @@ typedef struct brim_federate_settings {
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
-  bool client_accuracy;                    /* at the end, with one pass over the training data */
+  bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
+  int64_t concurrency, max_staleness;      /* clients in flight; rounds */
+  double staleness_exponent;
+  bool client_accuracy; /* at the end, with one pass over the training data */
 } brim_federate_settings;
 
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */

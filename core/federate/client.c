@@ -259,7 +259,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
             .seed = (uint64_t)key.v[0] << 32 | key.v[1],
             .pull = brim_setup_mu(s),
             .steer = 1};
-  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, result->version, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);

@@ -21,6 +21,9 @@ typedef struct brim_client_result {
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
+  int64_t version;         /* of the global model from which it starts: the number of rounds before it */
+  int64_t number;          /* of its training, the key of its random numbers: the round; see federate.async */
+  double discount;         /* factor on the weight of its update, but not on the divisor: 1 unless it is stale */
   brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
   bool is_done;            /* it has trained, or will not arrive in the simulated world */
   bool arrived;            /* its update is in the sum */
@@ -44,9 +47,9 @@ typedef struct brim_lane {
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
-/* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
- * with *result filled if the client has diverged: its parameters are not finite, or one moved by BRIM_FOLD_MOST or
- * more. */
+/* [step, any thread] Loads the global model and trains the client, with the random numbers of `round`; fills `result`
+ * except is_done and arrived. ENUMERIC with *result filled if the client has diverged: its parameters are not finite,
+ * or one moved by BRIM_FOLD_MOST or more. */
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
 /* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. */
 brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t round);

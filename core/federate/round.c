@@ -32,6 +32,7 @@ static brim_status open_federation(brim_federation *f)
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
+  BRIM_TRY(brim_async_open(f));
   return brim_selection_open(f->setup, &f->selection);
 }
 
@@ -62,6 +63,7 @@ void brim_federation_close(brim_federation *f)
   brim_kept_close(f->kept);
   brim_protection_close(&f->protection);
   brim_fleet_close(f->fleet);
+  brim_async_close(f->async);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->fate);
@@ -155,6 +157,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
+  BRIM_TRY(brim_async_place(f));
   f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
@@ -182,7 +185,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
-  brim_status status = brim_lane_train(&w->lane, f->round, result);
+  brim_status status = brim_lane_train(&w->lane, result->number, result);
   if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
@@ -201,7 +204,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
-  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * factor, f->clients);
+  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -303,7 +306,8 @@ static brim_status attempt_round(brim_federation *f, int64_t *arrives)
   const double clock = f->moment.clock;
   if (f->fleet) BRIM_TRY(brim_fleet_gather(f->fleet, &f->moment, &columns, &there));
   f->spent.seconds += f->moment.clock - clock;
-  const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f};
+  const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f, f->round,
+                                    false};
   const double start = brim_now();
   BRIM_TRY(brim_selection_select(f->selection, &wish, &f->selected, &f->clients));
   f->selection_seconds += brim_now() - start;
@@ -323,7 +327,7 @@ static brim_status select_clients(brim_federation *f, double clock)
   f->selection_seconds = 0;
   for (int64_t attempt = 0; attempt < BRIM_ATTEMPTS_MAX; attempt++) {
     int64_t arrives = 0;
-    f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds};
+    f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds, f->round};
     BRIM_TRY(attempt_round(f, &arrives));
     if (f->fleet && arrives < least) continue;
     if (attempt > 0)
@@ -353,8 +357,12 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
   brim_client_result r = {.client = client,
                           .place = i,
                           .is_malicious = brim_attack_has(f->setup, client),
+                          .version = f->round,
+                          .number = f->round,
+                          .discount = 1,
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
+  if (f->async) brim_async_describe(f, i, &r);
   if (r.fate.outcome != BRIM_OUTCOME_ARRIVES) {
     r.is_done = true;
     return r;
@@ -391,32 +399,53 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
-  BRIM_TRY(select_clients(f, clock));
+  BRIM_TRY(f->async ? brim_async_select(f) : select_clients(f, clock));
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
+  BRIM_TRY(brim_async_begin(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
 }
 
+brim_status brim_federation_train_version(brim_federation *f, int64_t version)
+{
+  f->turns = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[f->order[i]];
+    if (f->rank[f->order[i]] == f->setup->world.rank && !c->is_done && c->version == version)
+      f->turn[f->turns++] = f->order[i];
+  }
+  return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
+}
+
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)
 {
   const double start = brim_now();
   if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round, clock));
-  f->turns = 0;
-  for (int64_t i = 0; i < f->clients; i++) {
-    const int64_t k = f->order[i];
-    if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
-  }
   atomic_store(&f->is_torn, false);
-  const brim_status status = f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
+  const brim_status status = f->async ? brim_async_train(f) : brim_federation_train_version(f, round);
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;
 }
 
 /* ---- over all ranks ---- */
+
+static void count_staleness(const brim_federation *f, brim_round_result *out)
+{
+  int64_t sum = 0;
+  out->is_async = true;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const int64_t staleness = f->round - f->client[i].version;
+    out->stale += f->client[i].fate.outcome == BRIM_OUTCOME_STALE;
+    if (!f->client[i].arrived) continue;
+    sum += staleness;
+    if (staleness > out->staleness_most) out->staleness_most = staleness;
+  }
+  out->staleness = out->arrived > 0 ? (double)sum / (double)out->arrived : NAN;
+}
 
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
@@ -433,6 +462,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .selection_seconds = f->selection_seconds};
   for (int64_t i = 0; i < f->clients; i++)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
+  if (f->async) count_staleness(f, out);
   return f->setup->settings->federate.train ? brim_federation_combine(f, out) : BRIM_OK;
 }
 
@@ -458,6 +488,7 @@ void brim_federation_end(brim_federation *f, bool is_committed)
     if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
   if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
   if (is_committed) brim_protection_commit(&f->protection);
+  if (is_committed) brim_async_commit(f->async);
   brim_selection_end(f->selection, is_committed);
 }
 
@@ -477,7 +508,8 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   const size_t count = brim_selection_tensors(f->selection, selection);
   if (out) memcpy(out, selection, count * sizeof *out);
   const size_t kept = brim_kept_tensors(f->kept, out ? out + count : NULL);
-  return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
+  const size_t async = brim_async_tensors(f->async, out ? out + count + kept : NULL);
+  return count + kept + async + brim_protection_tensors(&f->protection, out ? out + count + kept + async : NULL);
 }
 
 /* ---- client states ---- */

@@ -22,6 +22,10 @@ typedef struct brim_round_result {
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
   double selection_seconds; /* real seconds that the selector took */
+  bool is_async;            /* federate.async: */
+  double staleness;         /* mean of the updates that arrived, in rounds; NAN: none arrived */
+  int64_t staleness_most;   /* of these updates */
+  int64_t stale;            /* updates that were too stale and are left out */
 } brim_round_result;
 
 /* [init] Makes a federation for a setup's rounds; nothing is placed yet. ENOMEM_HOST. */
@@ -40,6 +44,8 @@ void brim_federation_forget(brim_federation *federation);
  * train. ENUMERIC: a client has diverged, with federate.on_divergence=fail; ENOMEM_*, and errors of the data
  * and the backend. */
 brim_status brim_federation_train(brim_federation *federation, int64_t round, double clock);
+/* Whether the arena has the global model: false if brim_federation_train could not restore it. */
+bool brim_federation_has_model(const brim_federation *federation);
 /* [step] Call after brim_federation_train, on all ranks: exchanges the ranks' results and adds up their sums. From here
  * on a round can only be repeated as a whole. ECOMM, and errors of the backend. */
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);

@@ -23,12 +23,13 @@ static brim_status list_arrivals(brim_federation *f, int64_t *count)
   const brim_setup *s = f->setup;
   double factor;
   brim_step step = {.gradient_scale = 1};
-  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, f->round, f->drive->order.steps, &factor));
-  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
   *count = 0;
   for (int64_t i = 0; i < f->clients; i++) {
     const int64_t client = f->selected[i], steps = count_steps(f, client);
     if (f->client[i].is_done) continue;
+    BRIM_TRY(
+        brim_schedule_factor(s->schedule, s->schedule_params, f->client[i].version, f->drive->order.steps, &factor));
+    BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
     f->trains[*count] = client;
     f->arrival[(*count)++] = (brim_arrival){
         .size = sizeof(brim_arrival),

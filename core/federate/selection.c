@@ -289,14 +289,19 @@ static brim_status draw_independently(brim_selection_host *h, const brim_selecti
   return BRIM_OK;
 }
 
+void brim_selection_begin(brim_selection_host *h)
+{
+  if (h->state) memcpy(h->next, h->state, state_bytes(h));
+}
+
 brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, const int64_t **out,
                                   int64_t *count)
 {
   const brim_settings *s = h->setup->settings;
-  const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->round, 0);
+  const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->number, 0);
   call *c = &h->call;
   BRIM_TRY(make_room(h, wish->wanted));
-  if (h->state) memcpy(h->next, h->state, state_bytes(h));
+  if (!wish->continues) brim_selection_begin(h);
   *c = (call){.losses = wish->losses, .context = wish->context, .out = {h->chosen, 0}};
   c->query = (brim_selection_query){.size = sizeof c->query,
                                     .round = wish->round,

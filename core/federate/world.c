@@ -183,7 +183,7 @@ void brim_fleet_tell(const brim_fleet *f, brim_text *out)
 
 const char *brim_outcome_name(enum brim_outcome outcome)
 {
-  static const char *const names[] = {"", "dropout", "late", "surplus"};
+  static const char *const names[] = {"", "dropout", "late", "surplus", "stale"};
   return names[outcome];
 }
 
@@ -293,7 +293,7 @@ static int64_t list_candidates(const brim_fleet *f, const brim_moment *m, int64_
   for (int64_t k = 0; k < f->clients; k++) {
     bool there = true;
     if (availability == BRIM_AVAILABILITY_BERNOULLI) {
-      if (k % 4 == 0) four = draw(f, NUMBERED(PRESENCE, look), k / 4, (uint32_t)m->round);
+      if (k % 4 == 0) four = draw(f, NUMBERED(PRESENCE, look), k / 4, (uint32_t)m->number);
       there = uniform(four.v[k % 4]) < f->world->probability;
     } else if (availability != BRIM_AVAILABILITY_ALWAYS) {
       there = is_there(f, k, m->clock);
@@ -355,6 +355,13 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
   return BRIM_OK;
 }
 
+int64_t brim_fleet_look(brim_fleet *f, const brim_moment *m, brim_fleet_columns *columns)
+{
+  walk_channels(f, m->round);
+  predict_all(f, m, columns);
+  return list_candidates(f, m, 0, columns->candidate);
+}
+
 /* ---- a round ---- */
 
 brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count)
@@ -377,12 +384,18 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
 /* When the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
-  const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
+  const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->number);
   const phases p = predict(f, client, m->round, 2 * uniform(r.v[0]) - 1, 2 * uniform(r.v[1]) - 1);
   const double all = p.down + p.compute + p.up;
   const bool drops = uniform(r.v[2]) < f->world->dropout;
   *fate = (brim_fate){drops ? BRIM_OUTCOME_DROPOUT : BRIM_OUTCOME_ARRIVES, {drops ? all * uniform(r.v[3]) : all, 0, 0}};
   return p;
+}
+
+void brim_fleet_start(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
+{
+  const phases p = begin_turn(f, m, client, fate);
+  fate->spent = spend(f, &p, fate->spent.seconds);
 }
 
 /* Keeps the `wanted` clients that arrive first; ties go to those that were selected first. */

@@ -85,6 +85,14 @@ static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
   return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, brim_graph_largest(g, true));
 }
 
+/* With federate.async: for clients that are in flight. */
+static uint64_t versions_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  if (plan->lane_count == 0 || brim_setup_versions(s) == 0) return 0;
+  const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
+  return (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g)) * brim_dtype_bytes(g->real);
+}
+
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
 {
   const brim_program *serve = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);
@@ -151,7 +159,7 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   }
   for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
   f->copy_bytes = model + optimizer;
-  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes);
+  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes + f->versions_bytes);
 }
 
 /* The largest frozen weight in the type of computation, and also in the stored type if that differs: see
@@ -172,7 +180,7 @@ static uint64_t frozen_bytes(const brim_plan *plan)
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
-         f->clients_bytes + f->updates_bytes + f->noise_bytes;
+         f->clients_bytes + f->updates_bytes + f->versions_bytes + f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -210,6 +218,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
                           .updates_bytes = updates_bytes(p->setup, plan),
+                          .versions_bytes = versions_bytes(p->setup, plan),
                           .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
@@ -274,6 +283,7 @@ static const struct {
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' states"),
     TERM(updates_bytes, "clients' updates"),
+    TERM(versions_bytes, "versions of the global model"),
     TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),

@@ -26,6 +26,7 @@ typedef struct brim_footprint {
   uint64_t loader_bytes; /* training's micro-batches decoded ahead, the threads that decode, and the decoders' memory */
   uint64_t clients_bytes;    /* in a federation, for client states: federate/kept.h */
   uint64_t updates_bytes;    /* clients' updates that the host reads, and all of a round for an aggregator */
+  uint64_t versions_bytes;   /* versions of a federation's global model: federate/versions.h */
   uint64_t noise_bytes;      /* the largest tensor of a federation's sum, while noise is added */
   uint64_t evaluation_bytes; /* loader_bytes of the largest evaluation */
   uint64_t summary_bytes;    /* the test data's confusion matrix, while the summary is written */

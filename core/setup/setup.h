@@ -244,6 +244,8 @@ bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
+/* The versions of the global model that are kept for clients in flight, with the present one; 0: none. */
+int64_t brim_setup_versions(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
 /* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */

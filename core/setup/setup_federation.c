@@ -9,6 +9,7 @@
 #include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
+#define ENDS_MOST 20      /* clients that may end in an asynchronous round, for each update that it needs */
 #define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
 
 /* The number of different remainders of a whole batch; counts to REMAINDERS_MAX + 1 at most. */
@@ -139,8 +140,17 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
   if (s->privacy.draws_poisson) return brim_privacy_most_clients(s);
+  if (s->federate.async) return ENDS_MOST * s->clients_per_round + s->federate.concurrency;
   const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
+}
+
+/* Clients in flight started from at most as many versions as there are clients, and the oldest ones are not needed. */
+int64_t brim_setup_versions(const brim_setup *setup)
+{
+  const brim_federate_settings *f = &setup->settings->federate;
+  if (!f->async || !f->train || f->max_staleness == 0) return 0;
+  return (f->max_staleness < f->concurrency ? f->max_staleness : f->concurrency) + 1;
 }
 
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)

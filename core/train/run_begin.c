@@ -180,6 +180,17 @@ static void announce_world(const brim_running *r)
   if (!r->settings->federate.train) brim_say("federate.train=false: rounds are simulated without training");
 }
 
+static void announce_async(const brim_running *r)
+{
+  const brim_settings *s = r->settings;
+  if (!s->federate.async) return;
+  brim_say("asynchronous rounds: %lld client%s in flight, %lld update%s a round, at most %lld round%s old; up to %lld "
+           "versions of the global model in host memory",
+           (long long)s->federate.concurrency, brim_plural(s->federate.concurrency), (long long)s->clients_per_round,
+           brim_plural(s->clients_per_round), (long long)s->federate.max_staleness,
+           brim_plural(s->federate.max_staleness), (long long)brim_setup_versions(r->drive->setup));
+}
+
 static void announce_privacy(const brim_running *r)
 {
   const brim_settings *s = r->settings;
@@ -307,6 +318,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_world(r);
+  announce_async(r);
   announce_privacy(r);
   report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));

@@ -48,6 +48,11 @@ static void record_rounds(brim_running *r)
   brim_jsonl_int(m, "clients", round->clients);
   brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
   record_personal(r);
+  if (round->is_async) {
+    brim_jsonl_int(m, "clients_stale", round->stale);
+    brim_jsonl_number(m, "staleness", round->staleness);
+    brim_jsonl_int(m, "staleness_max", round->staleness_most);
+  }
   if (round->has_world) {
     brim_jsonl_number(m, "simulated_seconds", s->world_seconds - s->recorded_seconds);
     brim_jsonl_number(m, "simulated_clock", s->world_seconds);

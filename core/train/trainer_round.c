@@ -65,7 +65,9 @@ static brim_status train(brim_trainer *t)
 {
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
-  return brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+  const brim_status status = brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+  t->torn = !brim_federation_has_model(t->federation);
+  return status;
 }
 
 static brim_status add_up(brim_trainer *t)

@@ -61,6 +61,11 @@ KINDS = {
                 "federate.compression_share=0.2", "federate.error_feedback=true"],
     "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
                 "optimizer.momentum=0.5", "server_optimizer=adam", "federate.compression=sign"],
+    "async": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+              "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=9",
+              "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl"],
+    "async mlp": [*MLP, "training.batch_size=8", "federate.async=true", "federate.concurrency=6", "network=dynamic",
+                  "aggregator=fednova", "federate.compression=quantize", "world.dropout=0.2"],
     "quantized": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                   "partition.alpha=0.5", "training.batch_size=8", "federate.norm_buffers=keep",
                   "federate.compression=quantize", "federate.compression_bits=4", "federate.error_feedback=true",
@@ -100,7 +105,7 @@ class Federate(FederationCase):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        for name in "mlp", "krum":
+        for name in "mlp", "krum", "async mlp":
             self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
             self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
                           env={"BRIM_FAULT": attempts(3, 4)})
@@ -110,7 +115,7 @@ class Federate(FederationCase):
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized":
+        for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized", "async":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
@@ -310,11 +315,12 @@ class Federate(FederationCase):
 
     def test_a_restarted_run_knows_nothing_of_clients(self):
         """The update of the second round fails half-way, before there is a checkpoint."""
-        words = [*KINDS["kept norms"], "federate.checkpoint_every_rounds=9"]
-        self.federate("whole", *words)
-        self.federate("torn", *words, env={"BRIM_FAULT": "step:2:update"})
-        self.assertGreater(self.summary("torn")["retries"], 0)
-        self.assert_same_checkpoint("whole", "torn", 4)
+        for name in "kept norms", "async":
+            words = [*KINDS[name], "federate.checkpoint_every_rounds=9"]
+            self.federate(f"{name} whole", *words)
+            self.federate(f"{name} torn", *words, env={"BRIM_FAULT": "step:2:update"})
+            self.assertGreater(self.summary(f"{name} torn")["retries"], 0)
+            self.assert_same_checkpoint(f"{name} whole", f"{name} torn", 4)
 
     def test_the_plan_counts_what_clients_keep(self):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""

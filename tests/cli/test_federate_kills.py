@@ -97,6 +97,11 @@ class Kills(Case):
     def test_a_private_federation_too(self):
         self.compare(PRIVATE, KILLS // 5)
 
+    def test_one_with_asynchronous_rounds_does_too(self):
+        words = [word for word in WORDS if not word.startswith(("aggregator", "federate.norm_buffers"))]
+        self.compare([*words, "federate.async=true", "federate.concurrency=8", "federate.max_staleness=2",
+                      "world.dropout=0.1"], KILLS // 2)
+
     def test_one_that_keeps_all_updates_of_a_round_does_too(self):
         self.compare([*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2"], KILLS // 2)
 

@@ -50,7 +50,7 @@ class FederateRanks(Ranks):
                 self.assertGreater(self.summary(run)["retries"], 0)
 
     def test_any_number_of_ranks_resumes(self):
-        for name in "dirichlet", "kept norms":
+        for name in "dirichlet", "kept norms", "async":
             with self.subTest(name):
                 whole, run = f"whole {name}", f"run {name}"
                 self.brim("federate", f"run.dir={whole}", *KINDS[name])
