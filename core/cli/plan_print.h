@@ -25,7 +25,9 @@ extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ...
 /* Draws a program of the plan into a file; see brim_plan_svg. EIO. */
 brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,
                                    const char *title, const char *path);
-/* [plan] The output of `brim plan` for a federation, as text or JSON, and a picture in a file; NULL: none. Returns the
- * errors of planning, brim_planner_check and brim_cli_write_picture. */
-brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json, const char *picture);
+/* [plan] The output of `brim plan` for a federation, as text or JSON, and a picture in a file; NULL: none.
+ * `server_bytes`: the peak of the server's process, if clients have processes of their own. Returns the errors of
+ * planning, brim_planner_check and brim_cli_write_picture. */
+brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, uint64_t server_bytes, bool json,
+                                     const char *picture);
 #endif

@@ -9,6 +9,8 @@
 #include "config/refusal.h"
 #include "param/value.h"
 
+#define PROCESSES_MAX 1024
+
 /* Whether the key has a value other than its default, or is on the command line. */
 static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
 {
@@ -60,6 +62,53 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
   char with[48];
   snprintf(with, sizeof with, "total_clients=%lld", (long long)s->total_clients);
   brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], with);
+}
+
+/* ---- clients in processes of their own ---- */
+
+static void refuse_processes(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  const brim_yaml *named = brim_yaml_get_path(config->root, "policy.capped.client");
+  const brim_refusal keys[] = {
+      {"parallel_clients", s->parallel_clients > 1, "each client has a process, which trains it alone",
+       "leave it at -1"},
+      {"comm.id", strcmp(brim_config_choice_of(config, "comm")->plugin->id, "auto") != 0,
+       "the processes exchange messages with the process that starts them", "take comm=auto"},
+      {"aggregator.id", ops && ops->merge,
+       "it compares the updates of all clients, which every process would have to receive",
+       "take fedavg, uniform, qfedavg or fednova, or federate.mode=simulate"},
+      {"federate.async", s->federate.async, "all clients of a round start from the same model",
+       "leave it out, or take federate.mode=simulate"},
+      {"policy.capped.client", named && named->scalar && named->scalar[0],
+       "each process has a client's name of its own", "leave it empty"},
+  };
+  brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.mode=processes");
+}
+
+/* A process for each client, and one for the server. */
+static void count_processes(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const int64_t processes = s->total_clients + 1;
+  if (s->federate.mode != BRIM_FEDERATE_PROCESSES) return;
+  refuse_processes(c, config);
+  if (s->dist.ranks > 0 && s->dist.ranks != processes) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "dist.ranks"),
+                    "dist.ranks is %lld, but federate.mode=processes has a process for each of the %lld clients and "
+                    "one for the server: %lld",
+                    (long long)s->dist.ranks, (long long)s->total_clients, (long long)processes);
+    brim_problem_hint(&c->problems, "leave dist.ranks out, or change total_clients");
+  }
+  if (processes > PROCESSES_MAX) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "total_clients"),
+                    "federate.mode=processes would start %lld processes; the limit is %d", (long long)processes,
+                    PROCESSES_MAX);
+    brim_problem_hint(&c->problems, "set total_clients to %d at most, or federate.mode=simulate", PROCESSES_MAX - 1);
+  }
+  s->dist.ranks = processes;
 }
 
 /* ---- the simulated world ---- */
@@ -356,6 +405,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                                     "of `brim federate`");
   }
   check_numbers(c, schema, config);
+  count_processes(c, config);
   check_personal(c, schema, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);

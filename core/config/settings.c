@@ -272,6 +272,9 @@ static const brim_setting observe_table[] = {
 
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
+    FREE(ENUM, T, mode, "simulate", BRIM_FEDERATE_MODE_NAMES,
+         "simulate all clients in one process, or start a process for each client, with its own device and limit, and "
+         "one for the server (processes); the result has the same bits"),
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
     FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
           "local training: fedavg minimises the client's loss; fedprox adds mu/2 times the squared distance from the "

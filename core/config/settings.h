@@ -118,6 +118,9 @@ enum brim_compression {
 };
 #define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
 
+/* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
+enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
+#define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
 /* Models that clients have besides the global one. */
 enum brim_personal { BRIM_PERSONAL_NONE, BRIM_PERSONAL_DITTO };
 #define BRIM_PERSONAL_NAMES "none|ditto"
@@ -148,6 +151,7 @@ typedef struct brim_federate_settings {
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;
   bool client_accuracy; /* at the end, with one pass over the training data */
+  int32_t mode;         /* enum brim_federate_mode */
 } brim_federate_settings;
 
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */

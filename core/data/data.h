@@ -32,6 +32,8 @@ typedef struct brim_data {
       columns; /* of a sample; [F] counts as one channel with one row, [T, F] as F channels side by side, with T rows */
   int32_t ignored_token;  /* label to be ignored, like BRIM_NO_TOKEN. The caller sets it after open or describe */
   uint64_t scratch_bytes; /* one raw sample, and the scratch memory of its transform */
+  const uint8_t *view;    /* a bit for each sample of the training split whose values may be read; NULL: all. Set by the
+                             caller */
   const brim_settings *settings;
   brim_list mean, deviation; /* (x / unit - mean) / deviation: one number, or one per channel; empty: 0 and 1 */
   double unit;               /* 255 for bytes, else 1 */

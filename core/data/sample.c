@@ -188,11 +188,19 @@ static void finish_values(const brim_data *data, uint32_t real, void *values)
 
 /* ---- Samples ---- */
 
+static bool may_read(const brim_data *data, const char *split, int64_t sample)
+{
+  return !data->view || strcmp(split, BRIM_SPLIT_TRAIN) != 0 || data->view[sample / 8] >> sample % 8 & 1;
+}
+
 /* A single sample of a split: its values as floats, or tokens, and its label as the dataset stores it. */
 static brim_status make_sample(const brim_data *data, const char *split, const brim_draws *draws, bool training,
                                void *scratch, void *values, void *label)
 {
   brim_picture picture = {0};
+  if (!may_read(data, split, draws->sample))
+    return brim_fail(BRIM_EINTERNAL, "sample %" PRId64 " of the training split belongs to another client",
+                     draws->sample);
   const brim_status status = read_sample(data, split, draws->sample, training, scratch, &picture, label);
   if (status != BRIM_OK)
     return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", draws->sample,

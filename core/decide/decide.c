@@ -133,10 +133,12 @@ static brim_status name_device(brim_dialogue *d, const views *v)
 static const char *device_of_rank(brim_dialogue *d)
 {
   const brim_setup *setup = d->planner->setup;
-  const char *device = setup->settings->device, *environment = getenv("GPU_DEVICE_ID");
+  const char *device = setup->settings->device, *environment = getenv("GPU_DEVICE_ID"),
+             *own = getenv(BRIM_SHARE_DEVICE);
   const int count = setup->backend_ops->device_count(setup->backend);
   if (setup->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
     return device;
+  if (brim_setup_is_isolated(setup) && own && own[0]) return brim_arena_string(&d->arena, own);
   return brim_arena_printf(&d->arena, "%s:%d", brim_setup_backend_id(setup), (int)setup->world.local_rank % count);
 }
 

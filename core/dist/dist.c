@@ -17,6 +17,7 @@
 #include "dist/hub.h"
 #include "dist/joining.h"
 #include "dist/line.h"
+#include "dist/messages.h"
 #include "dist/processors.h"
 #include "dist/started.h"
 #include "plugin/instance.h"
@@ -331,6 +332,10 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
 {
   const brim_plugin *chosen = d->options.comm;
   const bool is_auto = chosen == &brim_comm_auto;
+  if (d->options.by_messages && (on_device || d->host.plugin == &brim_comm_hub)) {
+    d->collectives = (party){.plugin = &brim_comm_messages, .ops = brim_comm_messages.ops};
+    return brim_comm_messages.create(NULL, &d->collectives.self);
+  }
   if (!on_device && (is_auto || chosen == d->host.plugin)) {
     d->collectives = d->host;
   } else {

@@ -21,6 +21,7 @@ typedef struct brim_dist_options {
   int64_t ranks;                  /* as set by the user; below 0: as many as were started */
   double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
+  bool by_messages;               /* the ranks may share a GPU, or lack MPI: collectives go through host memory */
 } brim_dist_options;
 
 /* The default of the group `comm`: mpi, and nccl between GPUs. */

@@ -255,6 +255,11 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   char cut[BRIM_CUT_ROOM];
   const long long effective = (long long)d->setup->settings->training.effective_batch_size,
                   step = (long long)brim_setup_all_samples(d->setup);
+  if (brim_setup_is_isolated(d->setup)) {
+    brim_text_printf(out, "the server, and a process for each of %lld clients, batches of %lld",
+                     (long long)d->setup->settings->total_clients, effective);
+    return;
+  }
   if (brim_setup_is_federated(d->setup)) {
     if (d->setup->world.ranks > 1) brim_text_printf(out, "on each of %d ranks ", (int)d->setup->world.ranks);
     brim_text_printf(out, "%d client%s at a time, batches of %lld", (int)d->choice.lanes, brim_plural(d->choice.lanes),

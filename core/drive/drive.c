@@ -24,6 +24,7 @@ static int32_t wanted_lanes(const brim_drive *d)
                 clients = (s->clients_per_round + ranks - 1) / ranks;
   int64_t lanes = asked < 0 ? threads : asked;
   if (!brim_setup_is_federated(d->setup)) return 0;
+  if (brim_setup_is_isolated(d->setup)) return brim_setup_own_client(d->setup) < 0 ? 0 : 1;
   if (!BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane)) {
     if (asked > 1)
       brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,

@@ -149,7 +149,7 @@ static brim_exec *make_exec(const brim_plan *plan)
 static brim_status open_lanes(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
-  if (plan->lane_count == 0) return BRIM_OK;
+  if (plan->request.lanes == 0) return BRIM_OK;
   exec->lane = BRIM_ARENA_NEW(&exec->host, brim_exec *, plan->lane_count);
   for (int32_t i = 0; i < plan->lane_count; i++) {
     brim_exec *lane = exec->lane[i] = make_exec(plan->lane[i]);
@@ -211,7 +211,7 @@ void brim_exec_close(brim_exec *exec)
 
 brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane)
 {
-  assert(lane < exec->plan->lane_count);
+  assert(exec->lane && lane < exec->plan->lane_count);
   return exec->lane[lane];
 }
 
@@ -235,7 +235,8 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
       bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
     }
   }
-  for (int32_t i = 0; i < plan->lane_count; i++) bytes += brim_exec_table_bytes(plan->lane[i]);
+  for (int32_t i = 0; i < plan->lane_count && plan->request.lanes > 0; i++)
+    bytes += brim_exec_table_bytes(plan->lane[i]);
   return bytes;
 }
 

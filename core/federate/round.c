@@ -142,7 +142,7 @@ void brim_federation_unplace(brim_federation *f)
   for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
   free(f->worker);
   f->worker = NULL;
-  f->lanes = 0;
+  f->lanes = f->workers = 0;
   f->exec = NULL;
   f->drive = NULL;
 }
@@ -154,17 +154,18 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   brim_status status = BRIM_OK;
   f->drive = drive;
   f->exec = exec;
-  const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
+  const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
+  const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* a server without lanes adds noise */
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));
-  f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
+  f->worker = brim_try_calloc((size_t)workers, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
-  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
-    f->worker[f->lanes].federation = f;
+  for (int32_t i = 0; i < workers; i++) f->worker[i].federation = f;
+  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++)
     status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes), f->kept);
-  }
-  if (status == BRIM_OK) status = brim_crew_open(f->lanes, work, f, &f->crew);
+  f->workers = workers;
+  if (status == BRIM_OK) status = brim_crew_open(workers, work, f, &f->crew);
   if (status == BRIM_OK && f->sums) status = copy_sums(f, write_sum);
   free(f->sums);
   f->sums = NULL;
@@ -214,8 +215,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 static brim_status take_turn(brim_worker *w, int64_t turn)
 {
   brim_federation *f = w->federation;
-  if (f->scores) return brim_lane_score(&w->lane, f->turn_of[turn], &f->scores[turn]);
-  if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
+  if (f->losses) return brim_federation_look(f, &w->lane, f->turn_of[turn], &f->losses[turn]);
   if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
   brim_protection_add_piece(&f->protection, turn);
   return BRIM_OK;
@@ -243,7 +243,7 @@ brim_status brim_federation_work(brim_federation *f)
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
   brim_crew_run(f->crew);
-  for (int32_t i = 0; i < f->lanes; i++) {
+  for (int32_t i = 0; i < f->workers; i++) {
     if (f->worker[i].status == BRIM_OK) continue;
     brim_error_put(&f->worker[i].error);
     return f->worker[i].status;
@@ -268,8 +268,14 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->bytes += more->bytes;
 }
 
+brim_status brim_federation_look(const brim_federation *f, brim_lane *lane, int64_t client, double *out)
+{
+  return f->scores ? brim_lane_score(lane, client, out) : brim_lane_evaluate(lane, client, out);
+}
+
 brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
 {
+  if (brim_setup_is_isolated(f->setup)) return brim_federation_evaluate_apart(f, client, count, out);
   f->turn_of = client;
   f->losses = out;
   f->turns = count;
@@ -418,6 +424,21 @@ brim_status brim_federation_train_version(brim_federation *f, int64_t version)
       f->turn[f->turns++] = f->order[i];
   }
   return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
+}
+
+brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begins, bool *all_begin)
+{
+  const char own[] = {begins, f->is_open && f->round == round}, *all = f->all;
+  bool all_open = true;
+  *all_begin = true;
+  if (!brim_setup_is_isolated(f->setup)) return BRIM_OK;
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, sizeof own, f->all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    *all_begin = *all_begin && all[2 * r];
+    all_open = all_open && all[2 * r + 1];
+  }
+  if (!all_open) brim_federation_forget(f);
+  return BRIM_OK;
 }
 
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)

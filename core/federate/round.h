@@ -39,6 +39,10 @@ brim_status brim_federation_place(brim_federation *federation, const brim_drive 
 void brim_federation_unplace(brim_federation *federation);
 /* [step] Discards the updates of the current round, which starts again. */
 void brim_federation_forget(brim_federation *federation);
+/* [step] Call before brim_federation_train. Isolated clients exchange their losses while clients are selected, so
+ * either all of their processes select clients, or none: if one cannot begin, *all_begin is false for all, and if one
+ * of them has to begin a repeated round anew, all do. ECOMM. Otherwise it does nothing. */
+brim_status brim_federation_gather(brim_federation *federation, int64_t round, bool begins, bool *all_begin);
 /* [step] Trains this rank's clients of round `round`, counted from 0, that have not arrived yet, and adds them to its
  * sums; `clock`: simulated seconds when the round starts. Clients that will not arrive in the simulated world do not
  * train. ENUMERIC: a client has diverged, with federate.on_divergence=fail; ENOMEM_*, and errors of the data

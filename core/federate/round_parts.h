@@ -33,8 +33,8 @@ struct brim_federation {
   const brim_drive *drive;
   brim_exec *exec; /* NULL: nothing is placed */
   brim_worker *worker;
-  brim_crew *crew; /* a thread for each lane */
-  int32_t lanes;
+  brim_crew *crew;              /* a thread for each lane */
+  int32_t lanes, workers;       /* as many, but at least one worker */
   brim_client_result *client;   /* [clients] in the order of selection */
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
@@ -66,7 +66,7 @@ struct brim_federation {
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
   double *losses;           /* by turn, while lanes evaluate clients instead of training them */
-  double *scores;           /* by turn, while they evaluate personal models */
+  bool scores;              /* these are the accuracies of personal models instead of losses */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */
@@ -81,8 +81,14 @@ void brim_federation_deal(brim_federation *federation);
 brim_status brim_federation_meet(brim_federation *federation);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
+/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them,
+ * unless clients are isolated. */
 brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
+/* [step, any thread] The loss of a client, or while `scores` is set the accuracy of its personal model. */
+brim_status brim_federation_look(const brim_federation *federation, brim_lane *lane, int64_t client, double *out);
+/* [step] The same for isolated clients: each computes its own loss, and all exchange them. If one fails, all do. */
+brim_status brim_federation_evaluate_apart(brim_federation *federation, const int64_t *client, int64_t count,
+                                           double *out);
 /* [step] Sets the weights of the clients that will train. Errors of the aggregator. */
 brim_status brim_federation_weigh(brim_federation *federation);
 /* [step] Computes the round's result from the sums of all ranks, or from all updates: fills out->weight and clip_norm.

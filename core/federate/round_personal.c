@@ -9,11 +9,9 @@ static brim_status score_block(brim_federation *f, int64_t first, int64_t count,
   int64_t client[BLOCK];
   double score[BLOCK];
   for (int64_t i = 0; i < count; i++) client[i] = first + i;
-  f->turn_of = client;
-  f->scores = score;
-  f->turns = count;
-  const brim_status status = brim_federation_work(f);
-  f->scores = NULL;
+  f->scores = true;
+  const brim_status status = brim_federation_evaluate(f, client, count, score);
+  f->scores = false;
   if (status != BRIM_OK) return status;
   for (int64_t i = 0; i < count; i++) BRIM_TRY(brim_tally_add(accuracy, score[i]));
   return BRIM_OK;

@@ -27,6 +27,7 @@ typedef struct call {
   brim_losses_fn losses;
   void *context;
   brim_status asked; /* result of the last question about losses, on the host's side */
+  brim_error loss;   /* its text, if other ranks could not be reached */
 } call;
 
 struct brim_selection_host {
@@ -71,6 +72,10 @@ static brim_status run(brim_selection_host *h, const char *function, bool decide
   h->call.host = h;
   h->call.asked = BRIM_OK;
   const brim_status status = brim_selection_call(h->guard, &about, work, &h->call);
+  if (h->call.asked == BRIM_ECOMM) {
+    brim_error_put(&h->call.loss);
+    return BRIM_ECOMM;
+  }
   if (status == BRIM_OK || status == BRIM_EPLUGIN || !decides || h->call.asked != BRIM_OK) return status;
   return brim_fail(status == BRIM_ENOMEM_HOST ? status : BRIM_EPLUGIN, "selector '%s' failed in %s: %s",
                    h->choice->plugin->id, function, brim_error_text());
@@ -240,7 +245,9 @@ typedef struct question {
 static brim_status answer_losses(void *context)
 {
   const question *q = context;
-  return q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
+  q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
+  if (q->call->asked == BRIM_ECOMM) brim_error_take(&q->call->loss);
+  return q->call->asked;
 }
 
 /* Called on the selector's thread. */

@@ -337,13 +337,13 @@ static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
 static brim_status add_lanes(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
-  const int32_t count = r->plans_one_lane ? 1 : r->lanes;
-  assert(r->lanes == 1 || BRIM_HAS(brim_backend_ops, r->backend, lane));
+  const int32_t count = r->plans_one_lane || r->lanes == 0 ? 1 : r->lanes;
+  assert(r->lanes <= 1 || BRIM_HAS(brim_backend_ops, r->backend, lane));
   plan->lane = BRIM_ARENA_NEW(&plan->arena, brim_plan *, count);
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > plan->persistent_bytes) /* the budget is for all lanes and the server */
+    if (client.budget_bytes > plan->persistent_bytes && r->lanes > 0) /* the budget is for all lanes and the server */
       client.budget_bytes = (client.budget_bytes - plan->persistent_bytes) / (uint64_t)r->lanes;
     client.backend_self = r->backend_self;
     if (r->lanes > 1) BRIM_TRY(r->backend->lane(r->backend_self, r->lanes, &client.backend_self));

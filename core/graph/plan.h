@@ -109,7 +109,8 @@ typedef struct brim_plan_request {
    * client's request, except for `server` and `backend_self`. NULL without a federation. Must be valid during the
    * call. */
   const struct brim_plan_request *client;
-  int32_t lanes;       /* clients that train at the same time, at least 1; more than 1 need the backend's `lane` */
+  int32_t lanes;       /* clients that train at the same time; more than 1 need the backend's `lane`. 0: none, the plan
+                          has one lane for its graphs, which is not placed */
   bool plans_one_lane; /* plan only one lane, as all are alike and nothing will run */
   const struct brim_plan *server; /* for a client: the plan in whose arena shared tensors and this plan lie */
 } brim_plan_request;
@@ -149,7 +150,7 @@ typedef struct brim_plan {
   /* A federation's lanes. They follow the persistent part, where the server's programs also have their transient parts:
    * a lane keeps nothing between rounds. */
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
-  int32_t lane_count;      /* planned lanes; 0: no federation */
+  int32_t lane_count;      /* planned lanes, of which request.lanes can be placed; 0: no federation */
   uint64_t lane_bytes;     /* of each lane */
   brim_arena arena;
 } brim_plan;

@@ -283,7 +283,7 @@ static brim_status start(launcher *l, const char *const *word, const sigset_t *m
 {
   if (l->signals < 0) return brim_fail(BRIM_EIO, "cannot watch signals: %s", strerror(errno));
   fflush(NULL); /* otherwise every process would write the buffered output */
-  if (!l->launch->mpirun[0]) return brim_launch_ranks(word, mask, &l->seats);
+  if (!l->launch->mpirun[0]) return brim_launch_ranks(l->launch, word, mask, &l->seats);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   l->listener = brim_launch_listen();
   return l->listener < 0 ? BRIM_EIO : brim_launch_mpirun(l->launch, word, mask, &l->mpirun, &l->output);

@@ -26,7 +26,7 @@ static uint64_t page_bytes(void)
 static uint64_t realized_bytes(const brim_plan *plan)
 {
   uint64_t bytes = 0;
-  for (int32_t i = 0; i < plan->lane_count; i++) bytes += realized_bytes(plan->lane[i]);
+  for (int32_t i = 0; i < plan->lane_count && plan->request.lanes > 0; i++) bytes += realized_bytes(plan->lane[i]);
   for (size_t i = 0; i < plan->program_count; i++)
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
   return bytes;

@@ -257,8 +257,10 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   server.client = &client;
   server.lanes = choice->lanes;
   server.plans_one_lane = alone;
-  add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
-  add_part(p, &server, BRIM_PART_TEST, eval_batch);
+  if (!brim_setup_is_isolated(s) || brim_setup_own_client(s) < 0) {
+    add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
+    add_part(p, &server, BRIM_PART_TEST, eval_batch);
+  }
   if (server.shape_count == 0) add_shape(&server, BRIM_PROGRAM_EVALUATE, 1); /* holds the parameters */
   return brim_plan_create(&server, out);
 }

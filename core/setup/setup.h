@@ -70,6 +70,7 @@ typedef struct brim_setup {
   int64_t answers;             /* numbers that the model outputs: see brim_classes */
   brim_list class_weights;     /* of the loss; count 0: unweighted */
   brim_list label_weights;     /* the weight of each class's samples in the mean loss; count 0: all 1 */
+  uint8_t *view;               /* of an isolated client: a bit for each sample that it may read; else NULL */
   double *counted;             /* storage of label_weights if a class does not count at all; else NULL */
   int64_t grain;               /* resolved */
   int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
@@ -180,6 +181,22 @@ int64_t brim_setup_losses_each(const brim_setup *setup);
 static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
+}
+/* Does each client of the federation have a process of its own (federate.mode=processes)? Then rank 0 is the server,
+ * and rank r trains client r - 1. */
+static inline bool brim_setup_is_isolated(const brim_setup *setup)
+{
+  return brim_setup_is_federated(setup) && setup->settings->federate.mode == BRIM_FEDERATE_PROCESSES &&
+         setup->world.ranks > 1;
+}
+/* The client of such a process; -1: the server. */
+static inline int64_t brim_setup_own_client(const brim_setup *setup)
+{
+  return setup->world.rank - 1;
+}
+static inline int32_t brim_setup_rank_of_client(int64_t client)
+{
+  return (int32_t)client + 1;
 }
 /* FedProx's mu, or FedDyn's alpha, of the distance from the global model; 0: there is no such term. */
 static inline double brim_setup_mu(const brim_setup *setup)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "brim/aggregator.h"
@@ -186,6 +187,27 @@ bool brim_setup_needs_losses(const brim_setup *s)
          (brim_setup_aggregator(s)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
 }
 
+/* An isolated client reads its own samples, and the server those for validation: a mistake that made it read others'
+ * would be an error. Partitions and selectors may read the labels of all. */
+static brim_status limit_view(brim_setup *s)
+{
+  const int64_t client = brim_setup_own_client(s);
+  const bool validates = client < 0 && s->data.validation.count == 0;
+  const int64_t samples = client >= 0 ? brim_partition_count(&s->partition, client)
+                          : validates ? s->data.count[BRIM_PART_VALIDATION]
+                                      : 0;
+  if (!brim_setup_is_isolated(s)) return BRIM_OK;
+  s->view = brim_try_calloc((size_t)(s->data.train.count + 7) / 8, 1);
+  if (!s->view) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the view of a client");
+  for (int64_t i = 0; i < samples; i++) {
+    const int64_t sample = client >= 0 ? brim_partition_at(&s->partition, client, i)
+                                       : brim_data_index(&s->data, BRIM_PART_VALIDATION, 0, i);
+    s->view[sample / 8] |= (uint8_t)(1u << sample % 8);
+  }
+  s->data.view = s->view;
+  return BRIM_OK;
+}
+
 brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
@@ -216,7 +238,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
     brim_log(BRIM_LOG_INFO,
              "partition: %" PRId64 " sample%s went to clients that had fewer than %" PRId64 " (partition.min_samples)",
              s->partition.moved, brim_plural(s->partition.moved), s->settings->partition.min_samples);
-  return BRIM_OK;
+  return limit_view(s);
 }
 
 /* A client with less than one whole batch trains on all of its samples. */

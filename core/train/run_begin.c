@@ -297,6 +297,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
+  BRIM_TRY(brim_running_check_processes(r));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->drive));
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;

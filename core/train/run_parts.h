@@ -81,6 +81,12 @@ bool brim_running_is_compared(const brim_running *r, int64_t step);
 /* Reports time and memory of each rank as events, and names a rank that holds up the others. */
 brim_status brim_running_report_ranks(void *running);
 
+/* ---- run_isolated.c ---- */
+
+/* Checks that clients' processes on the same device fit it together, and prints where each is. EBUDGET with the numbers
+ * of each. No effect otherwise. */
+brim_status brim_running_check_processes(brim_running *r);
+
 /* ---- run_work.c ---- */
 
 /* The trainer as the work that the loop drives. */

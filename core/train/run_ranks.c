@@ -150,7 +150,8 @@ brim_status brim_running_report_ranks(void *running)
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
   for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
-  if (status == BRIM_OK && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
+  const bool alike = !brim_setup_is_isolated(r->drive->setup); /* else the server does not train */
+  if (status == BRIM_OK && alike && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
   free(seconds);
   free(all);
   return status;

@@ -11,6 +11,7 @@
 
 #include "brim/random.h"
 #include "data/data.h"
+#include "data/partition.h"
 #include "unit/made_dataset.h"
 
 #define COUNT 200
@@ -495,6 +496,30 @@ static void samples_that_cannot_be_read_are_named(void **state)
   assert_string_equal(brim_error_text(), "sample 17 of a part of 17");
 }
 
+static void samples_outside_of_a_view_cannot_be_read(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  brim_data data = open_data(&m, &settings);
+  uint8_t view[(COUNT + 7) / 8] = {0}, scratch[6];
+  float values[6];
+  int32_t label;
+  view[1] = 1 << 3; /* sample 11 */
+  data.view = view;
+  for (int64_t i = 0; i < COUNT; i++) {
+    const int64_t sample = brim_data_index(&data, BRIM_PART_TRAIN, 0, i);
+    const brim_client_order order = {.sample = (int64_t[]){sample}};
+    const brim_status expected = sample == 11 ? BRIM_OK : BRIM_EINTERNAL;
+    assert_int_equal(brim_data_sample(&data, BRIM_PART_TRAIN, 0, i, BRIM_DTYPE_F32, scratch, values, &label), expected);
+    assert_int_equal(brim_data_client_sample(&data, &order, 0, BRIM_DTYPE_F32, scratch, values, &label), expected);
+  }
+  const brim_client_order other = {.sample = (int64_t[]){12}};
+  (void)brim_data_client_sample(&data, &other, 0, BRIM_DTYPE_F32, scratch, values, &label);
+  assert_string_equal(brim_error_text(), "sample 12 of the training split belongs to another client");
+  for (int64_t i = 0; i < 17; i++) assert_int_equal(label_at(&data, BRIM_PART_TEST, 0, i), i);
+}
+
 /* ---- Tokens and real numbers ---- */
 
 static void tokens_come_with_one_label_each(void **state)
@@ -657,6 +682,7 @@ int main(void)
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
       cmocka_unit_test(augmentation_needs_images),
       cmocka_unit_test(samples_that_cannot_be_read_are_named),
+      cmocka_unit_test(samples_outside_of_a_view_cannot_be_read),
       cmocka_unit_test(splits_of_other_tasks_are_refused),
       cmocka_unit_test(tokens_come_with_one_label_each),
       cmocka_unit_test(tokens_outside_of_the_vocabulary_are_named),
