@@ -127,31 +127,59 @@ static bool is_changed(const brim_composition *c, const brim_schema *schema, con
   return false;
 }
 
-/* The items of the four lists describe the same networks. */
-static void check_network(brim_composition *c, const brim_config *config)
+/* The items of the four lists describe the same networks. `section`: "network" or "edge_network". */
+static void check_network(brim_composition *c, const brim_config *config, const char *section,
+                          const brim_network_settings *n)
 {
-  const brim_network_settings *n = &config->settings.network;
   const struct {
-    const char *path;
+    const char *key;
     size_t count;
-  } lists[] = {{"network.jitter_ms", n->jitter_ms.count},
-               {"network.bandwidth_mbit", n->bandwidth_mbit.count},
-               {"network.loss_percent", n->loss_percent.count}};
+  } lists[] = {{"jitter_ms", n->jitter_ms.count},
+               {"bandwidth_mbit", n->bandwidth_mbit.count},
+               {"loss_percent", n->loss_percent.count}};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+    const char *path = brim_arena_printf(c->arena, "%s.%s", section, lists[i].key);
     if (lists[i].count == n->latency_ms.count) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, lists[i].path),
-                    "'%s' has %zu value%s, and network.latency_ms has %zu", lists[i].path, lists[i].count,
-                    lists[i].count == 1 ? "" : "s", n->latency_ms.count);
+    brim_problem_at(&c->problems, brim_origin_of(config, path), "'%s' has %zu value%s, and %s.latency_ms has %zu", path,
+                    lists[i].count, lists[i].count == 1 ? "" : "s", section, n->latency_ms.count);
     brim_problem_hint(&c->problems, "each network needs one value of latency_ms, jitter_ms, bandwidth_mbit and "
                                     "loss_percent");
   }
+}
+
+/* ---- edges ---- */
+
+static void check_edges(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  check_network(c, config, "edge_network", &s->edge_network);
+  if (s->federate.edges == 0 && is_changed(c, schema, config, "edge_network")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "edge_network.latency_ms"),
+                    "'edge_network' has no effect without edges");
+    brim_problem_hint(&c->problems, "set federate.edges=N, or edge_network=none");
+  }
+  if (s->federate.edges > s->total_clients) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edges"),
+                    "federate.edges %lld is more than the %lld clients of total_clients", (long long)s->federate.edges,
+                    (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "set federate.edges to %lld at most", (long long)s->total_clients);
+  }
+  const brim_refusal keys[] = {
+      {"federate.async", s->federate.async, "an edge adds up the updates of clients that start together",
+       "leave one of them out"},
+      {"aggregator.id", ops && ops->merge, "the server gets sums from the edges, and not each update",
+       "set aggregator=fedavg, uniform, qfedavg or fednova"},
+  };
+  if (s->federate.edges > 0) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edges");
 }
 
 static void check_world(brim_composition *c, const brim_config *config)
 {
   const brim_world_settings *w = &config->settings.world;
   const bool traced = w->availability == BRIM_AVAILABILITY_TRACE;
-  check_network(c, config);
+  check_network(c, config, "network", &config->settings.network);
   if (traced && !w->trace[0]) {
     brim_problem_at(&c->problems, brim_origin_of(config, "world.availability"),
                     "world.availability=trace needs a trace");
@@ -411,8 +439,10 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_aggregator(c, config);
   check_compression(c, schema, config);
   check_async(c, schema, config);
-  s->has_world = s->federate.async || s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
-                 is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
+  check_edges(c, schema, config);
+  s->has_world = s->federate.async || s->federate.edges > 0 || s->federate.deadline_seconds > 0 ||
+                 s->federate.over_selection > 0 || is_changed(c, schema, config, "world") ||
+                 is_changed(c, schema, config, "network");
   check_world(c, config);
   brim_privacy_resolve(c, config);
   s->training.steps = s->rounds;

@@ -328,6 +328,9 @@ static const brim_setting federate_table[] = {
           "simulated seconds after which a round ends without late clients; 0: wait for all"),
     FIXED(F64, T, over_selection, "0", "[0,10]",
           "select this share of clients_per_round in addition, and use only the updates that arrive first"),
+    FIXED(I64, T, edges, "0", "[0,1000000]",
+          "edges between clients and server in the simulated world: client k sends to edge k mod edges, which adds up "
+          "its clients' updates; 0: clients send to the server"),
     FIXED(BOOL, T, async, "false", NULL,
           "asynchronous rounds (FedBuff) in the simulated world: clients start one by one, and a round ends when "
           "clients_per_round updates have arrived"),
@@ -385,7 +388,7 @@ static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
           "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default, "
           "and "
-          "with federate.async"),
+          "with federate.async and federate.edges"),
     FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
     FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
           "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),
@@ -486,6 +489,7 @@ const brim_section brim_settings_sections[] = {
     {"federate", federate_table, offsetof(brim_settings, federate), sizeof(brim_federate_settings), true},
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
     {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
+    {"edge_network", network_table, offsetof(brim_settings, edge_network), sizeof(brim_network_settings), true},
     {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
     {"attack", attack_table, offsetof(brim_settings, attack), sizeof(brim_attack_settings), true},
     {"privacy", privacy_table, offsetof(brim_settings, privacy), sizeof(brim_privacy_settings), true},

@@ -121,6 +121,7 @@ enum brim_compression {
 /* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
 enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
 #define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
+
 /* Models that clients have besides the global one. */
 enum brim_personal { BRIM_PERSONAL_NONE, BRIM_PERSONAL_DITTO };
 #define BRIM_PERSONAL_NAMES "none|ditto"
@@ -147,6 +148,7 @@ typedef struct brim_federate_settings {
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
+  int64_t edges;                           /* between clients and server; 0: none */
   bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;
@@ -282,7 +284,7 @@ typedef struct brim_settings {
   brim_observe_settings observe;
   brim_federate_settings federate;
   brim_partition_settings partition;
-  brim_network_settings network;
+  brim_network_settings network, edge_network; /* edge_network: between the server and edges */
   brim_world_settings world;
   brim_attack_settings attack;
   brim_privacy_settings privacy;

@@ -266,6 +266,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->seconds += more->seconds;
   sum->joules += more->joules;
   sum->bytes += more->bytes;
+  sum->edge_bytes += more->edge_bytes;
 }
 
 brim_status brim_federation_look(const brim_federation *f, brim_lane *lane, int64_t client, double *out)
@@ -415,17 +416,6 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   return BRIM_OK;
 }
 
-brim_status brim_federation_train_version(brim_federation *f, int64_t version)
-{
-  f->turns = 0;
-  for (int64_t i = 0; i < f->clients; i++) {
-    const brim_client_result *c = &f->client[f->order[i]];
-    if (f->rank[f->order[i]] == f->setup->world.rank && !c->is_done && c->version == version)
-      f->turn[f->turns++] = f->order[i];
-  }
-  return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
-}
-
 brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begins, bool *all_begin)
 {
   const char own[] = {begins, f->is_open && f->round == round}, *all = f->all;
@@ -439,6 +429,17 @@ brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begin
   }
   if (!all_open) brim_federation_forget(f);
   return BRIM_OK;
+}
+
+brim_status brim_federation_train_version(brim_federation *f, int64_t version)
+{
+  f->turns = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[f->order[i]];
+    if (f->rank[f->order[i]] == f->setup->world.rank && !c->is_done && c->version == version)
+      f->turn[f->turns++] = f->order[i];
+  }
+  return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
 }
 
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)

@@ -22,7 +22,8 @@ enum brim_outcome {
 
 typedef struct brim_expense {
   double seconds, joules;
-  int64_t bytes;
+  int64_t bytes;      /* in all */
+  int64_t edge_bytes; /* of them between the server and edges */
 } brim_expense;
 
 /* A client's part in a round: what it spends until it finishes, stops, or the round ends without it. */

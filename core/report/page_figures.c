@@ -42,6 +42,7 @@ static const struct {
     {"simulated_clock", "simulated clock, seconds", PLAIN, false},
     {"joules", "joules", PLAIN, false},
     {"bytes", "bytes sent and received", RATE, false},
+    {"edge_bytes", "bytes between server and edges", RATE, false},
     {"selection_seconds", "selection seconds", PLAIN, false},
     {"device_bytes", "placed on the device", RATE, false},
     {"device_peak_bytes", "placed on the device, maximum", RATE, false},

@@ -111,6 +111,18 @@ static brim_status check_controls(const brim_setup *s)
   return brim_setup_is_feddyn(s) ? check_feddyn(s) : check_scaffold(s);
 }
 
+/* In asynchronous rounds a client can train twice before the first of its states is committed. config/federation.c
+ * names the keys; this covers all kinds of states. */
+static brim_status check_async(const brim_setup *s)
+{
+  if (!s->settings->federate.async || brim_setup_kept_bytes(s) == 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.async' cannot be combined with client states, of which each client has %" PRIu64
+                   " bytes here\nset federate.async=false, or leave out what clients keep from round to round",
+                   brim_setup_kept_bytes(s)));
+}
+
 /* Clipping and noise leave out running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
@@ -223,6 +235,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   BRIM_TRY(check_norm_buffers(s));
   BRIM_TRY(check_controls(s));
   BRIM_TRY(check_attack(s));
+  BRIM_TRY(check_async(s));
   BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;

@@ -58,6 +58,7 @@ static void record_rounds(brim_running *r)
     brim_jsonl_number(m, "simulated_clock", s->world_seconds);
     brim_jsonl_number(m, "joules", s->world_joules - s->recorded_joules);
     brim_jsonl_int(m, "bytes", s->world_bytes - s->recorded_bytes);
+    if (r->settings->federate.edges > 0) brim_jsonl_int(m, "edge_bytes", s->world_edge_bytes - s->recorded_edge_bytes);
   }
   brim_jsonl_number(m, "selection_seconds", r->selection_seconds);
   if (brim_privacy_clips(r->settings)) brim_jsonl_number(m, "clip_norm", round->clip_norm);
@@ -174,6 +175,7 @@ brim_status brim_running_close_window(brim_running *r)
   s->recorded_seconds = s->world_seconds; /* on every rank */
   s->recorded_joules = s->world_joules;
   s->recorded_bytes = s->world_bytes;
+  s->recorded_edge_bytes = s->world_edge_bytes;
   r->selection_seconds = 0;
   return status;
 }

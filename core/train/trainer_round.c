@@ -21,6 +21,7 @@ static void commit(brim_trainer *t, const brim_round_result *r)
   state->world_seconds += r->spent.seconds;
   state->world_joules += r->spent.joules;
   state->world_bytes += r->spent.bytes;
+  state->world_edge_bytes += r->spent.edge_bytes;
   state->step++;
   state->epoch = state->step;
 }

@@ -226,6 +226,7 @@ class Refusals(Processes):
         for word, part in (("parallel_clients=2", "each client has a process, which trains it alone"),
                            ("comm=mpi", "the processes exchange messages with the process that starts them"),
                            ("aggregator=median", "it compares the updates of all clients"),
+                           ("federate.async=true", "all clients of a round start from the same model"),
                            ("dist.ranks=3", "a process for each of the 3 clients and one for the server: 4"),
                            ("total_clients=2000", "would start 2001 processes; the limit is 1024")):
             with self.subTest(word):
