@@ -153,7 +153,7 @@ typedef struct brim_federate_settings {
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;
   bool client_accuracy; /* at the end, with one pass over the training data */
-  int32_t mode;                            /* enum brim_federate_mode */
+  int32_t mode;         /* enum brim_federate_mode */
 } brim_federate_settings;
 
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */
