@@ -38,6 +38,9 @@ typedef struct brim_work {
   /* [step] Is there memory pressure? Reports it, and if the run must act writes a checkpoint first. *acts: the work
    * must be cleaned and its arena shrunk to *bytes (0: need not shrink). */
   brim_status (*heed_pressure)(void *self, bool *acts, uint64_t *bytes);
+  /* [step] The number of looks at memory in a row at which the arena could have been larger by `more` bytes without
+   * pressure. NULL: 0. */
+  int64_t (*roomy_looks)(void *self, uint64_t more);
   bool (*is_asking)(void *self); /* is it time to ask policies for another plan? NULL: once a second */
   double (*step_seconds)(void *self);
 

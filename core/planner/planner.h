@@ -71,6 +71,12 @@ void brim_planner_forget(brim_planner *planner);
 brim_claim_request brim_planner_claim_request(const brim_planner *planner, const brim_device_wish *wish,
                                               uint64_t need_bytes, bool waits);
 
+/* The most clients of a federation that the run trains at a time: parallel_clients, or if that is -1 as many as the
+ * device is assumed to use well (a thread each; on a GPU BRIM_LANES_OF_GPU), whether they fit or not. Never more than a
+ * round's clients of a rank; 1 if the backend has no lanes, 0 without a federation. */
+#define BRIM_LANES_OF_GPU 16
+int32_t brim_planner_lanes(const brim_planner *planner);
+
 /* [plan] Lists the micro-batches that may be chosen, largest first: the rank's whole share of a step, and those that
  * divide the effective batch. They do not split norm groups, and are multiples of the grain, or smaller than it, or
  * the whole share. Returns their number. */
