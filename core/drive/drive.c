@@ -172,10 +172,11 @@ static brim_status foresee(brim_drive *d)
 /* As many lanes as fit, if the user leaves their number to brim. */
 static brim_status fit_lanes(brim_drive *d)
 {
-  const uint64_t room = brim_planner_room(&d->planner, true);
   uint64_t peak = 0;
-  if (d->choice.lanes <= 1 || d->setup->settings->parallel_clients >= 0 || room == 0) return BRIM_OK;
+  if (d->choice.lanes <= 1 || d->setup->settings->parallel_clients >= 0) return BRIM_OK;
   for (;; d->choice.lanes--) {
+    d->planner.lanes = d->choice.lanes;
+    const uint64_t room = brim_planner_room(&d->planner, true);
     BRIM_TRY(brim_planner_peak(&d->planner, &d->choice, &peak));
     if (peak <= room || d->choice.lanes == 1) return BRIM_OK;
   }
@@ -208,6 +209,7 @@ brim_status brim_drive_after_oom(brim_drive *d, brim_status failure, uint64_t ne
 void brim_drive_go(brim_drive *d, const brim_choice *choice)
 {
   d->choice = *choice;
+  d->planner.lanes = choice->lanes;
   d->choice.micro_batch = brim_setup_limit_batch(d->setup, choice->micro_batch);
   d->order = brim_setup_order(d->setup, d->choice.micro_batch);
   d->dialogue.demands.steps = d->order.steps;

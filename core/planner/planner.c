@@ -129,16 +129,24 @@ uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
   return budget + (budget == 0);
 }
 
-int32_t brim_planner_lanes(const brim_planner *p)
+static int32_t limit_lanes(const brim_planner *p, int64_t lanes)
 {
-  const brim_settings *s = p->setup->settings;
-  const int64_t ranks = p->setup->world.ranks, clients = (s->clients_per_round + ranks - 1) / ranks,
-                useful = p->device_info.on_host ? p->device_info.threads : BRIM_LANES_OF_GPU;
-  int64_t lanes = s->parallel_clients < 0 ? useful : s->parallel_clients;
+  const int64_t ranks = p->setup->world.ranks, clients = (p->setup->settings->clients_per_round + ranks - 1) / ranks;
   if (!brim_setup_is_federated(p->setup)) return 0;
   if (!BRIM_HAS(brim_backend_ops, p->setup->backend_ops, lane)) lanes = 1;
   if (lanes > clients) lanes = clients;
   return lanes < 1 ? 1 : (int32_t)lanes;
+}
+
+int32_t brim_planner_lanes_useful(const brim_planner *p)
+{
+  return limit_lanes(p, p->device_info.on_host ? p->device_info.threads : BRIM_LANES_OF_GPU);
+}
+
+int32_t brim_planner_lanes(const brim_planner *p)
+{
+  const int64_t asked = p->setup->settings->parallel_clients;
+  return asked < 0 ? brim_planner_lanes_useful(p) : limit_lanes(p, asked);
 }
 
 /* ---- micro-batches of a step ---- */

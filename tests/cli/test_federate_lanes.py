@@ -61,8 +61,8 @@ class Lanes(ElasticCase):
         self.until(lambda: self.steps("run")[-1] > step, run)
         step = self.steps("run")[-1]
         result = self.end(run)
-        self.assertRegex(result.err, r"recovery: [12] clients? at a time, micro-batch 16.*, a plan of [\d.]+ MiB instead "
-                                     r"of 4.4 MiB: memory pressure\n")
+        self.assertRegex(result.err, r"recovery: [12] clients? at a time, micro-batch 16.*, a plan of [\d.]+ MiB "
+                                     r"instead of 4.4 MiB: memory pressure\n")
         self.assertRegex(result.err, r"recovery: [12] -> 4 clients at a time, a plan of 4.4 MiB instead of [\d.]+ MiB: "
                                      r"memory is free again\n")
         self.assertEqual({action for _, _, action in self.changes("run")}, {"lanes"})
