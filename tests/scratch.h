@@ -23,7 +23,7 @@ static inline void scratch_check(int ok, const char *what)
   abort();
 }
 
-/* "<root>/<name>"; a few results are valid at a time. */
+/* Returns "<root>/<name>"; only the last few results are valid. */
 __attribute__((format(printf, 1, 2))) static inline const char *scratch(const char *format, ...)
 {
   static char paths[8][SCRATCH_PATH * 2];

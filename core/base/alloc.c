@@ -43,12 +43,13 @@ void *brim_try_aligned(size_t alignment, size_t bytes)
   return fails() ? NULL : aligned_alloc(alignment, brim_round_up(bytes, alignment));
 }
 
-/* ---- allocations that must not fail ---- */
+/* ---- allocations that end the process on failure ---- */
 
 void brim_reserve_take(void)
 {
   if (atomic_load_explicit(&reserve, memory_order_relaxed)) return;
-  void *mine = malloc(RESERVE_BYTES), *none = NULL; /* not brim_try_malloc: a failure here does no harm */
+  void *mine = malloc(RESERVE_BYTES),
+       *none = NULL; /* not brim_try_malloc: tests need not inject a failure here, which does no harm */
   if (mine && !atomic_compare_exchange_strong(&reserve, &none, mine)) free(mine);
 }
 
@@ -63,15 +64,15 @@ void brim_out_of_memory_advice(const char *text)
   snprintf(advice, sizeof advice, "%s", text ? text : "");
 }
 
-/* Uses neither stdio nor exit handlers, which may allocate. Locks end with the process; a temporary file that it wrote
- * is not renamed, and the next process removes its entries from the ledger and the queue, as after a kill. */
+/* Uses neither stdio nor exit handlers, which may allocate. As after a kill, the kernel releases the process's locks,
+ * its temporary files are not renamed, and the next process removes its entries from the ledger and the queue. */
 _Noreturn void brim_out_of_memory(size_t bytes)
 {
   char message[sizeof advice + 128];
   const int length = snprintf(message, sizeof message, "error: out of host memory: cannot allocate %zu bytes%s%s\n",
                               bytes, advice[0] ? "\n  " : "", advice);
   if (length > 0) (void)!write(STDERR_FILENO, message, (size_t)length);
-  brim_fault_close(); /* writes its report */
+  brim_fault_close(); /* writes the report of faults */
   _exit(brim_status_exit(BRIM_ENOMEM_HOST));
 }
 

@@ -9,9 +9,10 @@
 
 #include "brim/host.h" /* brim_try_calloc */
 
-/* [any thread] NULL: out of memory. Free with free(). Not NULL for 0 bytes, so that NULL always means failure. */
+/* [any thread] Like malloc and its family; free the memory with free(). NULL always means out of memory: for 0 bytes
+ * they return a pointer too. */
 void *brim_try_malloc(size_t bytes);
-void *brim_try_realloc(void *old, size_t bytes); /* NULL: `old` is as it was */
+void *brim_try_realloc(void *old, size_t bytes); /* NULL: `old` is unchanged */
 void *brim_try_aligned(size_t alignment, size_t bytes);
 
 /* [any thread] The same, but end the process with a message when the host is out of memory. */

@@ -34,7 +34,7 @@ static size_t room_of(const brim_arena *arena, size_t bytes)
   return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
 }
 
-/* Zeroed. `block` is a new block, or NULL if the first one has room. */
+/* Returns zeroed memory from `block`, a new block, or from the first block if `block` is NULL. */
 static void *put(brim_arena *arena, struct brim_arena_block *block, size_t room, size_t bytes)
 {
   struct brim_arena_block *head = arena->head;

@@ -25,14 +25,14 @@ int brim_cache_folder(char *out, size_t room)
   return -1;
 }
 
-/* Another process may rename or remove the file between opening and locking it. */
+/* Whether the file is still at `path`: another process may have renamed or removed it between opening and locking. */
 static bool is_there(int fd, const char *path)
 {
   struct stat own, there;
   return fstat(fd, &own) == 0 && stat(path, &there) == 0 && own.st_ino == there.st_ino && own.st_dev == there.st_dev;
 }
 
-/* The locked file; -1 with errno; EWOULDBLOCK: another process holds the lock. */
+/* Opens and locks the file. -1 with errno; EWOULDBLOCK: another process has locked it. */
 static int open_locked(const char *aside, int flags)
 {
   for (;;) {

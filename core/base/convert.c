@@ -42,8 +42,8 @@ static uint16_t narrow(double value, small type)
   exponent += bias - 1;
   if (value == 0 || exponent < 1) exponent = 1; /* the smallest values have no leading one */
   const double units = nearbyint(ldexp(value, type.mantissa_bits + bias - exponent));
-  /* The leading one, if there is one, adds 1 to the exponent; so does a mantissa that was rounded up to the next power
-   * of two. */
+  /* The leading one, if any, adds 1 to the exponent, and so does a mantissa that was rounded up to the next power of
+   * two. */
   const double bits = units + (double)((uint32_t)(exponent - 1) << type.mantissa_bits);
   return (uint16_t)(sign | (bits >= infinite ? infinite : (uint16_t)bits));
 }

@@ -6,7 +6,7 @@
 
 #include "brim/tensor.h"
 
-/* Whether it is a type of real numbers: F64, F32, BF16, F16. */
+/* Whether this is a type of real numbers: F64, F32, BF16 or F16. */
 bool brim_dtype_is_real(uint32_t dtype);
 /* [any thread] Converts `count` numbers. Equal types are copied; otherwise both must be types of real numbers, and
  * values that do not fit are rounded to the nearest, ties to even, or become infinite. `from` need not be aligned. */

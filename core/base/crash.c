@@ -49,11 +49,11 @@ typedef struct code {
 
 static _Atomic(code *) codes;
 static bool watched;
-static pid_t watcher; /* the process that watches; its children have no run to resume */
+static pid_t watcher; /* the process that called brim_crash_watch; its children have no run to resume */
 static struct sigaction before[CRASHES];
 static char advice[2][4300];
 static _Atomic(const char *) current_advice;
-static _Atomic(const char *) read_file; /* whose tables are being read */
+static _Atomic(const char *) read_file; /* the plugin file whose tables are being read */
 static atomic_int report_state;         /* 1: a thread is writing the message; 2: it is written */
 static atomic_bool exit_allowed;
 static _Thread_local const char
@@ -73,7 +73,7 @@ bool brim_crash_has_address(int signal)
   return false;
 }
 
-/* ---- which plugin code belongs to ---- */
+/* ---- the plugin that code belongs to ---- */
 
 static int find_code(struct dl_phdr_info *info, size_t size, void *context)
 {
@@ -224,8 +224,8 @@ static void add_culprit_place(brim_handler_text *m, const culprit *blamed)
     m->length -= strlen("\n  ");
 }
 
-/* The instruction of brim or of a library that crashed. After a call of an address without code: the instruction that
- * the call would have returned to, unless the message already names a plugin's. */
+/* The instruction of brim or of a library that crashed. If the crash was a jump to an address without code, names the
+ * caller's instruction instead, unless the message already names one in a plugin. */
 static void add_place(brim_handler_text *m, const culprit *blamed, uintptr_t at, uintptr_t stack)
 {
   static brim_mapping file;
@@ -299,8 +299,7 @@ static void tell_crash(int signal, const siginfo_t *info, const void *context)
   finish(&m);
 }
 
-/* Whether the crash came from a mapped file whose pages could not be read, in which case the program is not at
- * fault. */
+/* Whether the crash came from a mapped file whose pages could not be read, in which case no code is at fault. */
 static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
 {
   out->path[0] = '\0';
@@ -329,7 +328,7 @@ static void tell_file(const brim_mapping *file)
   finish(&m);
 }
 
-/* One thread writes the message; others wait for it, as they may be about to end the process. */
+/* Writes the message once: one thread writes it, and others wait, as they may be about to end the process. */
 static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
@@ -366,7 +365,7 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 
 /* ---- watching ---- */
 
-/* exit() before the program's end: the caller's status says nothing about unfinished work. */
+/* Runs when code other than brim's main function calls exit(): that status says nothing about unfinished work. */
 static void on_exit_called(void)
 {
   static brim_handler_text m;
@@ -381,7 +380,7 @@ static void on_exit_called(void)
   _exit(brim_status_exit(loaded_file ? BRIM_ELOAD : BRIM_EPLUGIN));
 }
 
-/* exit() runs handlers in reverse order of registration. */
+/* exit() runs handlers in reverse order of registration, so the last one registered runs first. */
 void brim_crash_watch_exit(void)
 {
   if (watched) atexit(on_exit_called);

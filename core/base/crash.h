@@ -14,12 +14,12 @@
 /* [init] Starts watching. On the calling thread, stack overflows are reported too. */
 void brim_crash_watch(void);
 
-/* [init] From here on a call of exit() is reported like a crash, with the plugin that called it, and the program ends
- * with exit status 5 (3 while a plugin is loaded); a policy's call is caught, as its crashes are. This happens before
- * the exit handlers that libraries have registered so far: call it again after loading a library that may register
+/* [init] Reports a call of exit() like a crash from here on, with the plugin that called it, and ends the program with
+ * exit status 5 (3 while a plugin is loaded); a policy's call is caught, as its crashes are. This happens before the
+ * exit handlers that libraries have registered so far: call it again after loading a library that may register
  * one. */
 void brim_crash_watch_exit(void);
-/* [any thread] From here on exit() ends the process as usual: the program has finished. */
+/* [any thread] Lets exit() end the process as usual from here on, as the program has finished. */
 void brim_crash_allow_exit(void);
 
 /* A stack for the handler, for the case that the thread's own is exhausted. */
@@ -32,7 +32,8 @@ typedef struct brim_crash_stack {
 void brim_crash_prepare_thread(brim_crash_stack *out);
 void brim_crash_release_thread(const brim_crash_stack *stack);
 
-/* [init] `address` lies in the code of the plugin `file`; both stay valid for ever. */
+/* [init] Registers the plugin `file`, whose code contains `address`. The string must stay valid until the process
+ * ends. */
 void brim_crash_add_code(const void *address, const char *file);
 /* [init] The calling thread is loading the plugin `file`, which runs its constructors; NULL: loading has ended. */
 void brim_crash_loading(const char *file);
@@ -40,13 +41,13 @@ void brim_crash_loading(const char *file);
 void brim_crash_reading(const char *file);
 /* [init] A line on the run's checkpoint and how to resume it, copied; NULL: none. */
 void brim_crash_advice(const char *text);
-/* [any thread] The process ends with exit status 5 if it still runs after `seconds`; 0: cancels that. Does nothing if
+/* [any thread] Ends the process with exit status 5 if it still runs after `seconds`; 0 cancels that. Does nothing if
  * the process does not watch for crashes. */
 void brim_crash_end_in(unsigned seconds);
 
-/* For messages: "segmentation fault (SIGSEGV)", and whether its address is a data address. */
+/* The signal's name for messages, "segmentation fault (SIGSEGV)"; whether the signal comes with a data address. */
 const char *brim_crash_name(int signal);
 bool brim_crash_has_address(int signal);
-/* "mine.so+0x11b4", for addr2line; false if unknown. Not async-signal-safe. */
+/* Formats a code address for addr2line, "mine.so+0x11b4"; false if unknown. Not async-signal-safe. */
 bool brim_crash_place(const void *code, char *out, size_t room);
 #endif

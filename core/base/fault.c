@@ -27,8 +27,8 @@ static const char *const point_names[POINTS] = {BRIM_FAULT_ALLOC, BRIM_FAULT_PLA
 
 typedef struct fault {
   enum point point;
-  char name[NAME_BYTES]; /* "": any */
-  int64_t rank, step;    /* -1: any */
+  char name[NAME_BYTES]; /* "": any name */
+  int64_t rank, step;    /* -1: any rank or step */
   int64_t count;         /* the number of the call that fails, or the period */
   bool every, onwards;
   char until[PATH_BYTES]; /* "": no end */
@@ -38,7 +38,7 @@ typedef struct fault {
 
 typedef struct counter {
   enum point point;
-  const char *name; /* of the caller; NULL: none */
+  const char *name; /* the name that the caller passes; NULL: none */
   int64_t calls, failed;
 } counter;
 
@@ -265,7 +265,8 @@ bool brim_fault_hit(const char *point, const char *name)
   return hit;
 }
 
-/* One write for each line, without stdio, which allocates. A failure to write the report does not end the run. */
+/* Writes the report, with one write for each line and without stdio, which allocates. A failure to write the report
+ * does not end the run. */
 static void write_report(void)
 {
   for (size_t i = 0; i < counter_count && report_fd >= 0; i++) {

@@ -9,16 +9,16 @@
 #define BRIM_FAULT_ENVIRONMENT "BRIM_FAULT"
 #define BRIM_FAULT_REPORT_ENVIRONMENT "BRIM_FAULT_REPORT"
 
-/* [init] Arms the faults of a text; NULL or "": none. Until brim_fault_close every call is counted, and with `report`,
- * a path, the counts of each step are appended to that file: lines "STEP POINT NAME CALLS FAILED", with "-" for no
- * name, and step 0 for calls before the first step. ECONFIG: the text is wrong; the error gives the position. EIO: the
- * report cannot be written. Both leave injection off. Does not allocate. */
+/* [init] Arms the faults that `text` describes; NULL or "": none. Until brim_fault_close every call is counted, and
+ * with `report`, a path, the counts of each step are appended to that file: lines "STEP POINT NAME CALLS FAILED", with
+ * "-" for no name, and step 0 for calls before the first step. ECONFIG: the text is wrong; the error gives the
+ * position. EIO: the report cannot be written. Both leave injection off. Does not allocate. */
 brim_status brim_fault_open(const char *text, const char *report);
 /* [init] Writes the last lines of the report and disarms all faults. */
 void brim_fault_close(void);
 /* [init] The rank of this process in a job; 0 until set. */
 void brim_fault_set_rank(int32_t rank);
-/* [step] Step `step`, counted from 1, begins, possibly again. */
+/* [step] Reports that step `step`, counted from 1, begins; a repeated step is reported again. */
 void brim_fault_step(int64_t step);
 /* [any thread] The text given to brim_fault_open; NULL: no faults are armed. */
 const char *brim_fault_text(void);

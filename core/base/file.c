@@ -117,7 +117,7 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
   return BRIM_OK;
 }
 
-/* fsync may be interrupted on network file systems. */
+/* Calls fsync again if it is interrupted, as it may be on network file systems. */
 static int sync_fd(int fd)
 {
   int result;
@@ -279,7 +279,7 @@ bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, s
   return true;
 }
 
-/* Whether the call will always fail for this reason, however the system changes. */
+/* Whether the reason is permanent: a later call will fail too. */
 static bool is_for_good(int reason)
 {
   static const int reasons[] = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EEXIST, ELOOP, ENAMETOOLONG};

@@ -12,7 +12,7 @@
 
 #define BRIM_PATH_MAX 4096
 
-/* "<folder>/<name>" into `out`, which holds BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
+/* Writes "<folder>/<name>" to `out`, which has room for BRIM_PATH_MAX bytes. EINVAL if it does not fit. */
 brim_status brim_path_join(char *out, const char *folder, const char *name);
 /* Opens a regular file or a folder for reading and rejects everything else. Never blocks, as open() does on a pipe
  * until the other end opens. -1 or NULL, with errno; ESPIPE: not a regular file. */
@@ -25,8 +25,8 @@ const char *brim_open_reason(int error);
 brim_status brim_file_create(const char *path, int *fd);
 /* Writes all bytes, with as many calls as that takes. */
 brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);
-/* For files that several processes write: the file exists, is opened without truncation and gets its final length;
- * writes start at an offset. EIO. */
+/* For files that several processes write: opens an existing file without truncation; sets its final length; writes at
+ * an offset. EIO. */
 brim_status brim_file_open_to_write(const char *path, int *fd);
 brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
 brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);

@@ -25,7 +25,7 @@ typedef struct value {
 } value;
 
 typedef struct name {
-  const char *text; /* of `bytes` */
+  const char *text; /* of `bytes` bytes */
   size_t bytes;
   int32_t value;
   int32_t output; /* the output that this value is stored to, or NONE */
@@ -453,15 +453,15 @@ static int32_t binary(reader *r, enum brim_formula_op op, int32_t a, int32_t b)
 {
   return r->status == BRIM_OK ? make(r, op, a, b, NONE, 0) : NONE;
 }
-/* d where the condition is true (`holds`) or false, else 0. */
+/* Returns d where the condition is true (`holds`) or false, else 0. */
 static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
 {
   const int32_t zero = number(r, 0);
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, condition, holds ? d : zero, holds ? zero : d, 0) : NONE;
 }
 
-/* Of min or max: passes d to the selected operand (`first`, `second`: conditions), and half of it to each of two equal
- * ones, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
+/* For min and max: passes d to the selected operand (`first`, `second`: conditions), and half of d to each of two equal
+ * operands, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
 static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, int32_t d)
 {
   const int32_t half = binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), mine = k == 0 ? first : second;
@@ -515,7 +515,7 @@ static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
   }
 }
 
-/* From the last value to the first: operands precede the values made of them. flow: each value's gradient. */
+/* Goes from the last value to the first, as operands precede the values made from them. flow: each value's gradient. */
 static void differentiate(reader *r, int32_t output, int32_t *flow)
 {
   for (int32_t v = output; v >= 0 && r->status == BRIM_OK; v--) {
@@ -564,8 +564,8 @@ size_t brim_formula_list_numbers(const brim_update_form *form, const char *const
   return count;
 }
 
-/* Reads `text`. The caller has put two names into the list; this adds the states, from input `index` and output
- * `output` on (-1: they are not outputs), and then the numbers. */
+/* Reads `text`. The list has two names; this appends the states, which are inputs from `index` on and outputs from
+ * `output` on (-1: not outputs), and then the numbers. */
 static brim_status read_with_states(const char *text, brim_formula_name *list, const brim_update_form *form,
                                     int32_t index, int32_t output, const char *const *scalars, brim_formula *out)
 {

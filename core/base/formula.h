@@ -27,8 +27,8 @@ typedef struct brim_formula_name {
 /* [plan] Reads `text`. EINVAL, with line and column, if it is not a valid formula: unknown names, an output that is not
  * assigned, more than the limits of brim/formula.h. */
 brim_status brim_formula_read(const char *text, const brim_formula_name *given, size_t names, brim_formula *out);
-/* [plan] The derivatives of a formula with one output: a formula that computes the gradient of each element that
- * is_wanted, outputs in their order, from the output's gradient, input `flow`. */
+/* [plan] Derives the gradients of a formula with one output. The new formula computes them from the output's gradient,
+ * input `flow`; its outputs are the gradients of the elements with is_wanted, in their order. */
 brim_status brim_formula_read_gradient(const char *text, const brim_formula_name *given, size_t names, int32_t flow,
                                        brim_formula *out);
 /* [plan] Writes the names of a form's numbers and of the scalars, at most BRIM_FORMULA_NUMBERS_MAX, to `list`; returns

@@ -16,19 +16,19 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting; a process that was stopped meanwhile is charged two slices at most */
+#define SLICE_SECONDS 0.05 /* of waiting; a stop of the process counts as at most two slices */
 #define SPINS 5000         /* polls, some tens of us, before a thread sleeps: a handover is faster than a wake-up */
 #define JOIN_SECONDS 1
 #define LAST_SECONDS 600 /* for saving after a thread was abandoned, perhaps while it held a lock of malloc */
 
-/* Whose turn it is. In state RUNS both threads may change it; the one that is late finds the change. INSIDE: the thread
- * is in the core and will return. */
+/* Which thread has the turn. In state RUNS both threads may change it, and the later one sees the other's change.
+ * INSIDE: the guarded thread is in the core and will return. */
 enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
   clockid_t clock;    /* of its processor time */
-  pid_t process;      /* a child that the called function forked has no caller */
+  pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
   bool quits;
@@ -46,7 +46,7 @@ static atomic_bool any_lost;
 
 /* ---- the thread ---- */
 
-/* Async-signal-safe: only the end of the process ends the wait. */
+/* Waits until the process ends. Async-signal-safe. */
 _Noreturn static void park(void)
 {
   for (;;) pause();
@@ -71,7 +71,7 @@ static void give_turn(brim_guard *g, int turn)
   sem_post(&g->answer);
 }
 
-/* NULL in a child as well. Async-signal-safe. */
+/* The guard whose thread this is; NULL elsewhere, and in a forked child. Async-signal-safe. */
 static brim_guard *own_here(void)
 {
   return own && own->process == getpid() ? own : NULL;
@@ -102,7 +102,7 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child returned in its parent's place */
+    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child that the function forked has returned from it */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
@@ -157,8 +157,8 @@ static bool wait_for_slice(brim_guard *g)
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Real time counts up to twice the length of a slice: any more was spent while the process was stopped. Real time that
- * was not processor time is waiting time. False: one of the two limits is used up. */
+/* Waits for the answer in slices and charges their time. Real time beyond two slices at once does not count, as the
+ * process was stopped; real time that was not processor time is waiting time. False: one of the limits is used up. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
@@ -176,7 +176,8 @@ static bool wait_for_answer(brim_guard *g, time_left *left)
   return false;
 }
 
-/* From here on the process has limited time: saving may need a lock that the thread never releases. */
+/* Records that a thread was abandoned, and limits the rest of the process's life: saving may need a lock that the
+ * thread never releases. */
 static void lose(void)
 {
   atomic_store(&any_lost, true);
@@ -241,7 +242,7 @@ static brim_status fail_late(const brim_guard_call *call, const time_left *left)
   return fail_lost(call, what);
 }
 
-/* Whether the turn reached the caller after all. Otherwise the thread is abandoned. */
+/* Takes the turn from the thread. True if the thread has handed it over in the meantime; false: it is abandoned. */
 static bool take_turn(brim_guard *g)
 {
   const struct timespec ms = {0, 1000000};
@@ -279,7 +280,7 @@ brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guar
       return fail_crashed(g, call);
     default:
       if (questions == BRIM_GUARD_QUESTIONS_MAX) {
-        atomic_store(&g->turn, LOST); /* it waits for an answer that never comes */
+        atomic_store(&g->turn, LOST); /* the thread waits for an answer that will not come */
         return fail_asking(call);
       }
       answer(g);
@@ -306,7 +307,7 @@ brim_status brim_guard_open(brim_guard **out)
   return BRIM_OK;
 }
 
-/* A destructor that a plugin registered for the thread's end may hang too. */
+/* Waits with a limit: a destructor that a plugin registered for the thread's end may hang too. */
 void brim_guard_close(brim_guard *g)
 {
   struct timespec until;

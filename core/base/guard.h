@@ -1,8 +1,8 @@
 /* A separate thread for functions of plugins that must not take the process down: the caller waits for the function,
  * and continues without it if it crashes or hangs.
  *
- * The functions see one thread, and work that the core does for them (brim_guard_back) runs on the caller's thread,
- * which waits: so error texts, the selected device and other thread-local state are the caller's there.
+ * All functions run on one thread. Work that the core does for them (brim_guard_back) runs on the caller's thread,
+ * which waits, so error texts, the selected device and other thread-local state are the caller's.
  *
  * An abandoned thread stays where it is, with the locks that it holds, until the process ends: by _exit, once
  * everything that must be saved is saved. If it continues, the objects of its call may already be freed: it parks as
@@ -17,12 +17,12 @@
 
 #include "brim/status.h"
 
-#define BRIM_GUARD_QUESTIONS_MAX 100000 /* to the core in one call; more is taken for a loop */
+#define BRIM_GUARD_QUESTIONS_MAX 100000 /* questions to the core in one call; more count as an endless loop */
 
 typedef struct brim_guard brim_guard;
 typedef brim_status (*brim_guard_work)(void *context);
 
-/* The call, for messages. */
+/* A guarded call: names for messages, and time limits. */
 typedef struct brim_guard_call {
   const char *who, *file; /* "policy 'robust'"; file NULL or "": the core's own */
   const char *function;
@@ -52,9 +52,9 @@ bool brim_guard_any_lost(void);
 /* [any thread] Everything that must be saved is saved; the process continues with other work, without a time limit. */
 void brim_guard_go_on(void);
 
-/* [any thread] For signal handlers: whether this is a guard's thread, in the process that opened it. Then the other
- * function records the crash, wakes the caller and does not return. `code`: the place of the crash. Signal 0: the
- * thread called exit(). */
+/* [any thread] For signal handlers: whether this is a guard's thread, in the process that opened it. If so,
+ * brim_guard_take_crash records the crash, wakes the caller and does not return. `code`: the place of the crash. Signal
+ * 0: the thread called exit(). */
 bool brim_guard_is_own(void);
 _Noreturn void brim_guard_take_crash(int signal, const siginfo_t *info, const void *code);
 #endif

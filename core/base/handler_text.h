@@ -17,7 +17,7 @@ typedef struct brim_handler_text {
 /* Empties the text. On a terminal it begins with a newline, as a progress line or ^C may be on the current line. */
 void brim_handler_text_begin(brim_handler_text *out);
 void brim_handler_text_add(brim_handler_text *out, const char *text);
-/* In base 2 to 16. */
+/* Adds a number in base 2 to 16. */
 void brim_handler_text_add_number(brim_handler_text *out, uint64_t value, unsigned base);
 /* Writes to standard error, ignoring errors. */
 void brim_handler_text_write(const brim_handler_text *text);

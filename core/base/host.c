@@ -43,7 +43,7 @@ static bool read_text(const char *folder, const char *file, char *text, size_t b
   return length > 0 && (size_t)length < sizeof path && read_file(path, text, bytes);
 }
 
-/* A file with one number; "max" and -1 mean no limit. */
+/* Reads a file with one number; "max" and -1 mean no limit. */
 static bool read_number(const char *folder, const char *file, uint64_t *out)
 {
   char text[64];
@@ -53,7 +53,7 @@ static bool read_number(const char *folder, const char *file, uint64_t *out)
   return true;
 }
 
-/* File pages that were not used lately, which the kernel drops before it refuses memory. */
+/* Bytes of inactive file pages, which the kernel drops before it refuses memory. */
 static uint64_t reclaimable(const char *folder, const char *key)
 {
   char text[TEXT_BYTES];
@@ -225,7 +225,7 @@ int32_t brim_host_threads(void)
 
 /* ---- memory ---- */
 
-/* Of "MemTotal:  24000000 kB". */
+/* Reads a line such as "MemTotal:  24000000 kB". */
 static uint64_t meminfo(const char *text, const char *key)
 {
   const char *line = strstr(text, key);
@@ -250,7 +250,7 @@ static double percent(uint64_t part, uint64_t whole)
   return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
 
-/* The tightest limit counts. */
+/* Keeps the use that is closest to its limit. */
 static void count_ram(brim_host_use *use, uint64_t used, uint64_t limit, bool is_grouped)
 {
   const double share = percent(used, limit);
@@ -270,7 +270,7 @@ static void count_swap(brim_host_use *use, uint64_t used, uint64_t limit)
   use->swap_total_bytes = limit;
 }
 
-/* Version 1 limits the sum of memory and swap. */
+/* Version 1 gives a limit for the sum of memory and swap. */
 static void count_group_swap(brim_host_use *use, const char *folder, bool version2, uint64_t memory_limit)
 {
   uint64_t limit = 0, used = 0, memory = 0;

@@ -1,4 +1,4 @@
-/* The use of this host's memory and processors, which a run watches to warn in time. */
+/* How much of this host's memory and processors is in use: runs watch it and warn. */
 #ifndef BRIM_BASE_HOST_H
 #define BRIM_BASE_HOST_H
 #include <stdbool.h>
@@ -14,7 +14,7 @@ typedef struct brim_host_use {
   uint64_t swap_used_bytes, swap_total_bytes;
   uint64_t cpu_busy_ticks, cpu_ticks; /* of all processors, since the machine started */
 } brim_host_use;
-/* [init] This process is one of `ranks` ranks on this host and may use `processors` processors: brim_host_threads
+/* [init] Sets the number of ranks on this host, and the processors that this process may use; brim_host_threads
  * respects this from here on. */
 void brim_host_share_with(int32_t ranks, double processors);
 int32_t brim_host_ranks(void); /* on this host; 1 until set */

@@ -63,7 +63,7 @@ bool brim_log_color(void)
   return wants_color && isatty(STDERR_FILENO);
 }
 
-/* False: the write failed; see errno. */
+/* Writes all bytes; false, with errno, if that fails. */
 static bool write_all(int fd, const char *text, size_t length)
 {
   while (length > 0) {
@@ -125,8 +125,8 @@ void brim_log(enum brim_level level, const char *format, ...)
   write_message(level, message);
 }
 
-/* Not through stdio, whose lock an abandoned policy thread may hold. A reader that closed the pipe, such as head(1), is
- * not an error. */
+/* Does not use stdio, whose lock an abandoned policy thread may hold. A reader that closed the pipe, such as head(1),
+ * is not an error. */
 void brim_say(const char *format, ...)
 {
   static atomic_bool has_failed;

@@ -8,11 +8,11 @@
 #include "brim/status.h"
 
 void brim_log_set_level(enum brim_level level);
-/* Called before and after each message, so that a progress bar can move away; NULL: none. */
+/* Sets a function that is called before and after each message, so that a progress bar can move away; NULL: none. */
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context);
-/* [any thread] One line on standard output: a description of the run, an evaluation, a result. Suppressed by --quiet
- * and on ranks other than 0. If it cannot be written, one warning says so, and the run continues. No newline at the
- * end. */
+/* [any thread] Prints one line on standard output: a description of the run, an evaluation, a result. Suppressed by
+ * --quiet and on ranks other than 0. If it cannot be written, one warning says so, and the run continues. No newline at
+ * the end. */
 void brim_say(const char *format, ...) BRIM_PRINTF(1, 2);
 /* Prints the thread's last error: "error: <text>", with the further lines of the text indented. At level DEBUG also its
  * place in the source. */
@@ -21,9 +21,9 @@ void brim_log_error(void);
  * does when it starts, and getenv() beside setenv() crashes. Until then messages have no colour. */
 void brim_log_read_environment(void);
 bool brim_log_color(void);
-/* [init] This process is a rank of several: only rank 0 prints information; warnings and errors of other ranks are
+/* [init] Sets this process's rank among several: only rank 0 prints information; warnings and errors of other ranks are
  * prefixed with the rank. */
 void brim_log_set_rank(int32_t number);
-/* [init] From here on another rank prints for this one. */
+/* [init] Suppresses this rank's messages from here on, as another rank prints them. */
 void brim_log_mute(void);
 #endif

@@ -15,10 +15,10 @@ typedef struct brim_long_call {
   bool is_watched, has_ended;
 } brim_long_call;
 
-/* [init] `function`, in the plugin's file, begins to compute `what` ("the model's build"), which stays valid until the
- * end. No message is printed if no thread can be started. */
+/* [init] Call it when `function`, in a plugin's file, begins to compute `what` ("the model's build"), which must stay
+ * valid until the end. No message is printed if no thread can be started. */
 void brim_long_call_begin(brim_long_call *call, const char *what, const void *function);
-/* [init] The function has returned. */
+/* [init] Call it when the function has returned. */
 void brim_long_call_end(brim_long_call *call);
 
 /* The same for a function that one thread calls repeatedly: a call costs two additions. */
@@ -32,10 +32,10 @@ typedef struct brim_frequent_call {
   bool is_told;
 } brim_frequent_call;
 
-/* [init] A thread watches it from here to unwatch. `call`: the caller's; need not be initialized. */
+/* [init] Makes a thread watch the function until unwatch. `call`: the caller's; need not be initialized. */
 void brim_frequent_call_watch(brim_frequent_call *call, const char *what, const void *function);
 void brim_frequent_call_unwatch(brim_frequent_call *call);
-/* [any thread] Called before and after the function. */
+/* [any thread] Call it before and after the function. */
 static inline void brim_frequent_call_turn(brim_frequent_call *call)
 {
   atomic_fetch_add_explicit(&call->turns, 1, memory_order_relaxed);

@@ -12,7 +12,7 @@ typedef struct reader {
   char bytes[4096];
 } reader;
 
-/* -1 at the end of the file. */
+/* Reads a character; -1 at the end of the file. */
 static int next_char(reader *r)
 {
   if (r->at == r->have) {
@@ -23,7 +23,7 @@ static int next_char(reader *r)
   return r->at < r->have ? (unsigned char)r->bytes[r->at++] : -1;
 }
 
-/* A hexadecimal number and the character after it. */
+/* Reads a hexadecimal number and the character after it. */
 static uintptr_t next_hex(reader *r)
 {
   uintptr_t value = 0;
@@ -45,7 +45,7 @@ static int skip_word(reader *r)
   return c;
 }
 
-/* A line of /proc/self/maps, "start-end perms offset device inode      path"; false at the end. */
+/* Reads a line of /proc/self/maps, "start-end perms offset device inode      path"; false at the end. */
 static bool next_mapping(reader *r, uintptr_t *start, uintptr_t *end, brim_mapping *out)
 {
   size_t n = 0;

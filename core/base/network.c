@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Algorithm M. Only counts if out is NULL. */
+/* Algorithm M; only counts the exchanges if out is NULL. */
 static uint64_t list_exchanges(uint32_t rows, brim_exchange *out)
 {
   uint64_t count = 0;

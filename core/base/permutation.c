@@ -9,7 +9,7 @@
 
 #include "brim/random.h"
 
-#define ROUNDS 8 /* with 6, permutations of 5 things are visibly uneven (the test counts them) */
+#define ROUNDS 8 /* with 6, permutations of 5 items are measurably uneven (the test counts them) */
 
 static uint32_t half_bits_of(uint64_t count)
 {

@@ -3,8 +3,8 @@
 #define BRIM_BASE_PERMUTATION_H
 #include <stdint.h>
 
-/* A bijection of [0, count) made by a Feistel network of Philox rounds over the next power of four,
- * walking cycles back into range: random access, no memory. */
+/* A bijection of [0, count): a Feistel network of Philox rounds over the next power of four, restricted to the range by
+ * cycle walking. */
 typedef struct brim_permutation {
   uint64_t seed, item, count;
   uint32_t use, half_bits;

@@ -26,8 +26,8 @@ uint64_t brim_rss_peak_bytes(void)
   return status_bytes("VmHWM:");
 }
 
-/* Read in every round of a federation, which may take less than a millisecond: statm, a file of one line, has the same
- * number as VmRSS in status. */
+/* A federation reads it in every round, which may take less than a millisecond; so it comes from statm, a file of one
+ * line with the same number as VmRSS in status. */
 uint64_t brim_rss_bytes(void)
 {
   char text[128];
@@ -38,6 +38,6 @@ uint64_t brim_rss_bytes(void)
   if (length <= 0) return 0;
   text[length] = '\0';
   char *resident = text;
-  (void)strtoull(text, &resident, 10); /* the size of its address space */
+  (void)strtoull(text, &resident, 10); /* skips the size of the address space */
   return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }

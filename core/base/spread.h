@@ -21,7 +21,7 @@ typedef struct brim_tally { /* empty: {0} */
 
 /* [any thread] Adds a value that is neither negative nor NAN. ENOMEM_HOST: it is not added. */
 brim_status brim_tally_add(brim_tally *tally, double value);
-/* [any thread] All figures are NAN for an empty tally. */
+/* [any thread] Computes the figures; all are NAN for an empty tally. */
 brim_spread brim_tally_spread(brim_tally *tally);
 void brim_tally_release(brim_tally *tally);
 #endif

@@ -44,11 +44,11 @@ int brim_typo_distance(const char *written, const char *known);
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
 /* The best suggestion of a list; NULL if none is plausible. */
 const char *brim_suggest_of(const char *written, const char *const *known, size_t count);
-/* For qsort and bsearch: const char * by strcmp. */
+/* Compares const char * by strcmp, for qsort and bsearch. */
 int brim_compare_strings(const void *a, const void *b);
 /* The plural suffix for a count: "" or "s". */
 const char *brim_plural(int64_t count);
-/* "1:02:03" or "2:03". */
+/* Formats a duration as "1:02:03" or "2:03"; returns `out`. */
 const char *brim_format_seconds(char *out, size_t room, double seconds);
 /* Seconds of CLOCK_MONOTONIC. */
 double brim_now(void);

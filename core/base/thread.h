@@ -3,7 +3,7 @@
 #define BRIM_BASE_THREAD_H
 #include <pthread.h>
 
-/* [any thread] pthread_create for a thread that blocks all signals except those of its own crashes (base/crash.h), as
- * the main thread handles the others; `name`, up to 15 characters, is shown by debuggers. 0, or the error number. */
+/* [any thread] Starts a thread that blocks all signals except those of its own crashes (base/crash.h), as the main
+ * thread handles the others; `name`, up to 15 characters, is shown by debuggers. 0, or the error number. */
 int brim_thread_start(pthread_t *thread, const char *name, void *(*work)(void *), void *context);
 #endif

@@ -21,6 +21,6 @@ int64_t brim_draw_below(uint32_t x, int64_t n);
 double brim_draw_between(uint32_t x, double low, double high);
 /* [any thread] The share of a sample in its mix with another one. alpha > 0. */
 float brim_mixup_share(double alpha, brim_philox random);
-/* [any thread] own[i] = share * own[i] + (1 - share) * partner[i]. */
+/* [any thread] Mixes values: own[i] = share * own[i] + (1 - share) * partner[i]. */
 void brim_mixup_values(float *own, const float *partner, int64_t count, float share);
 #endif

@@ -24,8 +24,8 @@ void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, br
 /* [step] Fills the numbers that a step passes to its updates; step->step is set. ENUMERIC, naming the number, if one
  * that a formula uses is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
-/* [step] How far `steps` steps move a parameter whose gradient is always 1, divided by the learning rate `rate`, which
- * they share: with sgd, as its momentum and the mu of FedProx have it; with other optimizers the number of steps. */
+/* [step] The distance that `steps` steps with the learning rate `rate` move a parameter whose gradient is always 1,
+ * divided by `rate`. With sgd it depends on the momentum and on FedProx's mu; with other optimizers it is `steps`. */
 double brim_optimizer_reach(const brim_plugin *plugin, const void *self, double rate, double mu, int64_t steps);
 
 /* [step] The factor of the learning rate in a step. ENUMERIC, naming schedule and step, if it is negative or not

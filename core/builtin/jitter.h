@@ -5,12 +5,11 @@
 #define BRIM_BUILTIN_JITTER_H
 #include <stdint.h>
 
-/* Saturation and hue do not change gray images.
- *
- * A factor of 1 leaves the image unchanged; 0 makes it black, its mean gray, or gray. At least 0. */
+/* Factors are at least 0. 1 leaves the image unchanged; 0 makes it black (brightness), its mean gray everywhere
+ * (contrast) or gray (saturation). Saturation and hue do not change gray images. */
 void brim_jitter_brightness(uint8_t *pixels, int64_t count, int channels, double factor);
 void brim_jitter_contrast(uint8_t *pixels, int64_t count, int channels, double factor);
 void brim_jitter_saturation(uint8_t *pixels, int64_t count, int channels, double factor);
-/* `turn` of the whole circle, -0.5 to 0.5. */
+/* Turns hues by `turn`, a fraction of the colour circle from -0.5 to 0.5. */
 void brim_jitter_hue(uint8_t *pixels, int64_t count, int channels, double turn);
 #endif

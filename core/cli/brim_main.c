@@ -96,7 +96,8 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   return unknown_command(argv[0], argv[1]);
 }
 
-/* If a standard stream is closed, a file of the run would get its descriptor, and messages would be written into it. */
+/* Opens closed standard streams: otherwise a file of the run would get the descriptor, and messages would be written
+ * into it. */
 static void open_standard_streams(void)
 {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -138,7 +139,7 @@ static int check_output(int result, bool is_written, const char *why)
   return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
 }
 
-/* An abandoned thread may hold any lock that exit() needs. */
+/* Ends the process without exit() if a thread was abandoned, as it may hold any lock that exit() needs. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;

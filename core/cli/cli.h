@@ -74,7 +74,7 @@ typedef struct brim_operands {
  * `--name value` and `--name=value`; after `--` every word is an operand. Every command calls this first, and
  * brim_cli_end last, whatever this returns. ECONFIG with a suggestion for an unknown option. */
 brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out);
-/* Called before brim_cli_parse: keys written as options, `--total-clients 100` or `--total-clients=100`, become
+/* Called before brim_cli_parse: turns keys written as options, `--total-clients 100` or `--total-clients=100`, into
  * overrides, with a message each. `filler`, a flag of `options`, replaces a value that was a separate word. New words
  * live in `arena`. */
 void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, char *filler, brim_arena *arena);

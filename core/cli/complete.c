@@ -240,7 +240,7 @@ static bool is_run(completion *c)
   return strstr(c->command->usage, first) && !operands;
 }
 
-/* "scenario=all_busy", for a command that simulates; several are separated by commas. */
+/* Offers scenarios, "scenario=all_busy", for a command that simulates; several are separated by commas. */
 static void offer_scenarios(completion *c)
 {
   const char **name = NULL;

@@ -125,7 +125,7 @@ static void add_device(devices *d, const brim_registry_entry *entry, int index, 
   brim_table_add(&d->table, info->name);
 }
 
-/* Only the first line of the reason. */
+/* Adds a backend that cannot be used, with the first line of the reason. */
 static void add_failure(devices *d, const char *backend, const char *reason)
 {
   if (d->json) {
@@ -141,7 +141,7 @@ static void add_failure(devices *d, const char *backend, const char *reason)
   brim_text_add(&d->failures, "\n");
 }
 
-/* With the parameters of the command line if it names the backend, else with defaults. */
+/* Makes an instance with the parameters of the command line if it names the backend, else with defaults. */
 static brim_status make_instance(devices *d, const brim_plugin *plugin, void **self)
 {
   const brim_config_choice *choice = d->config ? brim_config_choice_of(d->config, "backend") : NULL;
@@ -150,7 +150,7 @@ static brim_status make_instance(devices *d, const brim_plugin *plugin, void **s
   return plugin->create ? plugin->create(choice->params, self) : BRIM_OK;
 }
 
-/* "cuda: driver 580.65.06 (CUDA 13.0); needed: ..." */
+/* Adds "cuda: driver 580.65.06 (CUDA 13.0); needed: ...". */
 static void add_needs(devices *d, const brim_plugin *plugin, void *self)
 {
   char text[512] = "";

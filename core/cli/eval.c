@@ -36,7 +36,7 @@ static const char *class_name(const eval *e, int64_t class)
 
 /* ---- output ---- */
 
-/* null: not counted. */
+/* The figures of each class; null: not counted. */
 static json_t *json_of_classes(const eval *e)
 {
   if (!e->result.confusion) return json_null();
@@ -157,7 +157,8 @@ static void print_text(const eval *e)
 
 /* ---- the work ---- */
 
-/* Another share of the training samples would contain some that the model was trained on. */
+/* Checks that a validation share of the training samples is the run's own: any other contains samples that the model
+ * was trained on. */
 static brim_status check_share(const eval *e)
 {
   const brim_drive *d = e->drive;

@@ -72,7 +72,7 @@ static brim_status check_output(const export_wishes *w)
   return check_absent(w, w->output);
 }
 
-/* The path beside the file. */
+/* The path of config.json, beside the output file. */
 static brim_status config_path(const export_wishes *w, char *path, size_t room)
 {
   const char *slash = strrchr(w->output, '/');
@@ -138,8 +138,8 @@ static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, ui
   return BRIM_OK;
 }
 
-/* For a model that wraps another: the configuration names the wrapped model and its weights. Double precision on the
- * host suffices, whatever device the run used. */
+/* Exports a model that wraps another; the configuration names the wrapped model and its weights. Double precision on
+ * the host suffices, whatever device the run used. */
 static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, uint32_t dtype, const char *checkpoint,
                                   brim_arena *arena, const brim_parameters *trained)
 {

@@ -103,7 +103,7 @@ static brim_status read_prompt_file(generate *g)
   return BRIM_OK;
 }
 
-/* "464 1917 318" */
+/* Reads token numbers such as "464 1917 318". */
 static brim_status read_token_numbers(generate *g)
 {
   const char *s = brim_text_str(&g->prompt_text);
@@ -159,7 +159,7 @@ static brim_status make_tokens(generate *g)
 
 /* ---- output ---- */
 
-/* Removes shown text from the buffer: a terminal or a pipe has it. */
+/* Writes complete characters to standard output and removes them from the buffer; for JSON it keeps them. */
 static brim_status show(generate *g, bool last)
 {
   brim_characters_take(&g->bytes, last, &g->shown);

@@ -19,7 +19,7 @@ const char *brim_cli_format_option(const brim_option **row, brim_text *out)
   return o->help;
 }
 
-/* "  -o, --output FILE   where to ..." */
+/* Prints the options, each as "  -o, --output FILE   where to ...". */
 static void print_options(const brim_command *command, FILE *out)
 {
   size_t width = 0;

@@ -2,13 +2,16 @@
  * allocated. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/plan_print.h"
 #include "cli/ranks.h"
 #include "drive/extract.h"
 #include "drive/placement.h"
 #include "graph/plan_json.h"
+#include "launch/isolate.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 #include "setup/setup_weights.h"
@@ -144,7 +147,7 @@ static void print_features(uint64_t peak)
       brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
-/* "rank 0 of 4, " if there are several. */
+/* Formats "rank 0 of 4, " if there are several ranks. */
 static const char *format_rank(const brim_drive *d, char *out, size_t room)
 {
   out[0] = '\0';
@@ -166,7 +169,7 @@ static void print_table(const brim_drive *d, const row *table, size_t count)
   }
 }
 
-/* It may contain names of columns from the user's files. */
+/* Prints the dataset's summary, which may contain names of columns from the user's files. */
 static void print_summary(const char *dataset, const char *summary)
 {
   brim_text text = {0};
@@ -204,7 +207,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   print_table(d, table, count);
 }
 
-/* Only names and shapes were read. */
+/* Prints the weights, of which only names and shapes were read. */
 static void print_weights(const brim_weights *weights)
 {
   brim_text text = {0};
@@ -270,6 +273,38 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
   return brim_cli_write_picture(d, plan, train ? train : &plan->program[plan->peak_program], title, path);
 }
 
+/* Takes the name and the device of a client's or the server's process, if clients have processes of their own. This
+ * process goes on seeing all GPUs. */
+static brim_status act_as(const brim_config *config, brim_setup_options *options, int32_t rank)
+{
+  const int32_t job = options->world.ranks;
+  if (!brim_isolate_is_wanted(config)) return BRIM_OK;
+  brim_isolated *all = brim_xcalloc((size_t)job, sizeof *all);
+  const brim_status status = brim_isolate_plan(config, job, all);
+  all[rank].visible[0] = '\0';
+  if (status == BRIM_OK) brim_isolate_set(&all[rank]);
+  free(all);
+  options->world.rank = options->world.local_rank = rank;
+  return status;
+}
+
+/* The peak of the server's process; 0: there is none. */
+static brim_status find_server(const brim_cli *cli, const brim_config *config, brim_setup_options *options,
+                               uint64_t *bytes)
+{
+  brim_drive *d = NULL;
+  if (!brim_isolate_is_wanted(config)) return BRIM_OK;
+  BRIM_TRY(act_as(config, options, 0));
+  brim_cli_hush(cli, true);
+  brim_status status = brim_drive_open(config, options, &d);
+  if (status == BRIM_OK) status = brim_placement_try(&d);
+  if (status == BRIM_OK) status = brim_planner_peak(&d->planner, &d->choice, bytes);
+  brim_cli_hush(cli, false);
+  if (status != BRIM_OK) brim_fail_add(status, "in the plan of the server");
+  brim_drive_close(d);
+  return status;
+}
+
 static brim_status show_plan(const brim_cli *cli, const brim_config *config, const wishes *wish)
 {
   brim_drive *d = NULL;
@@ -283,13 +318,17 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   size_t count = 0;
   step_speed speed = {.extra = 0};
   const int32_t job = brim_cli_planned_ranks(&config->settings);
-  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.no_timing = wish->no_timing, .world = {0, job, 0, job}}, &d));
+  brim_setup_options options = {.no_timing = wish->no_timing, .world = {0, job, 0, job}};
+  uint64_t server_bytes = 0;
+  BRIM_TRY(find_server(cli, config, &options, &server_bytes));
+  BRIM_TRY(act_as(config, &options, 1));
+  BRIM_TRY(brim_drive_open(config, &options, &d));
   brim_status status = brim_placement_try(&d);
   if (brim_setup_is_federated(d->setup) && wish->times)
     brim_log(BRIM_LOG_WARN, "--times does not support federations yet");
   if (brim_setup_is_federated(d->setup)) {
     if (status == BRIM_OK) status = predict_host(d, &host);
-    if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, wish->json, wish->picture);
+    if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, server_bytes, wish->json, wish->picture);
     brim_drive_close(d);
     return status;
   }

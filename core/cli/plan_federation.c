@@ -20,7 +20,7 @@ typedef struct lanes_row {
 /* Lists one client at a time, two, four, ..., up to one for each client of a round or thread, and the chosen number. */
 static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
 {
-  const int64_t most = brim_planner_lanes_useful(&d->planner);
+  const int64_t most = brim_setup_is_isolated(d->setup) ? 1 : brim_planner_lanes_useful(&d->planner);
   brim_choice c = d->choice;
   bool has_chosen = false;
   *count = 0;
@@ -58,11 +58,11 @@ static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
   brim_text_release(&notes);
 }
 
-/* After all rounds, or those that the budget allows. */
+/* The number of rounds: all, or as many as the privacy budget allows. */
 static int64_t count_rounds(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
-  int64_t from = 0, to = s->rounds; /* rounds that are allowed, and that may be too many */
+  int64_t from = 0, to = s->rounds; /* numbers of rounds: allowed, and perhaps too many */
   while (s->privacy.max_epsilon > 0 && from < to) {
     const int64_t middle = from + (to - from + 1) / 2;
     if (brim_setup_epsilon(setup, brim_privacy_releases(s, middle)) <= s->privacy.max_epsilon)
@@ -90,7 +90,20 @@ static void print_privacy(const brim_setup *setup)
   printf("\n");
 }
 
-static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_row *row, size_t count)
+/* The memory of other processes. */
+static void print_processes(const brim_drive *d, uint64_t server_bytes)
+{
+  char bytes[32];
+  if (brim_setup_is_isolated(d->setup))
+    printf("in the process of each of %lld clients; the server's process needs %s, exactly %" PRIu64 " bytes\n",
+           (long long)d->setup->settings->total_clients, brim_format_bytes(bytes, sizeof bytes, server_bytes),
+           server_bytes);
+  else if (d->setup->world.ranks > 1)
+    printf("on each of %d ranks, which share a round's clients\n", (int)d->setup->world.ranks);
+}
+
+static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t server_bytes, const lanes_row *row,
+                       size_t count)
 {
   char a[32], b[32];
   const brim_settings *s = d->setup->settings;
@@ -105,8 +118,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const lanes_r
   printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);
-  if (d->setup->world.ranks > 1)
-    printf("on each of %d ranks, which share a round's clients\n", (int)d->setup->world.ranks);
+  print_processes(d, server_bytes);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
   printf("  %-12s %12s   no placement needs less\n", "lower bound",
@@ -136,7 +148,7 @@ static void print_memory(const brim_drive *d, const brim_plan *plan, const brim_
 }
 
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host,
-                              const lanes_row *row, size_t count)
+                              uint64_t server_bytes, const lanes_row *row, size_t count)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++) {
@@ -152,6 +164,8 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
+  if (brim_setup_is_isolated(d->setup))
+    json_object_set_new(out, "server_process_bytes", json_integer((json_int_t)server_bytes));
   json_object_set_new(out, "client_kept_bytes", json_integer((json_int_t)brim_setup_kept_bytes(d->setup)));
   json_object_set_new(out, "states_bytes", json_integer((json_int_t)brim_setup_states_bytes(d->setup)));
   json_object_set_new(out, "updates_file_bytes",
@@ -178,16 +192,17 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
   return brim_cli_write_picture(d, plan, train ? train : &lane->program[lane->peak_program], title, path);
 }
 
-brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, bool json, const char *picture)
+brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, uint64_t server_bytes, bool json,
+                                     const char *picture)
 {
   brim_plan *plan = NULL;
   lanes_row row[LANES_SHOWN_MAX];
   size_t count;
   BRIM_TRY(brim_planner_plan(&d->planner, &d->choice, true, &plan));
   brim_status status = list_lanes(d, row, &count);
-  if (status == BRIM_OK && json) status = print_json(d, plan, host, row, count);
+  if (status == BRIM_OK && json) status = print_json(d, plan, host, server_bytes, row, count);
   if (status == BRIM_OK && !json) {
-    print_text(d, plan, row, count);
+    print_text(d, plan, server_bytes, row, count);
     print_memory(d, plan, host);
   }
   if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);

@@ -25,7 +25,7 @@ brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, 
   return status;
 }
 
-/* "64 x 2      44.6 MiB", or dashes. */
+/* Adds "64 x 2      44.6 MiB", or dashes. */
 static void add_fit(const brim_fit *fit, brim_text *out)
 {
   char bytes[32], cut[48];
@@ -54,7 +54,7 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
   }
 }
 
-/* null: nothing fits. */
+/* A fit as JSON; null: nothing fits. */
 static json_t *fit_json(const brim_fit *fit)
 {
   if (fit->micro_batch == 0) return json_null();

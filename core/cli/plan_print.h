@@ -8,8 +8,8 @@
 #include "planner/frontier.h"
 #include "planner/times.h"
 
-/* The devices of the run's backend, and with `others` those of other backends. Log messages of the drives made for it
- * are suppressed. The drive as for brim_fits_add. */
+/* Finds what fits on each device of the run's backend and, with `others`, of other backends. Suppresses log messages of
+ * the drives that it makes. `drive`: see brim_fits_add. */
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
 void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);
@@ -28,7 +28,9 @@ void brim_cli_add_taken(const brim_drive *drive, const brim_plan *plan, json_t *
 /* Draws a program of the plan into a file; see brim_plan_svg. EIO. */
 brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,
                                    const char *title, const char *path);
-/* [plan] The output of `brim plan` for a federation, as text or JSON, and a picture in a file; NULL: none. Returns the
- * errors of planning, brim_planner_check and brim_cli_write_picture. */
-brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, bool json, const char *picture);
+/* [plan] The output of `brim plan` for a federation, as text or JSON, and a picture in a file; NULL: none.
+ * `server_bytes`: the peak of the server's process, if clients have processes of their own. Returns the errors of
+ * planning, brim_planner_check and brim_cli_write_picture. */
+brim_status brim_cli_show_federation(brim_drive *drive, const brim_footprint *host, uint64_t server_bytes, bool json,
+                                     const char *picture);
 #endif

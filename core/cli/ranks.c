@@ -15,7 +15,7 @@ void brim_cli_ranks_release(brim_ranks *ranks)
   *ranks = (brim_ranks){0};
 }
 
-/* auto: the number of ranks depends on the machine that starts the run, so the plan is for one. */
+/* With dist.ranks=auto the number of ranks depends on the machine that starts the run, so the plan is for one. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings)
 {
   return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;
@@ -23,7 +23,7 @@ int32_t brim_cli_planned_ranks(const brim_settings *settings)
 
 /* ---- groups: ranks with the same work, planned once ---- */
 
-/* If ranks shard tensors, each has its own part. */
+/* Finds the group of a rank with this load, or makes one. If ranks shard tensors, each has its own part. */
 static brim_rank_group *group_of(brim_ranks *ranks, const brim_load *load, bool shares, int32_t all)
 {
   for (size_t i = 0; i < ranks->count && !shares; i++) {
@@ -116,7 +116,7 @@ brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *d, const 
 
 /* ---- showing ---- */
 
-/* "0-2, 5", or their number if that is too long. */
+/* Adds the ranks of a group, "0-2, 5", or their number if that is too long. */
 static void add_names(const brim_rank_group *g, brim_text *out)
 {
   brim_text names = {0};

@@ -25,8 +25,8 @@ typedef struct brim_ranks {
 void brim_cli_ranks_release(brim_ranks *ranks);
 /* The number of ranks to plan for. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings);
-/* [plan] The ranks of the job that `drive` is rank 0 of, with that plan; empty for a single rank. The others are
- * planned in their own drives on this machine, whose log messages are suppressed. */
+/* [plan] Finds the plans of all ranks of a job; rank 0 is `drive`, with the plan `plan`. Empty for a single rank.
+ * Drives made on this machine plan the other ranks; their log messages are suppressed. */
 brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *drive, const brim_plan *plan, brim_ranks *out);
 void brim_cli_print_ranks(const brim_ranks *ranks, brim_text *out);
 json_t *brim_cli_ranks_json(const brim_ranks *ranks);

@@ -31,7 +31,7 @@ typedef struct command {
 
 /* ---- scenarios by name ---- */
 
-/* The folders to search, beside those of the groups. Must not be copied. */
+/* The folders to search for scenarios, besides those of the groups. The struct must not be copied. */
 typedef struct names {
   brim_cli_search search;
   brim_config_request request;
@@ -94,7 +94,7 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
-/* A scenario's key that is not a key of configurations must not be added to one. */
+/* Rejects words that set a scenario's key, as they must not be added to a configuration. */
 static brim_status check_keys(command *c, const names *all)
 {
   for (size_t i = 0; i < c->operands.count; i++) {
@@ -139,7 +139,7 @@ static const char *label_of(command *c, const char *const *word)
   return label;
 }
 
-/* "policy=[capped,robust]" names robust. */
+/* Whether a word names a policy: "policy=[capped,robust]" names robust. */
 static bool names_policy(const char *word, const char *id, size_t length)
 {
   const char *at = strchr(word, '=');
@@ -150,7 +150,8 @@ static bool names_policy(const char *word, const char *id, size_t length)
   return false;
 }
 
-/* A parameter of a policy that only other combinations use: policy=fixed,mine policy.mine.share=0.5. */
+/* Whether the word sets a parameter of a policy that only other combinations use: policy=fixed,mine
+ * policy.mine.share=0.5. */
 static bool is_of_another(const command *c, const char *const *word_of, const char *word)
 {
   static const char policy[] = "policy.";
@@ -167,7 +168,8 @@ static bool is_of_another(const command *c, const char *const *word_of, const ch
   return others;
 }
 
-/* The same in a scenario, which all policies share: keys of policies that are not in the list. */
+/* The same for a word of a scenario, which all policies share: whether the word belongs to a policy that is not in the
+ * list. */
 static bool is_unlisted(const char *const *set, size_t count, const brim_sim_shown *shown, const char *word)
 {
   static const char policy[] = "policy.", list[] = "policy=";
@@ -313,7 +315,7 @@ static const char *scenario_of(const brim_sim_shown *shown)
   return written;
 }
 
-/* Without the words that do not apply to it, which are "". */
+/* The words of a combination; a word that does not apply to it is "". */
 static const char *const *words_of(const command *c, brim_arena *arena, size_t combination)
 {
   const char **word = BRIM_ARENA_NEW(arena, const char *, c->sweep.axis_count + 1);
@@ -323,7 +325,7 @@ static const char *const *words_of(const command *c, brim_arena *arena, size_t c
   return word;
 }
 
-/* policy=fixed,mine policy.mine.share=0.5,1 contains fixed once. */
+/* Whether a combination is listed already: policy=fixed,mine policy.mine.share=0.5,1 simulates `fixed` only once. */
 static bool is_there(const command *c, const char *const *word)
 {
   for (size_t i = 0; i < c->count; i++) {

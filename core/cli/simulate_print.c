@@ -105,7 +105,7 @@ static void print_table(const brim_sim_shown *shown, size_t count, brim_text *ou
   brim_arena_release(&arena);
 }
 
-/* The last event of the timeline, if there is only one simulation. */
+/* For several simulations: the errors, which the timeline of a single one shows. */
 static void print_failures(const brim_sim_shown *shown, brim_text *out)
 {
   const brim_simulation *s = &shown->result;

@@ -103,7 +103,7 @@ static bool is_given(const start *s, const char *path)
   return node && node->origin.file && strcmp(node->origin.file, "command line") == 0;
 }
 
-/* ... or any key of this group. */
+/* Whether the command line sets any key of this group. */
 static bool is_group_given(const start *s, const char *group)
 {
   const size_t length = strlen(group);
@@ -173,7 +173,7 @@ static const brim_device_fit *find_device(const start *s, const char *name)
   return NULL;
 }
 
-/* Shown once, although the question may be repeated. */
+/* Shows the devices once, although the question may be repeated. */
 static brim_status show_devices(start *s)
 {
   brim_text text = {0};
@@ -221,7 +221,7 @@ static brim_status ask_device(start *s)
 
 /* ---- precision ---- */
 
-/* "fp32, bf16": the precisions that the backend has. */
+/* The precisions that the backend has: "fp32, bf16". */
 static const char *list_precisions(const start *s)
 {
   const char *list = "";
@@ -279,7 +279,7 @@ static brim_status check_room(start *s)
                    brim_format_bytes(b, sizeof b, room));
 }
 
-/* Repeats until something fits. */
+/* Asks for the device and the precision until a micro-batch fits. */
 static brim_status ask_place(start *s)
 {
   for (;;) {
@@ -345,7 +345,7 @@ static brim_status set_batch(start *s, const char *text)
   return BRIM_OK;
 }
 
-/* "auto", unless no policy chooses micro-batches: then the value of the configuration. */
+/* The default answer: "auto" or, if no policy chooses micro-batches, the value of the configuration. */
 static const char *default_batch(start *s)
 {
   const int64_t own = s->own->settings.training.batch_size;

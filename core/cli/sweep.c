@@ -255,7 +255,7 @@ static size_t count_state(const brim_sweep_run *run, enum brim_job_state state)
   return count;
 }
 
-/* Not started, or stopped before there was anything to resume. */
+/* Whether a job is left to do: it was not started, or was stopped before it had a checkpoint to resume from. */
 static bool is_left(const brim_sweep_job *job)
 {
   return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);

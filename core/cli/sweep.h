@@ -45,6 +45,6 @@ const char *brim_sweep_signal_name(brim_sweep_run *run, int number); /* "SIGKILL
 brim_status brim_sweep_write(brim_sweep_run *run);
 /* Prints the table on standard output. */
 void brim_sweep_print(brim_sweep_run *run);
-/* 0; 6 if the sweep was stopped; the status that all failed jobs share; otherwise 5. */
+/* 0 if all jobs finished; 6 if the sweep was stopped; the status that all failed jobs share; otherwise 5. */
 int brim_sweep_exit_status(const brim_sweep_run *run);
 #endif

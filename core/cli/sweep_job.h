@@ -10,8 +10,8 @@ typedef struct brim_job_end {
   double seconds;
 } brim_job_end;
 
-/* From here to brim_jobs_end, SIGINT and SIGTERM go to the running job: the first makes it write a checkpoint and end,
- * the second ends it at once. */
+/* Passes SIGINT and SIGTERM to the running job from here to brim_jobs_end: the first makes it write a checkpoint and
+ * end, the second ends it at once. */
 void brim_jobs_begin(void);
 void brim_jobs_end(void);
 /* The signal that requested the end; 0: none. */

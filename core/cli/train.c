@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/fault.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -17,6 +18,7 @@
 #include "dist/line.h"
 #include "dist/started.h"
 #include "launch/launch.h"
+#include "memory/choose.h"
 #include "report/page.h"
 #include "store/checkpoint.h"
 #include "store/rundir.h"
@@ -30,10 +32,10 @@ typedef struct train_options {
 } train_options;
 
 /* Words that change results at most by rounding: files may have moved since a run began, and their contents are checked
- * by hashes; any number of ranks can resume. */
+ * by hashes; any number of ranks, or processes of clients, can resume. */
 static bool may_change_on_resume(const char *word)
 {
-  static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks="};
+  static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks=", "federate.mode="};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     if (brim_starts_with(word, keys[i])) return true;
   return false;
@@ -66,12 +68,13 @@ static brim_status check_options(const train_options *o, const brim_operands *op
           BRIM_ECONFIG,
           "--resume uses the run's own configuration, so '%s' cannot be set\n"
           "to train with another one, start a new run: brim train --from %s %s\n"
-          "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, and dist.ranks=N",
+          "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, dist.ranks=N and "
+          "federate.mode=MODE",
           operands->word[i], o->resume, operands->word[i]);
   return BRIM_OK;
 }
 
-/* The override for --debug-launches, inserted at its position among the others: the option's own word leaves room for
+/* Inserts the override for --debug-launches at its position among the others; the option's own word leaves room for
  * it. */
 static void add_debug_launches(char **argv, brim_operands *operands)
 {
@@ -136,7 +139,8 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");
   if (!o->resume) BRIM_TRY(brim_run_check_dir((*config)->settings.run.dir));
-  if (o->resume && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1; /* any number of ranks can resume it */
+  /* any number of ranks can resume it */
+  if (o->resume && !brim_isolate_is_wanted(*config) && brim_dist_started() > 1) (*config)->settings.dist.ranks = -1;
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
@@ -155,7 +159,8 @@ static brim_status join(const brim_config *config, brim_dist **out)
                                      .configuration = config->root,
                                      .ranks = config->settings.dist.ranks,
                                      .timeout_seconds = config->settings.dist.timeout_seconds,
-                                     .bucket_bytes = config->settings.dist.bucket_mb << 20};
+                                     .bucket_bytes = config->settings.dist.bucket_mb << 20,
+                                     .by_messages = config->settings.federate.mode == BRIM_FEDERATE_PROCESSES};
   return brim_dist_open(&options, out);
 }
 
@@ -186,7 +191,7 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
   return ending->reported ? BRIM_OK : status;
 }
 
-/* Several seeds, each a job of a sweep. */
+/* Runs several seeds, each as a job of a sweep. */
 static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, int64_t repeats, train_end *ending)
 {
   if (brim_dist_started() > 1)
@@ -196,6 +201,25 @@ static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, in
                      (long long)repeats);
   ending->reported = brim_cli_sweep(cli, given);
   return BRIM_OK;
+}
+
+/* For a process of a client that the user's mpirun has started: takes its name and device. Libraries of devices may be
+ * open already, so if the process is to see a single GPU, the program starts again. */
+static brim_status isolate(const brim_cli *cli, const brim_config *config, const brim_sweep_words_given *given)
+{
+  const int32_t ranks = brim_dist_started();
+  if (!brim_isolate_is_wanted(config) || ranks == 1 || brim_line_is_open() || getenv(BRIM_SHARE_DEVICE)) return BRIM_OK;
+  if (ranks != config->settings.dist.ranks) return BRIM_OK; /* to be reported when the ranks have joined */
+  brim_isolated *all = brim_xcalloc((size_t)ranks, sizeof *all);
+  brim_arena words = {0};
+  const brim_status status = brim_isolate_plan(config, ranks, all);
+  const brim_isolated *own = &all[brim_dist_started_rank()];
+  if (status == BRIM_OK) brim_isolate_set(own);
+  if (status == BRIM_OK && own->visible[0])
+    execv("/proc/self/exe", (char *const *)repeat_words(cli, given->argc, given->argv, &words));
+  brim_arena_release(&words);
+  free(all);
+  return status;
 }
 
 static brim_status train_once(brim_cli *cli, const train_options *o, const brim_sweep_words_given *given,
@@ -217,13 +241,14 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
     brim_config_free(config);
     return repeat(cli, given, repeats, ending);
   }
+  if (status == BRIM_OK) status = isolate(cli, config, given);
   if (status == BRIM_OK) status = brim_launch_plan(config, o->resume, launch);
   if (status == BRIM_OK && launch->ranks == 1) status = run_here(cli, o, config, ending);
   brim_config_free(config);
   return status;
 }
 
-/* Ranks that died cannot print how to resume. */
+/* Starts the ranks of a job. If one was lost, adds how to resume the run, as ranks that died cannot print it. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
   const brim_status status = brim_launch_run(launch, word, &ending->reported);
@@ -330,6 +355,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
       status = start_ranks(&launch, repeat_words(cli, argc, argv, &operands.arena), &ending);
   }
   const int exit_status = end(status, &ending, &operands);
+  free(launch.isolated);
   brim_arena_release(&words);
   return exit_status;
 }
@@ -352,6 +378,7 @@ const brim_command brim_command_federate = {
     "  brim federate partition=dirichlet partition.alpha=0.1   with very different classes per client\n"
     "  brim federate server_optimizer=adam federate.local_epochs=5\n"
     "  brim federate parallel_clients=1               one client at a time: identical results, less memory\n"
+    "  brim federate federate.mode=processes total_clients=2 clients_per_round=2   a process for each client\n"
     "  brim federate --resume runs/a                  resume a stopped federation\n"
     "  brim federate -m method=random,proportional    a sweep\n"
     "  brim federate repeats=3                        three seeds, with mean and standard deviation; also in a sweep\n"

@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "brim/aggregator.h"
+#include "brim/selector.h"
 #include "config/privacy.h"
 #include "config/refusal.h"
 #include "param/value.h"
+
+#define PROCESSES_MAX 1024
 
 /* Whether the key has a value other than its default, or is on the command line. */
 static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
@@ -61,6 +64,51 @@ static void refuse_keys(brim_composition *c, const brim_schema *schema, const br
   brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], with);
 }
 
+/* ---- clients in processes of their own ---- */
+
+static void refuse_processes(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  const brim_yaml *named = brim_yaml_get_path(config->root, "policy.capped.client");
+  const brim_refusal keys[] = {
+      {"parallel_clients", s->parallel_clients > 1, "each client has a process, which trains it alone",
+       "leave it at -1"},
+      {"comm.id", strcmp(brim_config_choice_of(config, "comm")->plugin->id, "auto") != 0,
+       "the processes exchange messages with the process that starts them", "take comm=auto"},
+      {"aggregator.id", ops && ops->merge,
+       "it compares the updates of all clients, which every process would have to receive",
+       "take fedavg, uniform, qfedavg or fednova, or federate.mode=simulate"},
+      {"policy.capped.client", named && named->scalar && named->scalar[0],
+       "each process has a client's name of its own", "leave it empty"},
+  };
+  brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.mode=processes");
+}
+
+/* A process for each client, and one for the server. */
+static void count_processes(brim_composition *c, brim_config *config)
+{
+  brim_settings *s = &config->settings;
+  const int64_t processes = s->total_clients + 1;
+  if (s->federate.mode != BRIM_FEDERATE_PROCESSES) return;
+  refuse_processes(c, config);
+  if (s->dist.ranks > 0 && s->dist.ranks != processes) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "dist.ranks"),
+                    "dist.ranks is %lld, but federate.mode=processes has a process for each of the %lld clients and "
+                    "one for the server: %lld",
+                    (long long)s->dist.ranks, (long long)s->total_clients, (long long)processes);
+    brim_problem_hint(&c->problems, "leave dist.ranks out, or change total_clients");
+  }
+  if (processes > PROCESSES_MAX) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "total_clients"),
+                    "federate.mode=processes would start %lld processes; the limit is %d", (long long)processes,
+                    PROCESSES_MAX);
+    brim_problem_hint(&c->problems, "set total_clients to %d at most, or federate.mode=simulate", PROCESSES_MAX - 1);
+  }
+  s->dist.ranks = processes;
+}
+
 /* ---- the simulated world ---- */
 
 /* Whether a key of the section has a value other than its default, on the command line or not: a resumed run does not
@@ -77,31 +125,59 @@ static bool is_changed(const brim_composition *c, const brim_schema *schema, con
   return false;
 }
 
-/* The items of the four lists describe the same networks. */
-static void check_network(brim_composition *c, const brim_config *config)
+/* The items of the four lists describe the same networks. `section`: "network" or "edge_network". */
+static void check_network(brim_composition *c, const brim_config *config, const char *section,
+                          const brim_network_settings *n)
 {
-  const brim_network_settings *n = &config->settings.network;
   const struct {
-    const char *path;
+    const char *key;
     size_t count;
-  } lists[] = {{"network.jitter_ms", n->jitter_ms.count},
-               {"network.bandwidth_mbit", n->bandwidth_mbit.count},
-               {"network.loss_percent", n->loss_percent.count}};
+  } lists[] = {{"jitter_ms", n->jitter_ms.count},
+               {"bandwidth_mbit", n->bandwidth_mbit.count},
+               {"loss_percent", n->loss_percent.count}};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+    const char *path = brim_arena_printf(c->arena, "%s.%s", section, lists[i].key);
     if (lists[i].count == n->latency_ms.count) continue;
-    brim_problem_at(&c->problems, brim_origin_of(config, lists[i].path),
-                    "'%s' has %zu value%s, and network.latency_ms has %zu", lists[i].path, lists[i].count,
-                    lists[i].count == 1 ? "" : "s", n->latency_ms.count);
+    brim_problem_at(&c->problems, brim_origin_of(config, path), "'%s' has %zu value%s, and %s.latency_ms has %zu", path,
+                    lists[i].count, lists[i].count == 1 ? "" : "s", section, n->latency_ms.count);
     brim_problem_hint(&c->problems, "each network needs one value of latency_ms, jitter_ms, bandwidth_mbit and "
                                     "loss_percent");
   }
+}
+
+/* ---- edges ---- */
+
+static void check_edges(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  check_network(c, config, "edge_network", &s->edge_network);
+  if (s->federate.edges == 0 && is_changed(c, schema, config, "edge_network")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "edge_network.latency_ms"),
+                    "'edge_network' has no effect without edges");
+    brim_problem_hint(&c->problems, "set federate.edges=N, or edge_network=none");
+  }
+  if (s->federate.edges > s->total_clients) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edges"),
+                    "federate.edges %lld is more than the %lld clients of total_clients", (long long)s->federate.edges,
+                    (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "set federate.edges to %lld at most", (long long)s->total_clients);
+  }
+  const brim_refusal keys[] = {
+      {"federate.async", s->federate.async, "an edge adds up the updates of clients that start together",
+       "leave one of them out"},
+      {"aggregator.id", ops && ops->merge, "the server gets sums from the edges, and not each update",
+       "set aggregator=fedavg, uniform, qfedavg or fednova"},
+  };
+  if (s->federate.edges > 0) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edges");
 }
 
 static void check_world(brim_composition *c, const brim_config *config)
 {
   const brim_world_settings *w = &config->settings.world;
   const bool traced = w->availability == BRIM_AVAILABILITY_TRACE;
-  check_network(c, config);
+  check_network(c, config, "network", &config->settings.network);
   if (traced && !w->trace[0]) {
     brim_problem_at(&c->problems, brim_origin_of(config, "world.availability"),
                     "world.availability=trace needs a trace");
@@ -110,6 +186,26 @@ static void check_world(brim_composition *c, const brim_config *config)
   if (!traced && w->trace[0]) {
     brim_problem_at(&c->problems, brim_origin_of(config, "world.trace"), "'world.trace' has no effect here");
     brim_problem_hint(&c->problems, "set world.availability=trace, or leave world.trace out");
+  }
+}
+
+/* Keys that federate.local does not read. */
+static void check_local(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const instead[] = {[BRIM_LOCAL_FEDAVG] = "fedprox, whose mu=0 is federated averaging",
+                                        [BRIM_LOCAL_SCAFFOLD] = "scaffold_fedprox",
+                                        [BRIM_LOCAL_FEDDYN] = "fedprox (the strength of feddyn is federate.alpha)"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const char *local = brim_yaml_get_path(config->root, "federate.local")->scalar;
+  if (instead[f->local] && is_set(c, schema, config, "federate.mu")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
+                    "federate.mu=%g has no effect with federate.local=%s", f->mu, local);
+    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out", instead[f->local]);
+  }
+  if (f->local != BRIM_LOCAL_FEDDYN && is_set(c, schema, config, "federate.alpha")) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.alpha"),
+                    "federate.alpha=%g has no effect with federate.local=%s", f->alpha, local);
+    brim_problem_hint(&c->problems, "set federate.local=feddyn, or leave it out; the partition has partition.alpha");
   }
 }
 
@@ -130,14 +226,24 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
     brim_problem_hint(&c->problems, "set federate.min_clients to %lld at most, or clients_per_round higher",
                       (long long)s->clients_per_round);
   }
-  if (s->federate.local != BRIM_LOCAL_FEDPROX && s->federate.local != BRIM_LOCAL_SCAFFOLD_FEDPROX &&
-      is_set(c, schema, config, "federate.mu")) {
-    brim_problem_at(&c->problems, brim_origin_of(config, "federate.mu"),
-                    "federate.mu=%g has no effect with federate.local=%s", s->federate.mu,
-                    s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold" : "fedavg");
-    brim_problem_hint(&c->problems, "set federate.local=%s, or leave it out",
-                      s->federate.local == BRIM_LOCAL_SCAFFOLD ? "scaffold_fedprox"
-                                                               : "fedprox, whose mu=0 is federated averaging");
+  check_local(c, schema, config);
+}
+
+/* Ditto's personal models have all parameters; a local parameter is personal already. */
+static void check_personal(brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  static const char *const keys[] = {"federate.personal_lambda", "federate.personal_epochs"};
+  const brim_federate_settings *f = &config->settings.federate;
+  const bool is_ditto = f->personal == BRIM_PERSONAL_DITTO;
+  const brim_refusal refused[] = {{"federate.local_parameters", is_ditto && f->local_parameters[0],
+                                   "a personal model has all parameters, and none of them is averaged",
+                                   "leave one of the two out"}};
+  brim_refuse(c, config, refused, 1, "federate.personal=ditto");
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (is_ditto || !is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect with federate.personal=none",
+                    keys[i]);
+    brim_problem_hint(&c->problems, "set federate.personal=ditto, or leave it out");
   }
 }
 
@@ -200,7 +306,7 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
-/* Keys that only one kind of compression reads. */
+/* Keys that only some kinds of compression read. */
 static void check_compression(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const struct {
@@ -213,6 +319,67 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
     brim_problem_at(&c->problems, brim_origin_of(config, keys[i].key),
                     "'%s' has no effect without federate.compression=%s", keys[i].key, keys[i].kind);
     brim_problem_hint(&c->problems, "set federate.compression=%s, or leave it out", keys[i].kind);
+  }
+  if (config->settings.federate.compression == BRIM_COMPRESSION_NONE && config->settings.federate.error_feedback) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.error_feedback"),
+                    "federate.error_feedback=true has no effect with federate.compression=none");
+    brim_problem_hint(&c->problems, "set federate.compression to sign, top_k or quantize, or leave it out");
+  }
+}
+
+/* ---- asynchronous rounds ---- */
+
+/* Settings that assume a common start of a round's clients, or a state of clients that are in flight only once. */
+static void refuse_async(brim_composition *c, const brim_config *config)
+{
+  const brim_settings *s = &config->settings;
+  const brim_federate_settings *f = &s->federate;
+  const brim_config_choice *aggregator = brim_config_aggregator(config), *method = brim_config_method(config);
+  const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
+  const brim_selector_ops *selector = method ? method->plugin->ops : NULL;
+  const brim_refusal keys[] = {
+      {"federate.deadline_seconds", f->deadline_seconds > 0, "a round has no start from which clients could be late",
+       "set federate.max_staleness, which leaves out updates by rounds"},
+      {"federate.over_selection", f->over_selection > 0, "a round takes the first updates of all clients in flight",
+       "set federate.concurrency higher"},
+      {"federate.local", f->local == BRIM_LOCAL_SCAFFOLD || f->local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
+       "the controls of client and server would be of different rounds", "set federate.local=fedavg or fedprox"},
+      {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, "clients have no state",
+       "set it to average"},
+      {"federate.local_parameters", f->local_parameters[0] != '\0', "clients have no state", "leave it out"},
+      {"privacy.clip_norm", s->privacy.clip_norm > 0, "epsilon is computed for clients that are drawn in each round",
+       "leave it out"},
+      {"aggregator.id", ops && ops->merge, "it compares updates, which start from different models here",
+       "set aggregator=fedavg, uniform or fednova"},
+      {"aggregator.id", ops && ops->needs & BRIM_NEED_LOSS_BEFORE, "it needs the losses of all clients under one model",
+       "set aggregator=fedavg, uniform or fednova"},
+      {"method.id", selector && selector->needs & BRIM_NEED_LOSSES, "it asks clients for their losses before a round",
+       "set method=random, or another that needs no such losses"},
+      {"method.id", method && strcmp(method->plugin->id, "round_robin") == 0,
+       "its turns are those of rounds whose clients start together", "set method=random"},
+  };
+  brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.async=true");
+}
+
+static void check_async(brim_composition *c, const brim_schema *schema, brim_config *config)
+{
+  static const char *const keys[] = {"federate.concurrency", "federate.max_staleness", "federate.staleness_exponent"};
+  brim_settings *s = &config->settings;
+  if (s->federate.async) {
+    if (s->federate.concurrency == 0) s->federate.concurrency = s->clients_per_round;
+    refuse_async(c, config);
+    if (s->federate.concurrency <= s->total_clients) return;
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.concurrency"),
+                    "federate.concurrency %lld is more than the %lld clients of total_clients",
+                    (long long)s->federate.concurrency, (long long)s->total_clients);
+    brim_problem_hint(&c->problems, "a client is in flight once: set federate.concurrency to %lld at most",
+                      (long long)s->total_clients);
+  }
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !s->federate.async; i++) {
+    if (!is_set(c, schema, config, keys[i])) continue;
+    brim_problem_at(&c->problems, brim_origin_of(config, keys[i]), "'%s' has no effect without federate.async=true",
+                    keys[i]);
+    brim_problem_hint(&c->problems, "set federate.async=true, or leave it out");
   }
 }
 
@@ -262,11 +429,16 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
                                     "of `brim federate`");
   }
   check_numbers(c, schema, config);
+  count_processes(c, config);
+  check_personal(c, schema, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);
-  s->has_world = s->federate.deadline_seconds > 0 || s->federate.over_selection > 0 ||
-                 is_changed(c, schema, config, "world") || is_changed(c, schema, config, "network");
+  check_async(c, schema, config);
+  check_edges(c, schema, config);
+  s->has_world = s->federate.async || s->federate.edges > 0 || s->federate.deadline_seconds > 0 ||
+                 s->federate.over_selection > 0 || is_changed(c, schema, config, "world") ||
+                 is_changed(c, schema, config, "network");
   check_world(c, config);
   brim_privacy_resolve(c, config);
   s->training.steps = s->rounds;

@@ -97,13 +97,17 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   brim_problem_hint(&c->problems, "set aggregator=uniform, or leave it out");
 }
 
-/* Clients also send their controls, which are not clipped. */
+/* A second sum, or a memory, would depend on updates that are not clipped. */
 static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
-  const brim_refusal keys[] = {{"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
-                                "clients would send its control variates unclipped and without noise",
-                                "set federate.local=fedavg or fedprox"}};
+  const brim_refusal keys[] = {
+      {"federate.local", local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX,
+       "clients would send its control variates unclipped and without noise", "set federate.local=fedavg or fedprox"},
+      {"federate.local", local == BRIM_LOCAL_FEDDYN, "the server of FedDyn adds up updates without limits and noise",
+       "set federate.local=fedavg or fedprox"},
+      {"federate.error_feedback", config->settings.federate.error_feedback,
+       "clients would remember what compression left out, but not what clipping did", "leave it out"}};
   REFUSE(keys, "privacy.clip_norm");
 }
 

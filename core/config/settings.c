@@ -272,11 +272,16 @@ static const brim_setting observe_table[] = {
 
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
+    FREE(ENUM, T, mode, "simulate", BRIM_FEDERATE_MODE_NAMES,
+         "simulate all clients in one process, or start a process for each client, with its own device and limit, and "
+         "one for the server (processes); the result has the same bits"),
     FIXED(I64, T, local_epochs, "1", "[1,1000000]", "passes of a client over its samples in a round"),
     FIXED(ENUM, T, local, "fedavg", BRIM_LOCAL_NAMES,
           "local training: fedavg minimises the client's loss; fedprox adds mu/2 times the squared distance from the "
-          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both"),
+          "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both; feddyn adds a "
+          "regularizer that changes from round to round"),
     FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
+    FIXED(F64, T, alpha, "0.01", "(0,inf)", "alpha of federate.local=feddyn, the strength of its regularizer"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),
@@ -287,6 +292,12 @@ static const brim_setting federate_table[] = {
         STR, T, local_parameters, "", NULL,
         "shell patterns of parameters, such as 'head.*', that each client trains for itself; they are neither sent nor "
         "averaged"),
+    FIXED(ENUM, T, personal, "none", BRIM_PERSONAL_NAMES,
+          "ditto: in each of its rounds a client also trains a personal model, which stays near the global one"),
+    FIXED(F64, T, personal_lambda, "0.1", "[0,inf)",
+          "weight of the distance from the global model in the training of personal models"),
+    FIXED(I64, T, personal_epochs, "1", "[1,1000000]",
+          "passes over its samples with which a client trains its personal model"),
     FIXED(ENUM, T, on_divergence, "drop", BRIM_DIVERGENCE_NAMES,
           "if a client's parameters are not finite, or changed by 512 or more: ignore its update (drop), or end the "
           "run (fail)"),
@@ -297,6 +308,8 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, compression_bits, "8", "[2,16]", "bits of a value with federate.compression=quantize"),
     FIXED(F64, T, compression_share, "0.01", "(0,1]",
           "share of each parameter's values that federate.compression=top_k sends"),
+    FIXED(BOOL, T, error_feedback, "false", NULL,
+          "each client adds what compression left out of its last update to its next one"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),
@@ -315,6 +328,18 @@ static const brim_setting federate_table[] = {
           "simulated seconds after which a round ends without late clients; 0: wait for all"),
     FIXED(F64, T, over_selection, "0", "[0,10]",
           "select this share of clients_per_round in addition, and use only the updates that arrive first"),
+    FIXED(I64, T, edges, "0", "[0,1000000]",
+          "edges between clients and server in the simulated world: client k sends to edge k mod edges, which adds up "
+          "its clients' updates; 0: clients send to the server"),
+    FIXED(BOOL, T, async, "false", NULL,
+          "asynchronous rounds (FedBuff) in the simulated world: clients start one by one, and a round ends when "
+          "clients_per_round updates have arrived"),
+    FIXED(I64, T, concurrency, "0", "[0,1000000000]",
+          "with async: clients that train at any simulated time; 0: clients_per_round"),
+    FIXED(I64, T, max_staleness, "20", "[0,1000000]",
+          "with async: updates of clients that started more than this many rounds ago are left out"),
+    FIXED(F64, T, staleness_exponent, "0.5", "[0,100]",
+          "with async: an update that is s rounds old is multiplied by (1+s)^-staleness_exponent; 0: by 1"),
     FIXED(BOOL, T, train, "true", NULL,
           "false: only simulate selection and the world, without training, so losses are unknown"),
     {.param.key = NULL},
@@ -361,7 +386,9 @@ static const brim_setting network_table[] = {
 #define T brim_world_settings
 static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
-          "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default"),
+          "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default, "
+          "and "
+          "with federate.async and federate.edges"),
     FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
     FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
           "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),
@@ -462,6 +489,7 @@ const brim_section brim_settings_sections[] = {
     {"federate", federate_table, offsetof(brim_settings, federate), sizeof(brim_federate_settings), true},
     {"partition", partition_table, offsetof(brim_settings, partition), sizeof(brim_partition_settings), true},
     {"network", network_table, offsetof(brim_settings, network), sizeof(brim_network_settings), true},
+    {"edge_network", network_table, offsetof(brim_settings, edge_network), sizeof(brim_network_settings), true},
     {"world", world_table, offsetof(brim_settings, world), sizeof(brim_world_settings), true},
     {"attack", attack_table, offsetof(brim_settings, attack), sizeof(brim_attack_settings), true},
     {"privacy", privacy_table, offsetof(brim_settings, privacy), sizeof(brim_privacy_settings), true},

@@ -102,8 +102,14 @@ enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
 /* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
  * corrected ones. */
-enum brim_local { BRIM_LOCAL_FEDAVG, BRIM_LOCAL_FEDPROX, BRIM_LOCAL_SCAFFOLD, BRIM_LOCAL_SCAFFOLD_FEDPROX };
-#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox"
+enum brim_local {
+  BRIM_LOCAL_FEDAVG,
+  BRIM_LOCAL_FEDPROX,
+  BRIM_LOCAL_SCAFFOLD,
+  BRIM_LOCAL_SCAFFOLD_FEDPROX,
+  BRIM_LOCAL_FEDDYN
+};
+#define BRIM_LOCAL_NAMES "fedavg|fedprox|scaffold|scaffold_fedprox|feddyn"
 enum brim_compression {
   BRIM_COMPRESSION_NONE,
   BRIM_COMPRESSION_QUANTIZE,
@@ -112,24 +118,42 @@ enum brim_compression {
 };
 #define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
 
+/* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
+enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
+#define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
+
+/* Models that clients have besides the global one. */
+enum brim_personal { BRIM_PERSONAL_NONE, BRIM_PERSONAL_DITTO };
+#define BRIM_PERSONAL_NAMES "none|ditto"
+
 typedef struct brim_federate_settings {
   int64_t local_epochs;
   int32_t local;                /* enum brim_local */
   double mu;                    /* of fedprox; 0: none */
+  double alpha;                 /* of feddyn */
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
-  int32_t on_divergence;        /* enum brim_divergence */
-  int32_t compression;          /* enum brim_compression */
+  int32_t personal;             /* enum brim_personal; ditto: with lambda and epochs */
+  double personal_lambda;
+  int64_t personal_epochs;
+  int32_t on_divergence; /* enum brim_divergence */
+  int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
+  bool error_feedback; /* clients add what a compressed update left out to their next one */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
-  bool client_accuracy;                    /* at the end, with one pass over the training data */
+  int64_t edges;                           /* between clients and server; 0: none */
+  bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
+  int64_t concurrency, max_staleness;      /* clients in flight; rounds */
+  double staleness_exponent;
+  bool client_accuracy; /* at the end, with one pass over the training data */
+  int32_t mode;                            /* enum brim_federate_mode */
 } brim_federate_settings;
 
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */
@@ -260,7 +284,7 @@ typedef struct brim_settings {
   brim_observe_settings observe;
   brim_federate_settings federate;
   brim_partition_settings partition;
-  brim_network_settings network;
+  brim_network_settings network, edge_network; /* edge_network: between the server and edges */
   brim_world_settings world;
   brim_attack_settings attack;
   brim_privacy_settings privacy;

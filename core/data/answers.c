@@ -33,7 +33,7 @@ uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint3
   return numbers > 0 ? (uint64_t)numbers * brim_dtype_bytes(real) : (uint64_t)tokens * sizeof(int32_t);
 }
 
-/* From the last number to the first, because the results overwrite the inputs. */
+/* Goes from the last number to the first, because the results overwrite the inputs. */
 void brim_data_widen(void *values, int64_t n)
 {
   for (int64_t i = n - 1; i >= 0; i--) {

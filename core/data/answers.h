@@ -9,8 +9,8 @@ void brim_data_widen(void *values, int64_t n);
  * be ignored to BRIM_NO_TOKEN. ELOAD. */
 brim_status brim_data_check_label(const brim_data *data, const char *split, int64_t index, const void *raw,
                                   void *label);
-/* [any thread] Mixes such a label with a partner's, as floats: shares of the classes, or real numbers. */
+/* [any thread] Mixes a checked label with a partner's, as floats: shares of the classes, or real numbers. */
 void brim_data_mix_label(const brim_data *data, void *label, const void *partner, float share);
-/* [any thread] Then converts real numbers from float to `real`. */
+/* [any thread] Converts the real numbers of a checked, perhaps mixed label from float to `real`. */
 void brim_data_finish_label(const brim_data *data, enum brim_part part, uint32_t real, void *label);
 #endif

@@ -7,13 +7,14 @@
 #define BRIM_DATA_AUGMENT_H
 #include "data/transform.h"
 
-/* For BRIM_DTYPE_U8 or BRIM_DTYPE_F32; the layout of `values` is as in brim/augment.h. `scratch`:
+/* Applies the augmentations for `dtype`, BRIM_DTYPE_U8 or BRIM_DTYPE_F32; the layout of `values` is as in
+ * brim/augment.h. `scratch`:
  * brim_augment_bytes(). */
 void brim_augment_apply(const brim_transform *t, uint32_t dtype, const brim_draws *draws, void *values, void *scratch);
 /* Mixes values with a partner's. Returns the share of the sample's own label. */
 float brim_augment_mix(const brim_transform *t, const brim_draws *draws, float *values, const float *partner,
                        void *scratch);
-/* [init] Scratch of the augmentation that needs most. */
+/* [init] Bytes of scratch of the augmentation that needs the most. */
 uint64_t brim_augment_bytes(const brim_transform *t);
 /* [init] ECONFIG: one of the list cannot be applied to such samples. */
 brim_status brim_augment_check(const brim_transform *t, const char *dataset, const brim_dataset_info *info);

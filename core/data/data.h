@@ -26,12 +26,14 @@ typedef struct brim_data {
   brim_permutation split;
   uint64_t seed;
   brim_transform transform;
-  brim_shape sample; /* as the model gets it */
-  int64_t elements;  /* values in it */
+  brim_shape sample; /* shape of a sample as the model gets it */
+  int64_t elements;  /* values in a sample */
   int64_t channels, rows,
-      columns; /* of it; [F] counts as one channel with one row, [T, F] as F channels side by side, with T rows */
+      columns; /* of a sample; [F] counts as one channel with one row, [T, F] as F channels side by side, with T rows */
   int32_t ignored_token;  /* label to be ignored, like BRIM_NO_TOKEN. The caller sets it after open or describe */
   uint64_t scratch_bytes; /* one raw sample, and the scratch memory of its transform */
+  const uint8_t *view;    /* a bit for each sample of the training split whose values may be read; NULL: all. Set by the
+                             caller */
   const brim_settings *settings;
   brim_list mean, deviation; /* (x / unit - mean) / deviation: one number, or one per channel; empty: 0 and 1 */
   double unit;               /* 255 for bytes, else 1 */
@@ -42,8 +44,8 @@ typedef struct brim_data {
   struct brim_data_opening *opening; /* between open_start and open_finish */
 } brim_data;
 
-/* [init] Opens the splits and checks them against each other and the settings. ECONFIG, ELOAD. Only the plugin's
- * instance must be released. */
+/* [init] Opens the splits and checks them against each other and the settings. ECONFIG, ELOAD. The caller releases only
+ * the plugin's instance. */
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings);
 /* [init] The same without opening files where possible (see brim_dataset_ops.describe), for plans: shapes, classes and
  * counts are set and the settings are checked, but no sample can be read. A dataset that cannot be described before it
@@ -62,7 +64,7 @@ brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of host memory that the open splits keep, as far as the dataset reports them. Not between open_start and
  * open_finish. The dataset's errors. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
-/* Instead of an epoch: training samples in the order of the split, without augmentation. */
+/* Passed instead of an epoch: training samples in the order of the split, without augmentation. */
 #define BRIM_EPOCH_PLAIN (-1)
 /* [any thread] Sample `i` of a part in order: for training, in the epoch's permutation, augmented and, if requested,
  * mixed with another one; otherwise unchanged. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in
@@ -86,10 +88,10 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label);
 /* [init] The class of training sample `i`, counted in the order of the split; `scratch` as above. ELOAD. */
 brim_status brim_data_label(const brim_data *data, int64_t i, void *scratch, int32_t *out);
-/* The same of sample `index` of the dataset's training split. */
+/* The same for sample `index` of the dataset's training split. */
 brim_status brim_data_label_at(const brim_data *data, int64_t index, void *scratch, int32_t *out);
 
-/* [any thread] The index of that sample in its split. */
+/* [any thread] The index in its split of sample `i` of a part. */
 int64_t brim_data_index(const brim_data *data, enum brim_part part, int64_t epoch, int64_t i);
 
 /* [plan] Seconds that one thread needs to read and prepare a training sample. `data` need only be described: samples
@@ -123,7 +125,7 @@ typedef struct brim_batch {
 typedef struct brim_loader brim_loader;
 typedef struct brim_loader_options {
   const brim_data *data;
-  enum brim_part part; /* of all samples; any part, if none is mixed */
+  enum brim_part part; /* the part of all samples; any part if none of them is mixed */
   int64_t batch_max;   /* samples in the largest micro-batch */
   uint32_t real;
   int32_t threads; /* 0: the caller decodes, on demand */

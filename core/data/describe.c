@@ -134,7 +134,7 @@ static brim_status check_same(const brim_data *data, const char *split, const br
   return BRIM_OK;
 }
 
-/* For a split that a dataset may lack: then *info is zeroed. */
+/* Describes a split; zeroes *info if the dataset lacks it. */
 static brim_status describe_further(const brim_data *data, const char *split, brim_dataset_info *info)
 {
   const brim_status status = split ? describe_split(data, split, info) : BRIM_ENOTSUP;

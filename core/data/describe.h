@@ -5,7 +5,7 @@
 
 #define BRIM_SPLIT_TRAIN "train"
 #define BRIM_SPLIT_TEST "test"
-/* NULL: the dataset never has one. */
+/* The name of the dataset's validation split; NULL: it never has one. */
 const char *brim_data_validation_split(const brim_dataset_ops *ops);
 
 /* [init] Sets all fields of `data` that follow from descriptions and settings: parts, shapes, normalisation, scratch.

@@ -45,7 +45,7 @@ static json_t *json_of_inputs(const brim_data *data)
                    json_of_transform(&data->transform));
 }
 
-/* JSON strings must be UTF-8; names of folders may not be. */
+/* The class names as JSON; null if one is not UTF-8, as a name of a folder may be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
   if (!info->class_names) return json_null();
@@ -59,7 +59,7 @@ static json_t *json_of_names(const brim_dataset_info *info)
   return out;
 }
 
-/* *out is null if the dataset stores nothing. */
+/* Gets the data that the dataset itself stores, as JSON; null if it stores nothing. */
 static brim_status keep_own(const brim_data *data, json_t **out)
 {
   const char *text = NULL;
@@ -128,7 +128,7 @@ static bool read_dtype(const char *name, uint32_t *out)
   return false;
 }
 
-/* NULL, or a name for each class. */
+/* Reads the class names: one for each class, or NULL. */
 static bool read_names(const json_t *from, brim_arena *arena, brim_dataset_info *out)
 {
   if (json_is_null(from)) return true;
@@ -169,7 +169,8 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   return count[BRIM_PART_VALIDATION] >= 0 && count[BRIM_PART_TEST] >= 0;
 }
 
-/* A dataset that stores something and cannot recall it must have it unchanged. */
+/* Gives the dataset its stored data. If it has no recall(), the data of its current files must equal the stored
+ * data. */
 static brim_status recall_own(const brim_data *data, const json_t *kept)
 {
   json_t *was = json_object_get(kept, "kept");

@@ -44,7 +44,7 @@ static void tell_difference(differences *d, const char *place, const json_t *was
   add_value(&d->text, now);
 }
 
-/* "classes" and "class_names" become "class". */
+/* The length of a name's singular: "classes" and "class_names" become "class". */
 static int singular(const char *name)
 {
   if (strcmp(name, "class_names") == 0) return (int)strlen("class");
@@ -127,7 +127,7 @@ static void compare_names(differences *d, const json_t *was, const json_t *now)
     compare_arrays(d, "class_names", a, b);
 }
 
-/* If the samples differ, their numbers do too. */
+/* Does not report the number of samples to train on if the number of all training samples already differs. */
 static void compare_order(differences *d, const json_t *was, const json_t *now)
 {
   const int64_t before = d->count;

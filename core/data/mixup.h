@@ -16,10 +16,10 @@ typedef struct brim_mixup_room {
   uint64_t values, label; /* offsets in the scratch: values as floats, and the label as the dataset writes it */
   uint64_t bytes;         /* total bytes of the scratch; UINT64_MAX if that does not fit in 64 bits */
 } brim_mixup_room;
-/* `before`: bytes already in use. Without mixup `bytes` equals that. */
+/* Lays out the scratch. `before`: bytes already in use. Without mixup `bytes` equals `before`. */
 brim_mixup_room brim_mixup_room_of(const brim_data *data, uint64_t before);
 
-/* [any thread] The training sample, as a number below `count`, that number k is mixed with. */
+/* [any thread] The training sample, below `count`, with which training sample k is mixed. */
 int64_t brim_mixup_partner(const brim_data *data, int64_t epoch, int64_t k);
 /* [any thread] Shares of `classes` classes. */
 void brim_mixup_classes(float *out, int64_t classes, int32_t own, int32_t partner, float share);

@@ -29,10 +29,10 @@ typedef struct brim_order {
 
 /* The portion of each rank, if all are equal. */
 brim_portion brim_portion_even(int32_t rank, int32_t ranks);
-/* Its samples in a step of `samples`: *first counts from the step's first. */
+/* The samples of a portion in a step of `samples` samples; *first is relative to the start of the step. */
 void brim_portion_of(const brim_portion *portion, int64_t samples, int64_t unit, int64_t *first, int64_t *count);
 
-/* `steps` > 0 takes precedence over epochs. count, effective, batch and unit must be at least 1. */
+/* Makes an order; `steps` > 0 takes precedence over epochs. count, effective, batch and unit must be at least 1. */
 brim_order brim_order_make(int64_t count, int64_t effective, int64_t batch, int64_t unit, brim_portion portion,
                            int64_t epochs, int64_t steps);
 /* Writes the distinct sizes of this rank's micro-batches to `size` and returns their number. 0: the rank has none. */
@@ -46,7 +46,7 @@ brim_span brim_order_span(const brim_order *order, int64_t sequence);
 int64_t brim_order_sequence(const brim_order *order, int64_t step);
 /* All samples of a step, of all ranks. A sample's place in the step is its distance from the first of them. */
 brim_span brim_order_step(const brim_order *order, int64_t step);
-/* This rank's part of them; count 0: none. */
+/* This rank's samples of a step; count 0: none. */
 brim_span brim_order_share(const brim_order *order, int64_t step);
 /* Whether this is the last step of its epoch. */
 bool brim_order_ends_epoch(const brim_order *order, int64_t step);

@@ -78,8 +78,7 @@ void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64
 
 /* ---- labels ---- */
 
-/* Reads in the order of the dataset, which is fastest. number[i]: the training sample + 1 for sample i of the split, or
- * 0. */
+/* Reads in the order of the dataset, which is fastest. number: see brim_partition_number. */
 static brim_status read_in_order(const brim_data *data, const uint32_t *number, void *scratch, int32_t *label)
 {
   for (int64_t i = 0; i < data->train.count; i++)
@@ -165,7 +164,7 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   return BRIM_OK;
 }
 
-/* A given partition is not changed, so it must meet the minimum. */
+/* A partition from a file or from the dataset is not changed, so it must meet the minimum. */
 static brim_status check_least(const brim_data *data, const brim_partition *p)
 {
   const int64_t least = data->settings->partition.min_samples;

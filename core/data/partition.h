@@ -15,7 +15,7 @@ typedef struct brim_partition_sizes {
   int32_t kind; /* enum brim_sizes */
   double sigma, exponent;
   brim_permutation rank; /* rank of a client by size, for the power law */
-  double scale;          /* of drawn clients: samples per unit of weight */
+  double scale;          /* samples per unit of weight, if samples are drawn */
   int64_t least;
 } brim_partition_sizes;
 
@@ -28,7 +28,7 @@ typedef struct brim_partition {
   uint64_t seed;
   brim_permutation split;   /* of the data: see brim_data */
   brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */
-  uint32_t *round;          /* lookup tables of these two */
+  uint32_t *round;          /* lookup tables of `split` and `shuffle` */
   int64_t *offset; /* [clients + 1] start of a client's samples; NULL: all clients have the same number, or samples are
                       drawn */
   uint32_t *index; /* client after client; for drawn ones all samples, class after class; NULL: no table */
@@ -65,7 +65,7 @@ brim_status brim_partition_write(const brim_data *data, const brim_partition *pa
 /* [init] A 64-bit FNV-1a hash of each client's samples in their order. The same for a partition and its file. */
 uint64_t brim_partition_hash(const brim_partition *partition);
 void brim_partition_release(brim_partition *partition);
-/* Whether the data must be open for it. */
+/* Whether brim_partition_make needs open data. */
 bool brim_partition_reads_data(const brim_settings *settings);
 /* [any thread] The number of samples of a client. */
 int64_t brim_partition_count(const brim_partition *partition, int64_t client);

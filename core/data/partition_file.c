@@ -16,7 +16,7 @@
 
 /* ---- writing ---- */
 
-/* A line for each sample of a client. `scratch`: for reading its class; NULL: the class is not written. */
+/* Writes a line for each sample of a client. `scratch`: for reading a class; NULL: the class is not written. */
 static brim_status write_client(const brim_data *data, const brim_partition *p, int64_t client, void *scratch,
                                 FILE *file)
 {

@@ -28,9 +28,9 @@ int64_t brim_partition_drawn_at(const brim_partition *partition, int64_t client,
 brim_status brim_partition_sort(const brim_partition *partition, int64_t classes, uint32_t *sorted, int64_t *first);
 /* Assigns every sample to a client: dirichlet, shards, classes, natural. ECONFIG, ENOMEM_HOST. */
 brim_status brim_partition_deal(const brim_data *data, brim_partition *partition);
-/* iid with different sizes: the start of each client in the order of all samples. */
+/* iid with different sizes: computes where each client's samples start in the order of all samples. */
 brim_status brim_partition_cut(brim_partition *partition, int64_t least);
-/* Makes the table of each client's samples: sample[i] goes to owner[i], in this order. Offsets must be zeroed. */
+/* Makes the table of each client's samples: client owner[i] gets sample[i], in this order. Offsets must be zeroed. */
 void brim_partition_fill(brim_partition *partition, const uint32_t *sample, const int64_t *owner);
 
 /* ---- partition_raise.c ---- */
@@ -42,7 +42,8 @@ brim_status brim_partition_raise(brim_partition *partition, int64_t least, int64
 
 /* ---- partition_file.c ---- */
 
-/* For each sample of the training split, its training sample + 1. Must be zeroed before. */
+/* Sets number[s], for sample s of the dataset's training split, to 1 + its training sample. The caller zeroes the
+ * array: 0 means that s is not a training sample. */
 void brim_partition_number(const brim_partition *partition, uint32_t *number);
 /* Reads partition.path. ECONFIG with file, line and column; ENOMEM_HOST. */
 brim_status brim_partition_read(const brim_data *data, brim_partition *partition);

@@ -41,7 +41,7 @@ void brim_partition_fill(brim_partition *p, const uint32_t *sample, const int64_
   p->offset[0] = 0;
 }
 
-/* The input of a table. owner[i]: the client that sorted[i] goes to. */
+/* The samples to assign. owner[i]: the client that gets sorted[i]. */
 typedef struct dealing {
   const brim_data *data;
   brim_partition *p;
@@ -80,7 +80,7 @@ static brim_status deal_by_shares(const dealing *d)
   return BRIM_OK;
 }
 
-/* There are clients * shards shards of the sorted samples; a permutation assigns shard s to a client. */
+/* Cuts the sorted samples into clients * shards shards; a permutation assigns shard s to a client. */
 static void deal_shards(const dealing *d)
 {
   const brim_partition *p = d->p;

@@ -69,7 +69,7 @@ static view draw_view(const brim_data *data, const brim_draws *draws)
   return v;
 }
 
-/* n values, scaled; mirrored: in reverse order. Plain loops, which compilers vectorize. */
+/* Scales n values; mirrored: in reverse order. Plain loops, which compilers vectorize. */
 static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
 {
   if (mirror)
@@ -106,7 +106,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
   return x < low ? low : x > high ? high : x;
 }
 
-/* One channel through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is normalised too. */
+/* Makes one channel of the result, through a view. Padding is a raw 0, as in torchvision's RandomCrop, and is
+ * normalised too. */
 static void make_plane(const brim_data *data, const view *v, const void *raw, int64_t channel, float *out)
 {
   const int64_t rows = data->rows, columns = data->columns, plane = channel * rows * columns;
@@ -187,11 +188,19 @@ static void finish_values(const brim_data *data, uint32_t real, void *values)
 
 /* ---- Samples ---- */
 
+static bool may_read(const brim_data *data, const char *split, int64_t sample)
+{
+  return !data->view || strcmp(split, BRIM_SPLIT_TRAIN) != 0 || data->view[sample / 8] >> sample % 8 & 1;
+}
+
 /* A single sample of a split: its values as floats, or tokens, and its label as the dataset stores it. */
 static brim_status make_sample(const brim_data *data, const char *split, const brim_draws *draws, bool training,
                                void *scratch, void *values, void *label)
 {
   brim_picture picture = {0};
+  if (!may_read(data, split, draws->sample))
+    return brim_fail(BRIM_EINTERNAL, "sample %" PRId64 " of the training split belongs to another client",
+                     draws->sample);
   const brim_status status = read_sample(data, split, draws->sample, training, scratch, &picture, label);
   if (status != BRIM_OK)
     return brim_fail_add(status, "while reading sample %" PRId64 " of the %s split of dataset '%s'", draws->sample,
@@ -235,7 +244,7 @@ brim_status brim_data_client_sample(const brim_data *data, const brim_client_ord
                                     void *scratch, void *values, void *label)
 {
   const brim_draws draws = {data->seed, order->epoch, order->sample[i]};
-  BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &draws, true, scratch, values, label));
+  BRIM_TRY(make_sample(data, BRIM_SPLIT_TRAIN, &draws, order->epoch != BRIM_EPOCH_PLAIN, scratch, values, label));
   finish_values(data, real, values);
   brim_data_finish_label(data, BRIM_PART_TRAIN, real, label);
   return BRIM_OK;

@@ -69,7 +69,7 @@ brim_picture brim_transform_picture(const brim_transform *t, bool training, void
 
 /* ---- Which pixels ---- */
 
-/* A part of the source, its size after resizing, and the start of the result in that, which may be outside. */
+/* A part of the source, its size after resizing, and the start of the result within it, which may be outside. */
 typedef struct cut {
   int64_t top, left, rows, columns;
   int64_t to_rows, to_columns, y, x;

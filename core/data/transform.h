@@ -23,11 +23,11 @@ typedef struct brim_draws {
 } brim_draws;
 enum brim_draw_block {
   BRIM_DRAW_PLACE = 0,         /* mirrored or not, rows, columns of a crop */
-  BRIM_DRAW_CROP = 1,          /* and the nine after it: attempts at a crop of random size */
+  BRIM_DRAW_CROP = 1,          /* this and the next nine: attempts at a crop of random size */
   BRIM_DRAW_COLOUR = 16,       /* brightness, contrast, saturation, hue */
   BRIM_DRAW_COLOUR_ORDER = 17, /* the order in which they are applied */
-  BRIM_DRAW_ERASE = 18,        /* whether */
-  BRIM_DRAW_ERASE_PLACE = 19,  /* and the nine after it: attempts */
+  BRIM_DRAW_ERASE = 18,        /* whether a rectangle is erased */
+  BRIM_DRAW_ERASE_PLACE = 19,  /* this and the next nine: attempts to place it */
   BRIM_DRAW_MIXUP = 29         /* the sample's own share of a mix */
 };
 /* Increase this when a change here, in resample.h or in data.h gives other values in evaluation for the same pixels and
@@ -42,22 +42,22 @@ typedef struct brim_transform {
   bool any_size;                   /* samples are images of different sizes */
   int64_t channels, rows, columns; /* of the result */
   int64_t rows_in, columns_in;     /* of samples, if all have the same size */
-  brim_shape made;                 /* a transformed sample */
+  brim_shape made;                 /* shape of a transformed sample */
   int64_t pixels_max, side_max;    /* of the largest sample, and the longest side of any */
   uint64_t read_bytes;             /* of a sample as the dataset returns it, at the start of the scratch */
 } brim_transform;
 
-/* [init] From the description of the training split and the settings. ECONFIG: a requested transform cannot be applied
- * to such samples. */
+/* [init] Sets the transform from the description of the training split and the settings. ECONFIG: a requested transform
+ * cannot be applied to such samples. */
 brim_status brim_transform_init(brim_transform *t, const brim_settings *settings, const char *dataset,
                                 const brim_dataset_info *train);
-/* [init] Makes room for another split's images. */
+/* [init] Raises the size limits so that another split's images fit. */
 void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 /* Bytes of scratch for one sample; UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_transform_bytes(const brim_transform *t);
-/* Where in the scratch a sample is read to, as the request that a dataset of images gets. */
+/* The destination in the scratch that read() of a dataset of images gets. */
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
-/* "nearest", "bilinear", "bicubic" */
+/* The filter's name: "nearest", "bilinear" or "bicubic". */
 const char *brim_transform_filter(const brim_transform *t);
 /* The settings that affect the time to prepare a sample, as " size 224x224 resize 256"; returns `out`. */
 const char *brim_transform_text(const brim_transform *t, char *out, size_t room);
@@ -66,7 +66,7 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
  * of bytes with interleaved channels, which lie in the scratch. draws == NULL: as in evaluation. Does not allocate. */
 const uint8_t *brim_transform_apply(const brim_transform *t, const brim_picture *picture, const brim_draws *draws,
                                     void *scratch);
-/* [any thread] out[c][y][x] = in[y][x][c] * scale[c * step] + shift[c * step], possibly mirrored. */
+/* [any thread] Scales pixels: out[c][y][x] = in[y][x][c] * scale[c * step] + shift[c * step], possibly mirrored. */
 void brim_transform_scale(const brim_transform *t, const uint8_t *in, const float *scale, const float *shift,
                           int32_t step, bool mirror, float *out);
 /* The part of the scratch that augmentations use. */

@@ -72,8 +72,8 @@ static void ask_again(brim_dialogue *d, const char *format, ...)
   d->again.word[d->again.count++] = brim_arena_string(&d->arena, text);
 }
 
-/* backend.memory_mb limits the host's own device on the user's behalf; moving to the host's processors must not
- * circumvent that. */
+/* Whether the run's device is the host with a limit of the user (backend.memory_mb), which a move to the host's
+ * processors must not circumvent. */
 static bool is_limited_host(const brim_dialogue *d)
 {
   return d->planner->device_info.on_host && d->planner->device_info.limited;
@@ -103,7 +103,7 @@ static brim_status go_to_host(brim_dialogue *d)
 
 /* ---- devices ---- */
 
-/* The device that the run asks for from now on. */
+/* Records the decision: the device that the run requests from now on. */
 static brim_status take_place(brim_dialogue *d, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(d);
@@ -133,10 +133,12 @@ static brim_status name_device(brim_dialogue *d, const views *v)
 static const char *device_of_rank(brim_dialogue *d)
 {
   const brim_setup *setup = d->planner->setup;
-  const char *device = setup->settings->device, *environment = getenv("GPU_DEVICE_ID");
+  const char *device = setup->settings->device, *environment = getenv("GPU_DEVICE_ID"),
+             *own = getenv(BRIM_SHARE_DEVICE);
   const int count = setup->backend_ops->device_count(setup->backend);
   if (setup->world.local_ranks < 2 || count < 2 || strcmp(device, "auto") != 0 || (environment && environment[0]))
     return device;
+  if (brim_setup_is_isolated(setup) && own && own[0]) return brim_arena_string(&d->arena, own);
   return brim_arena_printf(&d->arena, "%s:%d", brim_setup_backend_id(setup), (int)setup->world.local_rank % count);
 }
 

@@ -7,8 +7,8 @@
 /* [init] Chooses the device to plan for and selects it, with its limit. If the run may wait, it need not have room yet.
  * ENODEVICE, with dialogue->again to use the host's processors; ECONFIG. */
 brim_status brim_decide_device(brim_dialogue *dialogue);
-/* [plan] Sets the micro-batch of *choice, or dialogue->again if another configuration is requested. ECONFIG: none is
- * allowed, or no policy chooses one. */
+/* [plan] Sets the micro-batch of *choice, or dialogue->again if another configuration is requested. ECONFIG: no
+ * micro-batch is allowed, or no policy chooses one. */
 brim_status brim_decide_plan(brim_dialogue *dialogue, brim_choice *choice);
 /* Whether policies or the planner must find the choice's micro-batch or recompute. */
 bool brim_decide_is_open(const brim_dialogue *dialogue, const brim_choice *choice);
@@ -25,7 +25,7 @@ typedef struct brim_device_limit {
   bool allowed;   /* training there is allowed, if the user names it */
   uint64_t bytes; /* maximum, including libraries; 0: no limit */
 } brim_device_limit;
-/* [plan] For the first `count` devices of the backend. */
+/* [plan] Finds the limits on the first `count` devices of the backend. */
 brim_status brim_decide_limits(brim_dialogue *dialogue, brim_device_limit *out, int count);
 /* [step] Between two steps, at a round's end: chooses the cleanup. `is_end`: no training follows. */
 brim_status brim_decide_at_boundary(brim_dialogue *dialogue, int64_t step, int64_t round, bool is_end,

@@ -17,7 +17,7 @@ typedef struct brim_dialogue {
   brim_demands demands;
   const char *asked_device; /* requested by the configuration; for "auto", if ranks of this host share several devices,
                                this rank's */
-  char wanted[64];          /* the same, or a policy's request */
+  char wanted[64];          /* asked_device, or the device that a policy requests */
   /* Results: */
   int64_t retries, asked; /* plans tried on this device after ones that could not be placed although they had room;
                              decisions about out-of-memory events */
@@ -25,7 +25,7 @@ typedef struct brim_dialogue {
   int changes;            /* configurations that policies have requested */
   int64_t decided_batch;  /* micro-batch chosen together with another configuration; 0: none */
   brim_again again;       /* the configuration that policies request now */
-  brim_arena arena;       /* holds its words */
+  brim_arena arena;       /* owns the words of `again` */
 } brim_dialogue;
 
 /* [init] Creates the policies of the planner's configuration. `before`: as in brim_policies_open. The planner and `env`
@@ -51,7 +51,7 @@ void brim_dialogue_show_host(const brim_dialogue *dialogue, const char *question
 /* [step] Records the peak of a plan. */
 void brim_dialogue_show_plan(const brim_dialogue *dialogue, const char *question, int64_t micro_batch,
                              uint64_t peak_bytes);
-/* [init] Records its other figures. */
+/* [init] Records the other figures of a plan. */
 void brim_dialogue_show_figures(const brim_dialogue *dialogue, const char *question, int64_t micro_batch,
                                 const brim_plan_figures *figures);
 /* [init] Records the run: how its steps may be divided, and its length. */

@@ -35,8 +35,8 @@ static void show(brim_step_question *q, const brim_device_view *d, uint64_t wait
   brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
-/* On a shared device something differs at every look, for the whole run, so only changes of more than a hundredth of
- * the total are recorded. */
+/* On a shared device some value differs each time, for the whole run, so only changes of more than a hundredth of the
+ * total are recorded. */
 static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 {
   const uint64_t now = d->free_bytes, then = q->shown_free;
@@ -78,8 +78,8 @@ static brim_status peak_with(const brim_dialogue *d, const brim_step_plan *plan,
   return brim_planner_peak(d->planner, &c, peak);
 }
 
-/* With memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all available memory; other
- * settings ignore it. */
+/* The peak of a plan with memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all
+ * available memory; other settings ignore it. */
 static brim_status plain_peak(brim_step_question *q, const brim_step_plan *plan, uint64_t bytes, uint64_t *peak)
 {
   const int64_t batch = plan->micro_batch;

@@ -6,7 +6,7 @@
 /* About the dialogue's choice: the current plan of the run. Ready for use when zeroed, except for the first field. */
 typedef struct brim_step_question {
   brim_dialogue *dialogue;
-  uint64_t own_bytes;                            /* the run's, on its device; set before each question */
+  uint64_t own_bytes;                            /* the run's memory on its device; set before each question */
   double step_seconds;                           /* median of the last steps; set before each question; 0: unknown */
   bool is_warned;                                /* a warning about an unreadable queue was logged */
   uint64_t shown_peak[BRIM_MICRO_BATCHES_MAX];   /* of the planner's micro-batches, as recorded in the run's events; 0:

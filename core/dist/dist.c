@@ -17,6 +17,7 @@
 #include "dist/hub.h"
 #include "dist/joining.h"
 #include "dist/line.h"
+#include "dist/messages.h"
 #include "dist/processors.h"
 #include "dist/started.h"
 #include "plugin/instance.h"
@@ -30,7 +31,7 @@
 #define SPEAK_SECONDS 3    /* for a rank that knows more to report it and end the job */
 #define WATCH_SECONDS 1e-3
 
-/* The default of `comm`; the communicator that it stands for depends on the backend. */
+/* The default of `comm`; which communicator it selects depends on the backend. */
 static const brim_comm_ops auto_ops = {.size = sizeof(brim_comm_ops)};
 const brim_plugin brim_comm_auto = {.size = sizeof(brim_plugin),
                                     .kind = BRIM_COMM,
@@ -143,7 +144,7 @@ static digest digest_of(const brim_yaml *root)
   return out;
 }
 
-/* All ranks must train the same. */
+/* Compares the ranks' configurations: all ranks must train the same model in the same way. */
 static brim_status compare_configurations(brim_dist *d)
 {
   const brim_yaml *root = d->options.configuration;
@@ -219,7 +220,7 @@ static void stop_collectives(brim_dist *d)
   d->is_connected = false;
 }
 
-/* Stops all communication: the first reason is the one to show. */
+/* Stops all communication, and keeps the first reason, which is the one to show. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
 {
   if (d->is_lost) {
@@ -331,6 +332,10 @@ static brim_status choose_collectives(brim_dist *d, bool on_device)
 {
   const brim_plugin *chosen = d->options.comm;
   const bool is_auto = chosen == &brim_comm_auto;
+  if (d->options.by_messages && (on_device || d->host.plugin == &brim_comm_hub)) {
+    d->collectives = (party){.plugin = &brim_comm_messages, .ops = brim_comm_messages.ops};
+    return brim_comm_messages.create(NULL, &d->collectives.self);
+  }
   if (!on_device && (is_auto || chosen == d->host.plugin)) {
     d->collectives = d->host;
   } else {

@@ -19,8 +19,9 @@ typedef struct brim_dist_options {
   void *params;
   const brim_yaml *configuration; /* the same for all ranks, except settings of the rank's own machine */
   int64_t ranks;                  /* as set by the user; below 0: as many as were started */
-  double timeout_seconds;         /* to wait for other ranks */
+  double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
+  bool by_messages;               /* the ranks may share a GPU, or lack MPI: collectives go through host memory */
 } brim_dist_options;
 
 /* The default of the group `comm`: mpi, and nccl between GPUs. */
@@ -29,10 +30,10 @@ extern const brim_plugin brim_comm_auto;
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks
  * differs from the number that was started, or the ranks' configurations differ; ECOMM, ELOAD. */
 brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out);
-/* [init] `failed`: the other ranks may have ended, so this one does not wait for them. Otherwise the process is going
- * to end with `exit_status`, and does so even if the communicator hangs. */
+/* [init] Leaves the job. `failed`: the other ranks may have ended, so this one does not wait for them. Otherwise the
+ * process will end with `exit_status`, and does so even if the communicator hangs. */
 void brim_dist_close(brim_dist *dist, bool failed, int exit_status);
-/* {0, 1, 0, 1} for NULL. */
+/* This process's place in the job; {0, 1, 0, 1} for NULL. */
 brim_world brim_dist_world(const brim_dist *dist);
 
 /* ---- messages ---- */
@@ -49,12 +50,12 @@ void brim_dist_give_up(brim_dist *dist, brim_status status);
  * error. */
 enum brim_meeting {
   BRIM_MEET_START = 1,
-  BRIM_MEET_READY,     /* a step has all it needs; its collectives follow */
-  BRIM_MEET_COMMIT,    /* it can be committed */
-  BRIM_MEET_EVALUATED, /* each has evaluated its part */
+  BRIM_MEET_READY,     /* a rank has all that the step needs; the step's collectives follow */
+  BRIM_MEET_COMMIT,    /* the step can be committed */
+  BRIM_MEET_EVALUATED, /* each rank has evaluated its part */
   BRIM_MEET_CHECKPOINT,
   BRIM_MEET_CHECK, /* comparison of the weights */
-  BRIM_MEET_AGAIN, /* after a failure, all are ready to repeat the step */
+  BRIM_MEET_AGAIN, /* after a failure, each rank is ready to repeat the step */
   BRIM_MEET_END,
   BRIM_MEET_ROLL /* sums do not arrive: find out which ranks are present */
 };
@@ -64,33 +65,33 @@ typedef struct brim_ballot {
   int32_t status;   /* the result of the work before the meeting */
   int64_t step;
   uint32_t wishes;  /* bits, of enum brim_wish */
-  uint32_t is_torn; /* the parameters belong to no commit */
-  uint32_t is_over; /* it cannot be repeated: the run ends */
+  uint32_t is_torn; /* an update failed halfway: the parameters belong to no commit */
+  uint32_t is_over; /* the step cannot be repeated: the run ends */
   uint32_t unused;
   double sum[BRIM_BALLOT_SUMS];
 } brim_ballot;
 enum brim_wish {
   BRIM_WISH_STOP = 1,  /* a signal requests the end */
-  BRIM_WISH_PAUSE = 2, /* memory is short: all write a checkpoint, and one plans smaller */
+  BRIM_WISH_PAUSE = 2, /* memory is short: all ranks write a checkpoint, and one makes a smaller plan */
   BRIM_WISH_LOOK = 4   /* work between two steps is due: no step is started ahead */
 };
 typedef struct brim_verdict {
   int32_t failed;               /* the first rank with a status other than OK; -1: none */
-  int32_t status;               /* its */
+  int32_t status;               /* the status of that rank */
   uint32_t wishes;              /* of all ranks */
   bool is_torn, is_over;        /* of any rank */
   double sum[BRIM_BALLOT_SUMS]; /* over all ranks, in their order */
 } brim_verdict;
-/* [step] A meeting of all ranks. A rank that has failed before a meeting still takes part, with its status, which is
- * then returned to it with the thread's error text. The others get OK, and *out tells all of them about the failure.
+/* [step] A meeting of all ranks. A rank that failed before a meeting still takes part and passes its status; the call
+ * returns that status to it, with the thread's error text. The other ranks get OK, and *out reports the failure to all.
  * ECOMM, EINTERNAL: the ranks have lost contact, and *out is set to end the run. */
 brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict *out);
 
 /* ---- collectives ---- */
 
-/* [init] Before the first collective; on the device that the backend has selected. */
+/* [init] Called before the first collective; uses the device that the backend has selected. */
 brim_status brim_dist_connect(brim_dist *dist, const brim_backend_ops *backend, void *self, int device);
-/* [init] Before that device is released. brim_dist_connect may follow. */
+/* [init] Called before that device is released. brim_dist_connect may follow. */
 void brim_dist_disconnect(brim_dist *dist);
 /* [step] Starts a collective after the previous ones; see brim_comm_ops. *ticket counts them. Waits while too many are
  * in progress. */

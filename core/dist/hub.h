@@ -6,6 +6,6 @@
 #include "brim/plugin.h"
 
 extern const brim_plugin brim_comm_hub;
-/* Whether this process was started as such a rank. */
+/* Whether brim started this process as such a rank. */
 bool brim_hub_is_there(void);
 #endif

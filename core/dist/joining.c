@@ -17,7 +17,7 @@
 #include "dist/started.h"
 
 #define LOOK_SECONDS 0.1
-#define ASLEEP_SECONDS 0.5 /* a longer pause between looks at the clock means that this process was stopped */
+#define ASLEEP_SECONDS 0.5 /* a longer pause between checks of the clock means that this process was stopped */
 #define LEAVE_SECONDS 15   /* for ending after the work is done */
 #define TURN_SECONDS 0.25  /* between the messages of two ranks: the first one may end all */
 #define TURNS 8            /* ranks that take turns; there may be thousands of ranks */
@@ -35,7 +35,8 @@ _Noreturn static void end_job(const brim_joining *j, int exit_status)
   _exit(exit_status);
 }
 
-/* There is nothing to lose yet. A launcher sees how the process ended; without a launcher the whole job is ended. */
+/* Ends the process by a signal: there is nothing to lose yet. A launcher sees how the process ended; without a launcher
+ * the whole job is ended. */
 _Noreturn static void end_by(const brim_joining *j, int number)
 {
   sigset_t set;
@@ -60,7 +61,7 @@ _Noreturn static void end_late(const brim_joining *j)
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
 
-/* All messages are printed and the results are written. */
+/* Ends a process whose communicator hangs: all messages are printed and the results are written. */
 _Noreturn static void leave_late(const brim_joining *j)
 {
   brim_log(BRIM_LOG_WARN, "the communicator did not end within %g seconds; the job is done", j->seconds);

@@ -25,7 +25,7 @@ bool brim_line_is_open(void)
 
 /* ---- bytes ---- */
 
-/* False: the launcher has ended. */
+/* Sends all bytes; false: the launcher has ended. */
 static bool send_all(const void *data, size_t bytes)
 {
   const char *at = data;
@@ -60,7 +60,7 @@ static bool say(uint32_t kind, int32_t value, double seconds, const void *data, 
 
 /* ---- hello ---- */
 
-/* Only the same user or root starts ranks. */
+/* Whether the other end belongs to the same user or root, who alone start ranks. */
 static bool is_trusted(int fd)
 {
   struct ucred peer;

@@ -18,7 +18,7 @@ enum brim_line_kind {
                           error (SCM_RIGHTS), unless the rank inherited them */
   BRIM_LINE_EXCHANGE,  /* seconds: how long to wait for the others; answered by ALL when every rank has sent one */
   BRIM_LINE_ALL,
-  BRIM_LINE_ASK, /* may this rank report what ended the job? Answered by ANSWER: value 1: yes */
+  BRIM_LINE_ASK, /* asks whether this rank may report what ended the job; answered by ANSWER, with value 1 for yes */
   BRIM_LINE_ANSWER,
   BRIM_LINE_FOLDER, /* the run's folder, which the launcher prints in its advice on resuming */
   BRIM_LINE_BYE,    /* value: the exit status that the rank will end with. Answered by GO when all ranks have sent it */
@@ -44,8 +44,8 @@ bool brim_line_is_open(void);
 /* [step] As in brim_comm_ops. The launcher watches the time: if a rank is late, it ends the job. ECOMM: the launcher
  * has ended. */
 brim_status brim_line_exchange(const void *own, uint32_t bytes, void *all, int32_t ranks, double seconds);
-/* [any time] True for the first rank that asks, if no rank is known to have died: so one message is printed instead of
- * one per rank. True without a line. */
+/* [any time] Whether this rank may print its error: true for the first rank that asks, if no rank is known to have
+ * died, so that one message is printed instead of one per rank. True without a line. */
 bool brim_line_may_speak(void);
 void brim_line_tell_folder(const char *folder);
 /* The rank has finished its work and is about to end; returns when all ranks have sent this. */

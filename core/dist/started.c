@@ -9,7 +9,7 @@ static const struct {
              {"PMI_SIZE", "PMI_RANK"},
              {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
-/* -1: none. */
+/* Reads a number from the environment; -1: none. */
 static int32_t number_of(const char *name)
 {
   const char *text = getenv(name);

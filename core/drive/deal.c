@@ -13,7 +13,7 @@
 #include "planner/figures.h"
 #include "store/record.h"
 
-#define KEPT_ROOM 65536 /* bytes of the kept dealing that rank 0 sends when a run resumes */
+#define KEPT_ROOM 65536 /* bytes of the recorded shares that rank 0 sends when a run resumes */
 
 /* ---- records in a run's folder ---- */
 
@@ -107,8 +107,8 @@ static uint64_t hash_device(const brim_drive *drive)
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
-/* For the drive's present plan. The update is left out: it begins when all ranks have added up, and takes as long
- * whatever the dealing. */
+/* Predicts the time of a sample with the drive's current plan. Leaves out the update: it begins when all ranks have
+ * added up their gradients, and takes the same time for any shares. */
 static brim_status predict_sample(brim_drive *d, uint64_t *nanoseconds)
 {
   brim_figures f;
@@ -160,8 +160,8 @@ static bool are_alike(const word *all, int32_t ranks)
   return true;
 }
 
-/* Rank 0 sends the records of the run's folder, so that all ranks deal alike. This is the ranks' first exchange: a rank
- * without a drive reports it, and all of them stop. */
+/* Rank 0 sends the records of the run's folder, so that all ranks use the same shares. This is the ranks' first
+ * exchange: a rank without a drive reports it, and all of them stop. */
 static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
 {
   char *text = brim_xcalloc(1, KEPT_ROOM);
@@ -199,7 +199,7 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_dri
   BRIM_TRY(exchange(dist, &own, all));
   brim_drive *d = *drive;
   d->setup->deal.is_settled = true;
-  /* A federation deals clients in each round, by the times of the rounds before. */
+  /* A federation assigns clients in each round, by the times of earlier rounds. */
   if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks) ||
       brim_setup_is_federated(d->setup))
     return BRIM_OK;
@@ -239,7 +239,7 @@ brim_status brim_deal_exchange_batches(brim_drive *d)
 
 /* ---- output ---- */
 
-/* Do all ranks have the same number of samples of a full step, in the same micro-batches as far as known? */
+/* Whether all ranks have the same number of samples of a full step, in the same micro-batches as far as known. */
 static bool is_even(const brim_drive *d)
 {
   const int64_t step = brim_setup_all_samples(d->setup), units = brim_setup_norm_groups(d->setup, step);
@@ -255,6 +255,11 @@ void brim_deal_tell(const brim_drive *d, brim_text *out)
   char cut[BRIM_CUT_ROOM];
   const long long effective = (long long)d->setup->settings->training.effective_batch_size,
                   step = (long long)brim_setup_all_samples(d->setup);
+  if (brim_setup_is_isolated(d->setup)) {
+    brim_text_printf(out, "the server, and a process for each of %lld clients, batches of %lld",
+                     (long long)d->setup->settings->total_clients, effective);
+    return;
+  }
   if (brim_setup_is_federated(d->setup)) {
     if (d->setup->world.ranks > 1) brim_text_printf(out, "on each of %d ranks ", (int)d->setup->world.ranks);
     brim_text_printf(out, "%d client%s at a time, batches of %lld", (int)d->choice.lanes, brim_plural(d->choice.lanes),

@@ -1,6 +1,6 @@
-/* How a step's samples are dealt to the ranks: evenly or, where devices differ and dist.deal=auto, so that all ranks
- * finish together. The dealing is part of the run: plan.json records it, and a run that is resumed by the same number
- * of ranks deals as before, in the same micro-batches. */
+/* How a step's samples are assigned to the ranks ("dealt"): evenly or, where devices differ and dist.deal=auto, so that
+ * all ranks finish together. The assignment is part of the run: plan.json records it, and a run that is resumed with
+ * the same number of ranks keeps it, with the same micro-batches. */
 #ifndef BRIM_DRIVE_DEAL_H
 #define BRIM_DRIVE_DEAL_H
 #include <jansson.h>
@@ -12,10 +12,10 @@ struct brim_drive;
 
 /* ---- the ranks agree ---- */
 
-/* [init] Settles the drive (brim_drive_settle); the first call also agrees with the other ranks on the dealing, and the
- * plan is then made for the run's own share. Every rank calls it. `before`, with the thread's error text, is the status
- * of opening the drive; if it is not OK, *drive may be NULL. *drive may be replaced. All ranks learn of any failure:
- * each returns its own, or EPEER. ECOMM: the job is over. */
+/* [init] Settles the drive (brim_drive_settle). In the first call the ranks also agree on their shares of a step, and
+ * this rank plans for its own. Every rank calls it. `before`, with the thread's error text, is the status of opening
+ * the drive; if it is not OK, *drive may be NULL. *drive may be replaced. All ranks learn of any failure: each returns
+ * its own, or EPEER. ECOMM: the job is over. */
 brim_status brim_deal_settle(brim_dist *dist, brim_status before, struct brim_drive **drive);
 /* [init] All ranks call it when their plans are placed, before a run's files are written: afterwards the drive knows
  * each rank's micro-batch. ECOMM. */
@@ -23,7 +23,7 @@ brim_status brim_deal_exchange_batches(struct brim_drive *drive);
 
 /* ---- a run's files ---- */
 
-/* Adds the dealing to plan.json; adds nothing for one rank. */
+/* Adds the ranks' shares to plan.json; adds nothing for one rank. */
 void brim_deal_describe(const struct brim_drive *drive, json_t *plan);
 /* Prints "effective batch 128 = 2 ranks x 64 x 1"; where ranks differ, also this rank's share. */
 void brim_deal_tell(const struct brim_drive *drive, brim_text *out);

@@ -142,7 +142,7 @@ brim_status brim_drive_open(const brim_config *config, const brim_setup_options 
 void brim_drive_close(brim_drive *d)
 {
   if (!d) return;
-  brim_dist_disconnect(d->setup->options.dist); /* while there is a device */
+  brim_dist_disconnect(d->setup->options.dist); /* before the device is released */
   brim_drive_let_go(d);
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);
@@ -169,7 +169,7 @@ static brim_status foresee(brim_drive *d)
   return status;
 }
 
-/* As many lanes as fit, if the user leaves their number to brim. */
+/* Chooses as many lanes as fit, if the user leaves their number to brim. */
 static brim_status fit_lanes(brim_drive *d)
 {
   uint64_t peak = 0;

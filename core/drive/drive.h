@@ -1,5 +1,5 @@
-/* What drives a run: its setup and planner, the dialogue with the policies, and the present choice of plan. `brim plan`
- * stops here; `brim train` continues with a trainer, `brim simulate` with arithmetic. */
+/* The drive of a run: its setup and planner, the dialogue with the policies, and the current choice of plan. `brim
+ * plan` stops here; `brim train` continues with a trainer, `brim simulate` with arithmetic. */
 #ifndef BRIM_DRIVE_DRIVE_H
 #define BRIM_DRIVE_DRIVE_H
 #include "decide/decide.h"
@@ -31,7 +31,7 @@ struct brim_drive {
  * the drive. Returns what brim_setup_open and brim_setup_finish return; for a model that is trained on features, which
  * are computed now if no file has them, also what placing returns. */
 brim_status brim_drive_open(const brim_config *config, const brim_setup_options *options, brim_drive **out);
-/* The same in a simulated world, which also holds for drives that replace this one. */
+/* The same in a simulated world; drives that replace this one stay in it. */
 brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config *config,
                                const brim_setup_options *options, brim_drive **out);
 void brim_drive_close(brim_drive *drive);
@@ -43,26 +43,26 @@ void brim_drive_close(brim_drive *drive);
 brim_status brim_drive_settle(brim_drive **drive);
 /* [init] Handles a plan that got no memory, as brim_decide_after_oom does; the drive's choice becomes the answer. */
 brim_status brim_drive_after_oom(brim_drive *drive, brim_status failure, uint64_t needed_bytes);
-/* Has something requested another configuration? */
+/* Whether a policy has requested another configuration. */
 bool brim_drive_asks(const brim_drive *drive);
 /* [init] Reopens *drive with the requested configuration; its plans must be freed before. */
 brim_status brim_drive_remake(brim_drive **drive);
-/* Training uses this choice from now on; the effective batch stays. */
+/* Makes training use this choice from now on; the effective batch does not change. */
 void brim_drive_go(brim_drive *drive, const brim_choice *choice);
-/* The same with micro-batches of `batch` samples, or of the rank's whole share of a step. */
+/* The same with micro-batches of `batch` samples, or of the rank's whole share of a step if that is smaller. */
 void brim_drive_cut(brim_drive *drive, int64_t batch);
-/* Samples that are evaluated together. */
+/* The number of samples that are evaluated together. */
 int64_t brim_drive_eval_batch(const brim_drive *drive);
-/* Deals samples to the ranks by these weights (see brim_dealing) from now on; the setup takes ownership. The possible
+/* Assigns samples to the ranks by these weights (see brim_dealing) from now on; the setup takes ownership. The possible
  * micro-batches may change: call brim_drive_settle again. */
 void brim_drive_deal(brim_drive *drive, int64_t *weight);
 
 /* ---- life cycle ---- */
 
 /* [init] Call right after the first plan, before anything is placed: calls brim_planner_measure, then starts a thread
- * that reads the data, if they are to be read. Later calls do nothing. */
+ * that reads the data, unless the setup reads none. Later calls do nothing. */
 brim_status brim_drive_start(brim_drive *drive);
-/* The run has started: its precision and model are fixed, and nothing is predicted any more. */
+/* Fixes the precision and model, as the run has started; nothing is predicted from then on. */
 void brim_drive_begin(brim_drive *drive);
 /* Seconds since an arbitrary moment, in the drive's world. */
 double brim_drive_now(const brim_drive *drive);
@@ -80,7 +80,7 @@ brim_status brim_drive_claim(brim_drive *drive, uint64_t peak_bytes, void **clai
  * already held. */
 bool brim_drive_hold(brim_drive *drive, bool alone);
 void brim_drive_let_go(brim_drive *drive);
-/* [init] Existing plans must be freed first: they belong to another device. */
+/* [init] Selects another device. Existing plans must be freed first, as they belong to the old one. */
 brim_status brim_drive_move(brim_drive *drive, int device);
 void brim_drive_tell_device(const brim_drive *drive); /* logs which of several devices, and why */
 #endif

@@ -59,7 +59,7 @@ static void log_progress(extraction *x)
   brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
 }
 
-/* The last batch keeps earlier samples in its tail; their results are not kept. */
+/* The tail of the last batch still has earlier samples; their results are ignored. */
 static brim_status compute_batch(extraction *x, const brim_batch *batch)
 {
   const brim_data *data = &x->setup->data;
@@ -166,7 +166,7 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
   return BRIM_OK;
 }
 
-/* While it runs, the drive has the setup that describes the samples. */
+/* Computes all features. Meanwhile the drive has the setup that describes the samples. */
 static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_feature_writer *w)
 {
   brim_setup *own = d->setup;
@@ -181,7 +181,7 @@ static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_
   return status;
 }
 
-/* Other ranks of the host and other runs wait for the one that computes. */
+/* Makes the file. Other ranks of the host and other runs wait for the one that computes. */
 static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
 {
   brim_feature_writer writer;

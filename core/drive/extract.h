@@ -3,10 +3,10 @@
 #define BRIM_DRIVE_EXTRACT_H
 #include "drive/drive.h"
 
-/* [init] Computes them and writes their file, if the drive reads data and no file has them; does nothing for models
- * that are trained on samples. EIO, and what placing a plan and running it return. */
+/* [init] Computes the features and writes their file, if the drive reads data and no file has them; does nothing for
+ * models that are trained on samples. EIO, and what placing a plan and running it return. */
 brim_status brim_extract_features(brim_drive *drive);
-/* [plan] Peak bytes of the plan that computes them, which is placed and freed before training; 0 if a file has them or
- * the model is trained on samples. */
+/* [plan] Peak bytes of the plan that computes the features, which is placed and freed before training; 0 if a file has
+ * them or the model is trained on samples. */
 brim_status brim_extract_peak(const brim_drive *drive, uint64_t *bytes);
 #endif

@@ -53,8 +53,8 @@ static uint64_t less(uint64_t bytes, uint64_t taken)
   return bytes > taken ? bytes - taken : 0;
 }
 
-/* For the run's device or one like it, whose plans are the same. A device that is not selected does not yet hold what
- * the driver and the libraries take. */
+/* Fills the row of the run's device or of one like it, whose plans are the same. The driver and the libraries do not
+ * take memory yet on a device that is not selected. */
 static brim_status fill(brim_drive *drive, int index, const brim_device_limit *limit, brim_device_fit *d)
 {
   const uint64_t taken = drive->planner.device_info.taken_bytes;
@@ -71,7 +71,7 @@ static brim_status fill(brim_drive *drive, int index, const brim_device_limit *l
 
 /* ---- the devices of a backend ---- */
 
-/* Would plans be the same on both? */
+/* Whether plans are the same on both. */
 static bool are_alike(const brim_device_info *a, const brim_device_info *b)
 {
   return a->capability_major == b->capability_major && a->capability_minor == b->capability_minor &&
@@ -162,7 +162,7 @@ static bool has_backend(const brim_fits *fits, const char *id)
   return false;
 }
 
-/* Does it compute on the host? brim's own GPU backend is not even loaded to find out. */
+/* Whether a backend computes on the host. brim's own GPU backend is not loaded to find out. */
 static bool is_for_host(const brim_registry *registry, const char *id)
 {
   if (strcmp(id, "cuda") == 0) return false;

@@ -1,11 +1,11 @@
-/* What fits where: the largest micro-batch on each device, now and if no other process used it. */
+/* The largest micro-batch that fits on each device, now and if no other process used it. */
 #ifndef BRIM_DRIVE_FITS_H
 #define BRIM_DRIVE_FITS_H
 #include "drive/drive.h"
 
 typedef struct brim_fit {
-  int64_t micro_batch, accumulation; /* 0: none fits */
-  uint64_t peak_bytes;               /* of its plan: exact */
+  int64_t micro_batch, accumulation; /* 0: no micro-batch fits */
+  uint64_t peak_bytes;               /* exact peak of its plan */
 } brim_fit;
 
 typedef struct brim_device_fit {
@@ -23,8 +23,8 @@ typedef struct brim_fits {
 } brim_fits;
 
 void brim_fits_release(brim_fits *fits);
-/* [plan] Adds the devices of a drive's backend. No plan of the drive may be alive: where GPUs differ, each kind is
- * selected in turn, and then the run's own again. */
+/* [plan] Adds the devices of a drive's backend. The drive must have no plan: where GPUs differ, this selects each kind
+ * in turn, and then the run's own again. */
 brim_status brim_fits_add(brim_fits *fits, brim_drive *drive);
 /* [plan] Adds the devices of the other backends that compute on the host, if the run's model can be planned there. GPU
  * backends are left out: planning there would load their libraries. Logs the policies' decisions, as every drive

@@ -163,8 +163,8 @@ static brim_status make(brim_loop *l)
   return status;
 }
 
-/* Does the work that is due, then a step. *part: the present part of the turn, also on failure. *done: no step was
- * left. */
+/* Does the work that is due, then a step. *part: the part of the turn that ran last, also on failure. *done: no step
+ * was left. */
 static brim_status turn(brim_loop *l, enum brim_turn_part *part, bool *done)
 {
   const brim_work *w = l->work;

@@ -117,7 +117,7 @@ static brim_status plan_model(void *self, uint64_t *peak)
   return BRIM_OK;
 }
 
-/* Also checks that the process fits the host. */
+/* Checks that the plan fits the device, and the process the host. */
 static brim_status check_plan(void *self)
 {
   model_placing *p = self;

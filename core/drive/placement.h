@@ -1,24 +1,24 @@
-/* Gets a drive a plan with memory: plans, waits for a device, places the plan, and follows the policies' decisions if
+/* Obtains a placed plan for a drive: plans, waits for a device, places the plan, and follows the policies' decisions if
  * there is not enough memory. No values are lost: a plan has none before it is placed, or they are kept elsewhere. */
 #ifndef BRIM_DRIVE_PLACEMENT_H
 #define BRIM_DRIVE_PLACEMENT_H
 #include "drive/drive.h"
 #include "exec/exec.h"
 
-/* What to place. Each function gets `self`. */
+/* The work that places a plan. Each function gets `self`. */
 typedef struct brim_placing {
   void *self;
   brim_drive *drive;
   bool trains; /* ask policies if it does not fit */
-  /* Makes the plan for the drive's present choice and reports its peak. Frees the previous plan. */
+  /* Makes the plan for the drive's current choice and reports its peak. Frees the previous plan. */
   brim_status (*plan)(void *self, uint64_t *peak_bytes);
   void (*drop)(void *self);         /* frees the plan, which is not placed; NULL: nothing to free */
-  brim_status (*check)(void *self); /* would it fit, as far as is known? As brim_planner_check */
+  brim_status (*check)(void *self); /* checks whether it would fit, like brim_planner_check */
   brim_status (*open)(void *self);  /* places it on the run's device. ENOMEM_DEVICE */
 } brim_placing;
 
-/* [init] Places. The drive is then started (brim_drive_start). EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan fits or no
- * device is available; brim_drive_asks if a policy requests another configuration. EINTERRUPTED. */
+/* [init] Places the plan. The drive is then started (brim_drive_start). EBUDGET, ENOMEM_DEVICE, ENODEVICE: no plan fits
+ * or no device is available; brim_drive_asks if a policy requests another configuration. EINTERRUPTED. */
 brim_status brim_placement_do(const brim_placing *placing);
 
 /* [init] The same for training, by the drive's choice, or for an evaluation if `wish` is not NULL. On success both

@@ -101,7 +101,8 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Has no limit: policies see the number of retries and the devices that were tried, and give up themselves. */
+/* Asks the policies, without a limit: they see the number of retries and the devices that were tried, and give up
+ * themselves. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   brim_error_put(&f->error);
@@ -151,7 +152,7 @@ static brim_status rewind_work(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Restores the values of the last commit, in the plan that is due. */
+/* Restores the values of the last commit, in a new plan if `replans`. */
 static brim_status restore_values(brim_recovery *r, const failure *f, bool replans)
 {
   const brim_work *w = r->work;
@@ -162,7 +163,7 @@ static brim_status restore_values(brim_recovery *r, const failure *f, bool repla
 }
 
 /* Continues from `status`, which the rung returned, and then from the result of placing. `replans`: place the run's
- * present plan. OK: the failed work may be repeated. */
+ * current plan. OK: the failed work may be repeated. */
 static brim_status continue_run(brim_recovery *r, const failure *f, bool replans, brim_status status)
 {
   if (status == BRIM_OK) status = restore_values(r, f, replans);
@@ -187,13 +188,13 @@ static const struct {
 } ladder[] = {{clean, false}, {recompute_more, true}, {fewer_lanes, true}, {ask_policies, true}, {halve, true}};
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
-/* Did a plan get no memory, or was there no memory to make it? Then the ladder continues. */
+/* Whether a plan got no memory, or there was no memory to make it: then the ladder continues. */
 static bool lacks_memory(brim_status status)
 {
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
-/* Climbs from the present rung until one has helped: OK. */
+/* Climbs from the current rung until one helps, and returns OK. */
 static brim_status climb(brim_recovery *r, failure *f)
 {
   while (r->rung < RUNGS) {
@@ -249,7 +250,7 @@ void brim_recover_committed(brim_recovery *r)
 
 /* ---- before memory runs out ---- */
 
-/* Bytes that must go until `used` is `percent` of `total`. */
+/* Bytes to free so that `used` falls to `percent` of `total`. */
 static double excess(double used, double total, double percent)
 {
   const double wanted = percent / 100 * total;
@@ -266,7 +267,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* the use of others becomes `percent` of the rest */
+    /* others should use `percent` of what the run leaves */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;

@@ -11,7 +11,7 @@
  *     half the micro-batch and twice the accumulation, as long as no bit changes
  *
  * A new plan is claimed and placed like the first one: on another device with room if device=auto, after waiting if
- * wait_for_gpu. Precision and model stay. Each rung is logged as a line and an event. */
+ * wait_for_gpu. Precision and model do not change. Each rung is logged as a line and an event. */
 #ifndef BRIM_DRIVE_RECOVER_H
 #define BRIM_DRIVE_RECOVER_H
 #include "drive/work.h"
@@ -22,8 +22,8 @@ typedef struct brim_recovery {
   brim_drive **drive; /* the owner's; recovery may replace it */
   const brim_work *work;
   int32_t rung;          /* of the ladder; 0: not on it */
-  int64_t tries;         /* on this rung */
-  int64_t step;          /* most commits at a failure so far: the ladder starts again once the run is past it */
+  int64_t tries;         /* attempts on this rung */
+  int64_t step;          /* the furthest step that failed: the ladder starts again once the run is past it */
   uint64_t needed_bytes; /* of the last placed plan */
   /* Of a federation: its choice before memory pressure made it smaller, and since then; the first has no lanes if there
    * is nothing to return to. */
@@ -45,15 +45,15 @@ brim_status brim_recover_follow(brim_recovery *recovery, const char *what);
  * is not in it. */
 uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host, uint64_t arena_bytes,
                              const brim_pressure_reading *reading);
-/* [step] Before memory runs out: places a plan of at most `bytes`, or the smallest above that, if it is smaller than
- * the present one. It tries more recompute, unless memory.recompute is fixed, then half as many clients of a
+/* [step] Called before memory runs out: places a plan of at most `bytes`, or the smallest above that, if it is smaller
+ * than the current one. It tries more recompute, unless memory.recompute is fixed, then half as many clients of a
  * federation at a time, then half the micro-batch and twice the accumulation, as long as no bit changes. OK also if
  * no smaller plan exists. If the plan got no memory, returns the status of brim_work.replan: the caller then calls
  * brim_recover. */
 brim_status brim_recover_shrink(brim_recovery *recovery, uint64_t bytes, const char *why);
-/* Maps the status of brim_work.replan to an out-of-memory status, if that was the cause, whatever policies answered
- * since: for the ladder. */
+/* Maps a status of brim_work.replan to an out-of-memory status if that was its original cause, whatever policies
+ * answered since. The ladder needs that status. */
 brim_status brim_recover_as_want(brim_drive *drive, brim_status status);
-/* A step was committed. */
+/* Called after each commit of a step. */
 void brim_recover_committed(brim_recovery *recovery);
 #endif

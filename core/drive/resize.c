@@ -10,7 +10,7 @@ bool brim_resize_is_due(const brim_resize *r)
          brim_drive_now(*r->drive) - r->asked >= BRIM_RESIZE_ASK_SECONDS;
 }
 
-/* Asks about the placed plan. */
+/* Prepares the question for the placed plan. */
 static void prepare(brim_resize *r)
 {
   r->question.dialogue = &(*r->drive)->dialogue;
@@ -28,7 +28,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
   return fits;
 }
 
-/* If there is no memory for more after all, the run returns to the previous plan. */
+/* Changes the plan. If a larger plan gets no memory, returns to the previous one. */
 static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
 {
   brim_drive *d = *r->drive;

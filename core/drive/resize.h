@@ -1,8 +1,8 @@
-/* A run gives part of its device back, or takes more, when a policy says so: brim asks between two steps, once a
- * second.
+/* Lets a run give back part of its device memory, or take more, when a policy decides so: brim asks between two steps,
+ * once a second.
  *
- * The device is held meanwhile (drive.h), so that a run that gives memory back keeps the rest, however much others wait
- * for. It takes more only if no process waits for that and it is free. No bit of the results changes. */
+ * The device is held meanwhile (drive.h), so a run that gives memory back keeps the rest, even if other processes wait
+ * for more. A run takes more only if that memory is free and no process waits for it. No bit of the results changes. */
 #ifndef BRIM_DRIVE_RESIZE_H
 #define BRIM_DRIVE_RESIZE_H
 #include "decide/step_question.h"
@@ -18,18 +18,18 @@ typedef struct brim_resize {
   const brim_work *work;
   brim_step_question question; /* the owner sets its step_seconds */
   double asked;                /* time of the last call, by the run's world */
-  brim_step_plan answer;       /* the last answer, */
-  const char *policy;          /* and the policy that gave it */
+  brim_step_plan answer;       /* the last answer */
+  const char *policy;          /* the policy that gave it */
   int64_t returns;             /* to plans of before memory pressure, so far; at most BRIM_RESIZE_RETURNS_MAX */
 } brim_resize;
 
-/* [step] Is it time to ask? Then the previous step must not start the next one. Always false if no policy would
+/* [step] Whether it is time to ask. If so, the next step must not be started ahead. Always false if no policy would
  * answer. */
 bool brim_resize_is_due(const brim_resize *resize);
-/* [step] Asks. *changes: the plan should change: call brim_resize_do. Allocates nothing otherwise. Returns the policy's
- * own status and text. */
+/* [step] Asks the policies. *changes: the plan should change, so call brim_resize_do; otherwise allocates nothing.
+ * Returns the policy's own status and text. */
 brim_status brim_resize_ask(brim_resize *resize, bool *changes);
-/* [step] Carries out the answer, and logs it as a line and an event; does not if other processes came since, or the
+/* [step] Carries out the answer, and logs it as a line and an event. Skips it if other processes queued since, or the
  * host lacks the memory to change plans. Returns the status of brim_work.replan if the plan got no memory and, if it
  * was larger, the previous one got none either. */
 brim_status brim_resize_do(brim_resize *resize);

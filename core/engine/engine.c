@@ -51,7 +51,7 @@ struct brim_training {
   brim_exec *exec;
   const brim_program *train, *update, *answer;
   brim_step step;
-  int64_t fed;   /* samples of the present batch */
+  int64_t fed;   /* samples of the current batch */
   double weight; /* their weights' sum */
   void *values;  /* a micro-batch, in the backend's type */
   void *labels, *output;
@@ -214,7 +214,7 @@ static brim_status make_loss(brim_training_plan *p)
   return BRIM_OK;
 }
 
-/* Is there a class whose samples the loss ignores? */
+/* Whether there is a class whose samples the loss ignores. */
 static bool ignores_a_class(const brim_training_plan *p)
 {
   return p->network.task == BRIM_TASK_CLASS && p->loss.attr.ignores && p->loss.attr.ignore_index >= 0 &&
@@ -227,7 +227,7 @@ static bool is_ignored(const brim_training_plan *p, int32_t label)
   return (p->network.task == BRIM_TASK_TOKENS || ignores_a_class(p)) && label == p->loss.attr.ignore_index;
 }
 
-/* Do labels have different weights, so that a batch's weight is known only after its last micro-batch? */
+/* Whether labels have different weights, so that a batch's weight is known only after its last micro-batch. */
 static bool is_weighted(const brim_training_plan *p)
 {
   return p->network.task == BRIM_TASK_TOKENS || p->class_weights.count > 0 || ignores_a_class(p);
@@ -510,7 +510,7 @@ brim_status brim_engine_feed(brim_training *t, const void *values, const void *l
   t->step.first_sample = t->fed;
   brim_status status = brim_exec_load(t->exec, t->train, t->values, t->labels);
   if (status == BRIM_OK) status = brim_exec_run(t->exec, t->train, &t->step, NULL);
-  if (status != BRIM_OK) { /* it may have been added to sums and gradients in part */
+  if (status != BRIM_OK) { /* a part of the micro-batch may have been added to sums and gradients */
     t->fed = 0;
     return brim_fail_add(status, "in a micro-batch; the batch is dropped: feed it again from its first sample");
   }

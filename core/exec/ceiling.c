@@ -42,7 +42,7 @@ static const brim_model_ops models[BRIM_CEILINGS] = {
     [BRIM_CEILING_COPY] = {.size = sizeof models[0], .build = build_copy},
 };
 
-/* "ceiling copy bf16". Its n is the work: operations or bytes. */
+/* Prints the name in the profile, "ceiling copy bf16". The entry's n is the work: operations or bytes. */
 static void print_name(enum brim_ceiling_kind kind, const brim_plan_request *like, char *out, size_t room)
 {
   const uint32_t type = like->graph.activations ? like->graph.activations : like->graph.real;

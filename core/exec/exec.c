@@ -25,7 +25,7 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
   return (is_shared ? exec->server_base : exec->base) + program->tensor_offset[tensor->id];
 }
 
-/* A program with two halves: the loss must be checked before the second. */
+/* A program that updates parameters in its backward pass has two halves: the loss is checked before the second. */
 static size_t halves_of(const brim_program *program)
 {
   return program->graph->passes ? 2 : 1;
@@ -41,7 +41,7 @@ void brim_exec_range(const brim_program *program, size_t half, size_t *from, siz
 
 /* ---- pieces ---- */
 
-/* Does a piece begin with node i? */
+/* Whether a piece begins with node i. */
 static bool begins(const brim_program *program, size_t i)
 {
   if (i == 0 || (halves_of(program) == 2 && i == brim_graph_to_loss(program->graph))) return true;
@@ -149,7 +149,7 @@ static brim_exec *make_exec(const brim_plan *plan)
 static brim_status open_lanes(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
-  if (plan->lane_count == 0) return BRIM_OK;
+  if (plan->request.lanes == 0) return BRIM_OK;
   exec->lane = BRIM_ARENA_NEW(&exec->host, brim_exec *, plan->lane_count);
   for (int32_t i = 0; i < plan->lane_count; i++) {
     brim_exec *lane = exec->lane[i] = make_exec(plan->lane[i]);
@@ -214,7 +214,7 @@ void brim_exec_close(brim_exec *exec)
 
 brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane)
 {
-  assert(lane < exec->plan->lane_count);
+  assert(exec->lane && lane < exec->plan->lane_count);
   return exec->lane[lane];
 }
 
@@ -238,7 +238,8 @@ uint64_t brim_exec_table_bytes(const brim_plan *plan)
       bytes += sizeof(brim_launch) + (n->in_count + n->out_count) * sizeof(void *);
     }
   }
-  for (int32_t i = 0; i < plan->lane_count; i++) bytes += brim_exec_table_bytes(plan->lane[i]);
+  for (int32_t i = 0; i < plan->lane_count && plan->request.lanes > 0; i++)
+    bytes += brim_exec_table_bytes(plan->lane[i]);
   return bytes;
 }
 
@@ -285,7 +286,7 @@ const double *brim_exec_metrics_at(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* The sum of the losses is the first of the metrics. */
+/* The proof without a check: the sum of the losses, which is the first metric. */
 const double *brim_exec_proof_at(const brim_exec *exec)
 {
   return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
@@ -307,7 +308,8 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
   return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
-/* Pieces end where the ranks communicate. `sums`: also start a step's sums of gradients. */
+/* Starts the pieces of a program, which end where the ranks communicate. `sums`: also start a step's sums of
+ * gradients. */
 static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
                                 brim_reduction_walk *walk, bool sums)
 {
@@ -338,7 +340,7 @@ static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half
   return exec->backend->synchronize(exec->self);
 }
 
-/* A rank without a micro-batch would add zero; this runs only the nodes that other ranks need. */
+/* For a rank without a micro-batch, whose sums are zero: runs only the nodes that other ranks need. */
 static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduction_walk *walk)
 {
   const brim_graph *g = walk->program->graph;
@@ -349,7 +351,8 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
   return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
 }
 
-/* Even if nodes fail, all ranks start the same collectives. */
+/* Ends a program's walk: even if nodes failed, starts the remaining collectives, as all ranks must start the same
+ * ones. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
   brim_error error;

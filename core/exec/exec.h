@@ -1,4 +1,4 @@
-/* A plan placed on a device: one allocation, every pointer computed once. Runs its programs.
+/* A plan that is placed on a device, in one allocation, with every pointer computed once; runs its programs.
  *
  * After opening, running allocates nothing. A training program changes nothing durable: gradients and metrics are
  * scratch memory of the step; parameters and optimizer state change only in the update. */
@@ -10,25 +10,26 @@
 typedef struct brim_exec brim_exec;
 
 /* [init] Realizes the programs, places the arena (exactly plan->peak_bytes) and zeroes its persistent part. The plan
- * must outlive the exec. ENOMEM_DEVICE if it does not fit; then nothing is held. */
+ * must outlive the exec. ENOMEM_DEVICE if it does not fit; then nothing stays allocated. */
 brim_status brim_exec_open(const brim_plan *plan, int device, brim_exec **out);
 /* [init] Sets the job whose ranks add up gradients; NULL, the default: a single rank. The plan must be for that
  * world. */
 void brim_exec_join(brim_exec *exec, brim_dist *dist);
 void brim_exec_close(brim_exec *exec);
-/* A lane of a federation's plan, below plan->lane_count. Its programs may run beside those of other lanes, each on its
- * own thread, but not beside the server's, except `fold`, which one lane at a time runs. A lane's memory is undefined
- * before a round. */
+/* A lane of a federation's plan, below plan->lane_count. Its programs may run concurrently with those of other lanes,
+ * each lane on its own thread, but not with the server's. Only one lane at a time may run `fold`. A lane's memory is
+ * undefined before a round. */
 brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane);
 const brim_plan *brim_exec_plan(const brim_exec *exec);
 /* Bytes of the arena, as requested from the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
-/* Host memory that an exec of this plan takes for its launches; kernels state their own needs. */
+/* Bytes of host memory for this plan's launches; kernels state their own needs. */
 uint64_t brim_exec_table_bytes(const brim_plan *plan);
 /* The device address of a program's tensor. */
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 
-/* [step] Copies a micro-batch in: values [N, ...] and labels, of the types and shapes of the program's tensors. */
+/* [step] Copies a micro-batch to the device: values [N, ...] and labels, of the types and shapes of the program's
+ * tensors. */
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels);
 
 /* The part of a program to run. */
@@ -45,10 +46,11 @@ enum brim_exec_part {
 typedef struct brim_exec_options {
   enum brim_exec_part part;
   /* For a step's last micro-batch, in a program of one half: each bucket of gradients is added up over the ranks as
-   * soon as it is complete, beside the next nodes. If a node fails, brim_exec_reduce adds up the rest. */
+   * soon as it is complete, while the next nodes run. If a node fails, brim_exec_reduce adds up the rest. */
   bool sums;
-  /* Asynchronous devices, for an update or a backward half: it has no effect if the proof is not finite by then, and
-   * neither has any later one until the caller reads with brim_exec_metrics, brim_exec_proof or brim_exec_read. */
+  /* Asynchronous devices, for an update or a backward half: the run has no effect if the proof is not finite by then,
+   * nor has any later run of this kind until the caller reads with brim_exec_metrics, brim_exec_proof or
+   * brim_exec_read. */
   bool proved;
 } brim_exec_options;
 /* [step] Runs a program; options NULL: all of it. On an asynchronous device this only starts it; reading results
@@ -70,18 +72,18 @@ brim_status brim_exec_broadcast(brim_exec *exec);
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
 /* [step] Waits for all work that was started. */
 brim_status brim_exec_wait(brim_exec *exec);
-/* [step] Is the device asynchronous: does the host continue while it works? */
+/* [step] Whether the device is asynchronous: the host continues while it works. */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
 /* [step] Reads the proof, which must be finite for an update to happen: the sum of the step's losses, or the result of
  * a check of them and the gradients. */
 brim_status brim_exec_proof(brim_exec *exec, double *out);
 /* [step] Asynchronous devices only. Requests the first `count` metrics, the proof and, unless NULL, a program's f64
- * tensor, in order after the work started before; brim_exec_collect waits for the oldest request and then writes its
+ * tensor, after all work that was started before; brim_exec_collect waits for the oldest request and then writes its
  * results. */
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values);
 brim_status brim_exec_collect(brim_exec *exec);
-/* [step] Each zeroes: a tensor; the gradients; the metrics. */
+/* [step] Zero a tensor, the gradients, or the metrics. */
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);
@@ -91,14 +93,14 @@ brim_status brim_exec_zero_states(brim_exec *exec);
  * the confusion matrix [classes*classes]; for real targets the sum of losses and the errors. See brim/ops.h. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
-/* Are all elements of a tensor finite? Slow; allocates. */
+/* Whether all elements of a tensor are finite. Slow; allocates. */
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, bool *finite);
-/* Runs a program node by node, checks every result, and finds the first node that made a value that is not finite
- * (NULL: none); for a step whose loss is not finite. Of a program that updates parameters it runs only the forward
- * pass. Slow; allocates. */
+/* Runs a program node by node, checks every result, and finds the first node with a result that is not finite (NULL:
+ * none). Used after a step whose loss is not finite. If the program updates parameters, runs only the forward pass.
+ * Slow; allocates. */
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
                                      const brim_node **out);
-/* Copy a persistent tensor, or after a program a tensor that its graph keeps; plain layout. */
+/* Copy a persistent tensor or, after a program, a tensor that its graph keeps, in plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
 /* The same, as numbers of type `dtype` in host memory; both types must be real. ENOMEM_HOST. */

@@ -38,8 +38,8 @@ struct brim_exec {
 
 /* Nodes from..to-1 of a half of a program. */
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
-/* Where the metrics lie on the device. */
+/* The address of the metrics on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);
-/* Where the proof lies on the device. An update takes effect only if it is finite. */
+/* The address of the proof on the device. An update takes effect only if it is finite. */
 const double *brim_exec_proof_at(const brim_exec *exec);
 #endif

@@ -62,7 +62,7 @@ static void *make_range(void *arg)
   return NULL;
 }
 
-/* If a thread cannot be started, its range is computed here. */
+/* Computes ranges on several threads; the range of a thread that cannot be started is computed here. */
 void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
 {
   const int64_t count = brim_shape_count(&p->value->shape);

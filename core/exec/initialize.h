@@ -3,10 +3,10 @@
 #define BRIM_EXEC_INITIALIZE_H
 #include "exec/exec.h"
 
-/* Uniform in [-bound, bound], as each operation asks; a function of the seed, the parameter's name and the element
- * only, so that changing one layer leaves the other layers' values alone. Skips frozen parameters: see
+/* Sets each parameter as its brim_init describes. A value depends only on the seed, the parameter's name and the
+ * element, so changing one layer does not change the values of others. Skips frozen parameters: see
  * setup/setup_weights.h. */
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed);
-/* Computes those of one parameter, as BRIM_DTYPE_F32 or _F64. */
+/* Computes the initial values of one parameter, as BRIM_DTYPE_F32 or _F64. */
 void brim_first_values(const brim_parameter *parameter, uint64_t seed, uint32_t dtype, void *values);
 #endif

@@ -7,7 +7,7 @@
 #include "base/fault.h"
 #include "graph/offload.h"
 
-/* Marks. At most two groups are being copied in at once, and the copies out of as many groups are not waited for. */
+/* Marks. At most two groups are being copied in at once, and the copies out of at most two are pending. */
 #define FREE 0 /* after the last use of the window */
 #define DONE 1 /* after a group's kernels */
 #define IN(group) (2 + (uint32_t)(group) % 3)
@@ -27,7 +27,7 @@ brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
   *o = (brim_offload){.plan = plan, .backend = plan->request.backend, .self = plan->request.backend_self};
   if (bytes == 0) return BRIM_OK;
   if (brim_fault_hit(BRIM_FAULT_ALLOC, NULL)) {
-    /* treat it as zero bytes */
+    /* leaves `at` at MAP_FAILED */
   } else if (BRIM_HAS(brim_backend_ops, o->backend, run_program)) {
     BRIM_TRY(o->backend->place_host(o->self, bytes, &at));
     memset(at, 0, bytes); /* the programs' first run reads it */

@@ -1,12 +1,12 @@
-/* How long a program takes, by the device profile: the sum of its nodes. A node that was timed in this shape takes the
- * measured time; one that was timed with other micro-batches is inter- or extrapolated; any other node follows common
- * rates, corrected by the profile's times of the same operation, or of all. */
+/* Predicts the time of a program from the device profile, as the sum of its nodes' times. A node that was timed in this
+ * shape takes the measured time; one that was timed with other micro-batches is inter- or extrapolated; any other node
+ * follows common rates, corrected by the profile's times of the same operation, or of all. */
 #ifndef BRIM_EXEC_PREDICT_H
 #define BRIM_EXEC_PREDICT_H
 #include "exec/profile.h"
 #include "graph/plan.h"
 
-/* The assumed rates of a kind of device, before anything was timed on it. */
+/* The rates assumed for a kind of device until kernels are timed on it. */
 typedef struct brim_rates {
   double flops, bytes; /* per second */
   double node_seconds; /* a node's minimum */
@@ -21,10 +21,10 @@ typedef struct brim_prediction {
   double derived_seconds, guessed_seconds; /* the parts that come from other micro-batches, and from rates */
 } brim_prediction;
 
-/* [plan] Adds a program's time, `times` times. */
+/* [plan] Adds the time of `times` runs of a program. */
 void brim_predict_program(brim_profile *profile, const brim_rates *rates, const brim_program *program, double times,
                           brim_prediction *out);
-/* [plan] Adds something other than a node; `rated`: its time by the rates. */
+/* [plan] Adds a part of a step that is not a node; `rated`: its time by the rates. */
 void brim_predict_other(brim_profile *profile, const char *what, int64_t n, double rated, double times,
                         brim_prediction *out);
 

@@ -75,7 +75,7 @@ bool brim_profile_default_path(const brim_profile_subject *s, char *out, size_t 
   return length > 0 && (size_t)length < room;
 }
 
-/* "cpu-0123456789abcdef.jsonl" */
+/* Whether a file name has the form "cpu-0123456789abcdef.jsonl". */
 static bool is_profile_name(const char *name)
 {
   static const char ending[] = ".jsonl";
@@ -401,7 +401,7 @@ static int by_name(const void *a, const void *b)
   return order ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Sorted by name. */
+/* Prints the times, sorted by name; `all`: also those that were not used. */
 static void print_items(const brim_profile *p, bool all, brim_text *out)
 {
   item *sorted = brim_xmalloc((p->count + 1) * sizeof *sorted);
@@ -425,7 +425,7 @@ static int by_size_name(const void *a, const void *b)
   return strcmp(((const size_item *)a)->name, ((const size_item *)b)->name);
 }
 
-/* Sorted by name too. */
+/* Prints the measured memory, sorted by name. */
 static void print_sizes(const brim_profile *p, brim_text *out)
 {
   if (p->size_count == 0) return;

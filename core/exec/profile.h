@@ -46,7 +46,7 @@ bool brim_profile_default_path(const brim_profile_subject *subject, char *out, s
  * file, ECONFIG for one of another subject. */
 brim_status brim_profile_open(const char *path, const brim_profile_subject *subject, brim_profile **out);
 void brim_profile_close(brim_profile *profile);
-/* [plan] NULL if not timed. Marks the entry as used. */
+/* [plan] Finds a time and marks it as used; NULL if it was not measured. */
 const brim_profile_entry *brim_profile_find(brim_profile *profile, const char *what, int64_t n);
 /* [plan] The nearest entries of the same `what`: the largest n below and the smallest above; NULL if there is none. */
 void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n, const brim_profile_entry **below,
@@ -54,7 +54,7 @@ void brim_profile_neighbours(brim_profile *profile, const char *what, int64_t n,
 /* [plan] Median of seconds / rated over entries whose name begins with `op` and a space, or over all if NULL; 0 if none
  * was timed. */
 double brim_profile_ratio(brim_profile *profile, const char *op);
-/* [plan] Must it be timed, because it never was or is doubted? */
+/* [plan] Whether it must be timed: it never was, or its time is doubted. */
 bool brim_profile_lacks(brim_profile *profile, const char *what, int64_t n);
 /* [plan] Marks the used times as doubted, unless they are sure; returns how many. */
 size_t brim_profile_doubt(brim_profile *profile);

@@ -1,11 +1,12 @@
 /* The sums over a job's ranks in a step: gradients, bucket by bucket during the backward pass, then the metrics; and
  * the programs' own collectives, if parts of the training state are sharded. Every rank starts the same collectives in
- * the same order, even one that has failed meanwhile. In a job of one rank all functions do nothing. Internal to exec.
+ * the same order, even a rank that has failed meanwhile. In a job of one rank all functions do nothing. Internal to
+ * exec.
  *
  * An asynchronous device has a queue for collectives: each starts after the kernels that were started before it, and
- * kernels wait for it where they need its result. The host starts all that and continues. Before it waits for the
- * device it waits for the collectives that the device depends on, through the communicator, which gives up when another
- * rank is gone; the device would wait forever. */
+ * kernels wait for it where they need its result. The host starts all of this and continues. Before the host waits for
+ * the device, it waits through the communicator for the collectives that the device depends on: the communicator gives
+ * up when another rank is gone, while the device would wait forever. */
 #ifndef BRIM_EXEC_REDUCE_H
 #define BRIM_EXEC_REDUCE_H
 #include "dist/dist.h"
@@ -32,7 +33,7 @@ typedef struct brim_reduction_walk {
 
 /* [init] Joins the job. `asynchronous`: the plan's backend works ahead of the host. */
 void brim_reduction_join(brim_reduction *r, brim_dist *dist, bool asynchronous);
-/* [step] A step starts: no bucket has been started. */
+/* [step] Called when a step starts: no bucket has been started. */
 void brim_reduction_begin(brim_reduction *r);
 /* [step] Call after a node of the step's last micro-batch: starts the complete buckets, and lets running ones make
  * progress. */
@@ -46,9 +47,9 @@ brim_status brim_reduction_broadcast(brim_reduction *r, uint64_t offset, uint64_
 /* [step] Call before a node: waits for the program's collectives that it needs, and starts those that are due. Call
  * with the number of nodes at the end. */
 brim_status brim_reduction_before(brim_reduction *r, brim_reduction_walk *walk, size_t node);
-/* [step] Orders the device's later work after all that was started. */
+/* [step] Makes the device's later work wait for all collectives started so far. */
 brim_status brim_reduction_order(brim_reduction *r);
-/* [step] Waits for all that was started; the second up to a ticket. */
+/* [step] Waits for all collectives started so far, or for those up to a ticket. */
 brim_status brim_reduction_finish(brim_reduction *r);
 brim_status brim_reduction_finish_to(brim_reduction *r, uint64_t ticket);
 /* [step] Call before the host waits for an asynchronous device: the same as finish. Does nothing on other devices. */

@@ -47,7 +47,7 @@ static bool is_timed(const brim_program *p)
 
 /* ---- what to time ---- */
 
-/* Of several with the same signature one is wanted. */
+/* Whether no earlier subject has the same signature: one of them is enough. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)
 {
   if (!brim_profile_lacks(t->profile, s->what, s->n)) return false;
@@ -211,7 +211,8 @@ static brim_status run_round(timing *t)
   return BRIM_OK;
 }
 
-/* The lower quartile: the device's time while no other process uses it. Of several sets, the smallest. */
+/* The lower quartile of a set's times, which is the device's time while no other process uses it; of several sets, the
+ * smallest. */
 static double take_set(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;

@@ -42,7 +42,7 @@ static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, 
   return NULL;
 }
 
-/* Would brim recognise the layout of a file written with this map? */
+/* Whether brim would recognise the layout of a file written with this map. */
 static bool suits(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   const char **name = BRIM_ARENA_NEW(arena, const char *, p->count + 1);

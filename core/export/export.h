@@ -11,8 +11,8 @@ typedef struct brim_parameters {
   brim_weights_files *files; /* the values are mapped from it; NULL: the caller owns them */
 } brim_parameters;
 
-/* [init] Reads those of a checkpoint and verifies the hash of all its bytes; `checkpoint`: see brim_checkpoint_choose.
- * The list lives in `arena`. ELOAD. */
+/* [init] Reads the parameters of a checkpoint and verifies the hash of all its bytes; `checkpoint`: see
+ * brim_checkpoint_choose. The list lives in `arena`. ELOAD. */
 brim_status brim_parameters_read(brim_arena *arena, const char *checkpoint, brim_parameters *out);
 void brim_parameters_close(brim_parameters *parameters);
 
@@ -26,9 +26,9 @@ brim_status brim_export_find(brim_arena *arena, const brim_weights_search *searc
                              const brim_weights_map **map);
 /* The key of the file's metadata for the run's record of its data (data/keep.h), as text: class names, means. */
 #define BRIM_EXPORT_DATA_KEY "brim.data"
-/* [init] Writes them to a temporary file and renames it to `path`. Real numbers become `dtype`; 0: unchanged. `map`
- * NULL: names are unchanged. `data`: see above; NULL: none. Takes host memory for the largest tensor. EIO; EINVAL if a
- * number is not finite in that type. */
+/* [init] Writes the parameters to a temporary file and renames it to `path`. Real numbers become `dtype`; 0: unchanged.
+ * `map` NULL: names are unchanged. `data`: see above; NULL: none. Takes host memory for the largest tensor. EIO; EINVAL
+ * if a number is not finite in that type. */
 brim_status brim_export_write(const brim_parameters *parameters, const brim_weights_map *map, uint32_t dtype,
                               const char *data, const char *path);
 #endif

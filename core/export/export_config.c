@@ -34,7 +34,7 @@ static json_t *json_of_text(const brim_yaml *node)
   return number ? number : json_string(s);
 }
 
-/* "NAME:1": a dimension. */
+/* The dimension that "NAME:1" names. */
 static json_t *json_of_dimension(const writer *w, const char *what)
 {
   const char *colon = strrchr(what, ':');

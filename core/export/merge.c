@@ -35,7 +35,7 @@ static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, 
                    *out ? "does not have" : "lacks", t->name);
 }
 
-/* values [O, F] += scale * up [o, r] down [r, F], beginning at a row. */
+/* Computes values [O, F] += scale * up [o, r] down [r, F], beginning at a row. */
 static void add_product(const brim_wrap_change *c, const double *up, const double *down, double *values)
 {
   const int64_t rows = c->up->shape.dim[0], rank = c->down->shape.dim[0], columns = c->down->shape.dim[1];

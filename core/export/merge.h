@@ -5,9 +5,9 @@
 #include "setup/setup.h"
 
 /* [init] Makes the parameters with which the backbone alone gives the same results: its own with the low-rank changes
- * added, and the trained head under the name of the backbone's head. `trained`: those of a checkpoint. In single
- * precision, in `arena`. ECONFIG if the model wraps none; ELOAD if the checkpoint is of another model, or was trained
- * on other weights than the setup's. */
+ * added, and the trained head under the name of the backbone's head. `trained`: the parameters of `checkpoint`. The
+ * result is in single precision, in `arena`. ECONFIG if the model wraps no backbone; ELOAD if the checkpoint is of
+ * another model, or was trained on other weights than the setup's. */
 brim_status brim_merge(const brim_setup *setup, const char *checkpoint, const brim_parameters *trained,
                        brim_arena *arena, brim_parameters *out);
 /* [init] The graph of a model that wraps a backbone. ECONFIG if the setup has none. */

@@ -123,8 +123,8 @@ static json_t *targets_of(adapter *a)
   return list;
 }
 
-/* Does the program that the names come from store the weights of changed layers as [in, out], as GPT-2's Conv1D
- * does? */
+/* Finds out whether the program that the names come from stores the weights of changed layers as [in, out], as GPT-2's
+ * Conv1D does. */
 static brim_status find_fan_in(adapter *a, bool *fan_in)
 {
   size_t count;

@@ -11,6 +11,8 @@
 #include "federate/fold.h"
 #include "graph/federate.h"
 
+#define PERSONAL_STREAM 4 /* of BRIM_STREAM_CLIENT: seeds of personal models' steps */
+
 static uint64_t values_bytes(const brim_setup *s)
 {
   return brim_data_values_bytes(&s->data, s->backend_ops->real);
@@ -70,6 +72,8 @@ typedef struct turn {
   double factor; /* of the schedule, by rounds */
   int64_t steps; /* taken so far */
   double rates;  /* the sum of their learning rates */
+  double pull;   /* weight of the distance from the global model */
+  double steer;  /* of the control: 1, or 0 for a personal model */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */
@@ -108,8 +112,8 @@ static brim_status make_step(turn *t, int64_t epoch, int64_t from, int64_t count
     /* With optimizer.update=fused_backward, the last micro-batch of a step updates in its backward pass; the weight
      * of all labels is known by then. */
     if (at + l->batch.span.count == count) step.gradient_scale = counted > 0 ? losses / counted : 0;
-    if (step.gradient_scale > 0) step.federated = brim_setup_mu(s) / step.gradient_scale;
-    if (step.gradient_scale > 0) step.control = 1 / step.gradient_scale;
+    if (step.gradient_scale > 0) step.federated = t->pull / step.gradient_scale;
+    if (step.gradient_scale > 0) step.control = t->steer / step.gradient_scale;
     step.first_sample = at;
     BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
     BRIM_TRY(brim_exec_run(l->exec, program, &step, NULL));
@@ -172,8 +176,8 @@ static brim_status measure(turn *t)
   const brim_program *train = brim_exec_plan(l->exec)->program;
   t->result->squares = NAN;
   if (train->graph->squares) BRIM_TRY(brim_exec_read(l->exec, train, train->graph->squares, &t->result->squares));
-  t->result->rates = t->rates;
-  const double slope = l->fold_control ? distance[1] / t->rates : 0; /* NAN if all rates are 0 */
+  t->result->rates = brim_control_rates(l->drive->setup, t->rates);
+  const double slope = l->fold_control ? distance[1] / t->result->rates : 0; /* NAN if all rates are 0 */
   if (isfinite(metrics[0]) && isfinite(distance[0]) && distance[1] < BRIM_FOLD_MOST && slope < BRIM_FOLD_MOST)
     return make_sketch(t);
   if (!isfinite(distance[0]))
@@ -184,8 +188,10 @@ static brim_status measure(turn *t)
   if (!(distance[1] < BRIM_FOLD_MOST))
     return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: a parameter moved by %.3g; the limit is %g",
                      (long long)t->result->client, distance[1], BRIM_FOLD_MOST);
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its mean gradient has a value of %.3g; the limit is %g",
-                   (long long)t->result->client, slope, BRIM_FOLD_MOST);
+  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its %s has a value of %.3g; the limit is %g",
+                   (long long)t->result->client,
+                   brim_setup_is_feddyn(l->drive->setup) ? "update times federate.alpha" : "mean gradient", slope,
+                   BRIM_FOLD_MOST);
 }
 
 /* Class weights lie in the lane; other programs of the round may have overwritten them. */
@@ -197,23 +203,47 @@ static brim_status write_class_weights(const brim_lane *l)
   return w ? brim_exec_write_as(l->exec, p, w, BRIM_DTYPE_F64, s->class_weights.item) : BRIM_OK;
 }
 
-static brim_keeping keeping_of(const brim_lane *l, int64_t client)
+static brim_keeping keeping_of(const brim_lane *l, const brim_client_result *result)
 {
-  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, client};
+  return (brim_keeping){l->exec, l->adopt, l->update, l->keeping, result->client, result->place};
 }
 
 /* Loads the global model and the client's state. */
-static brim_status adopt(const brim_lane *l, int64_t client)
+static brim_status adopt(const brim_lane *l, const brim_keeping *own)
 {
   BRIM_TRY(brim_exec_run(l->exec, l->adopt, &(brim_step){.federated = 1}, NULL));
-  const brim_keeping own = keeping_of(l, client);
-  return brim_kept_write(l->kept, &own);
+  return brim_kept_write(l->kept, own);
 }
 
-brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t place, int64_t round)
+brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64_t round)
 {
-  const brim_keeping own = keeping_of(l, result->client);
-  return brim_kept_stage(l->kept, &own, place, round, result->rates);
+  const brim_keeping own = keeping_of(l, result);
+  return brim_kept_stage(l->kept, &own, round, result->rates);
+}
+
+/* Trains the client's personal model (Ditto: Li et al., Fair and Robust Federated Learning Through Personalization,
+ * ICML 2021, algorithm 1), and stages it. It begins as the global model of the client's first round. It depends on the
+ * global model and not on the client's update, so it can come first, while the lane is free. */
+static brim_status train_personal(const turn *of, const brim_keeping *own, int64_t round)
+{
+  const brim_lane *l = of->lane;
+  const brim_setup *s = l->drive->setup;
+  const int64_t epochs = s->settings->federate.personal_epochs;
+  const brim_philox key = brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, PERSONAL_STREAM,
+                                       (uint64_t)own->client, (uint32_t)round);
+  brim_client_result result = {.client = own->client, .is_malicious = of->result->is_malicious};
+  turn t = {.lane = of->lane,
+            .result = &result,
+            .attacker = of->attacker,
+            .seed = (uint64_t)key.v[0] << 32 | key.v[1],
+            .factor = of->factor,
+            .pull = s->settings->federate.personal_lambda};
+  BRIM_TRY(adopt(l, own));
+  BRIM_TRY(brim_kept_write_personal(l->kept, own));
+  BRIM_TRY(brim_exec_zero_states(l->exec));
+  BRIM_TRY(brim_exec_zero_metrics(l->exec));
+  for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  return brim_kept_stage_personal(l->kept, own);
 }
 
 brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *result)
@@ -222,48 +252,76 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   const int64_t epochs = s->settings->federate.local_epochs;
   const brim_philox key =
       brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, 0, (uint64_t)result->client, (uint32_t)round);
-  const brim_keeping own = keeping_of(l, result->client);
-  turn t = {
-      .lane = l, .result = result, .attacker = {s, result->client, round}, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
-  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, round, l->drive->order.steps, &t.factor));
+  const brim_keeping own = keeping_of(l, result);
+  turn t = {.lane = l,
+            .result = result,
+            .attacker = {s, result->client, round},
+            .seed = (uint64_t)key.v[0] << 32 | key.v[1],
+            .pull = brim_setup_mu(s),
+            .steer = 1};
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, result->version, l->drive->order.steps, &t.factor));
   if (brim_fault_hit(BRIM_FAULT_CLIENT, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(adopt(l, result->client));
+  BRIM_TRY(brim_kept_begin(l->kept, &own));
+  if (brim_setup_is_ditto(s)) BRIM_TRY(train_personal(&t, &own, round));
+  BRIM_TRY(adopt(l, &own));
   BRIM_TRY(brim_exec_zero_states(l->exec));
   BRIM_TRY(brim_kept_steer(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
   if (result->is_malicious) BRIM_TRY(brim_attack_update(&t.attacker, l->exec, l->adopt, l->values));
-  BRIM_TRY(brim_compressor_run(&l->compressor, l->exec, l->fold, result->client, round));
+  BRIM_TRY(brim_compressor_run(&l->compressor, l->kept, &own, l->fold, round));
   return measure(&t);
 }
 
-/* Runs its training batches, forward only. */
-brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
+/* Runs the client's training batches, forward only. metrics: the sums of losses and of right answers; *counted: the
+ * weight of the losses. */
+static brim_status evaluate(brim_lane *l, brim_client_result *client, bool is_personal, double metrics[2],
+                            double *counted)
 {
   const brim_setup *s = l->drive->setup;
-  const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client)),
+  const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client->client)),
                 full = s->settings->training.effective_batch_size;
-  brim_client_result result = {.client = client, .is_malicious = brim_attack_has(s, client)};
-  const turn t = {.lane = l, .result = &result, .attacker = {s, client, 0}};
-  double counted = 0, tokens = 0, metrics[2];
+  const brim_keeping own = keeping_of(l, client);
+  const turn t = {.lane = l, .result = client, .attacker = {s, client->client, 0}};
+  double tokens = 0;
+  *counted = 0;
   BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(adopt(l, client));
+  BRIM_TRY(adopt(l, &own));
+  if (is_personal) BRIM_TRY(brim_kept_write_personal(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
-  brim_client_order_make(&l->order, &s->partition, client, 0);
+  brim_client_order_make(&l->order, &s->partition, client->client, is_personal ? BRIM_EPOCH_PLAIN : 0);
   for (int64_t at = 0; at < samples; at += l->batch.span.count) {
     const int64_t left = (samples - at < full - at % full ? samples - at : full - at % full);
     BRIM_TRY(read_batch(&t, 0, at, brim_setup_client_micro(s, l->drive->choice.micro_batch, left)));
     const brim_program *program =
         brim_plan_program(brim_exec_plan(l->exec), BRIM_PROGRAM_EVALUATE, l->batch.span.count);
-    brim_setup_weigh(s, &l->batch, &counted, &tokens);
+    brim_setup_weigh(s, &l->batch, counted, &tokens);
     BRIM_TRY(brim_exec_load(l->exec, program, l->batch.values, l->batch.labels));
     BRIM_TRY(brim_exec_run(l->exec, program, &(brim_step){.loss_scale = 1}, NULL));
   }
-  BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
+  return brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2);
+}
+
+brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
+{
+  brim_client_result of = {.client = client, .is_malicious = brim_attack_has(l->drive->setup, client)};
+  double metrics[2], counted;
+  BRIM_TRY(evaluate(l, &of, false, metrics, &counted));
   *loss = metrics[0] / counted;
+  return BRIM_OK;
+}
+
+/* On its samples without augmentation and with their true labels, also if it is malicious. */
+brim_status brim_lane_score(brim_lane *l, int64_t client, double *accuracy)
+{
+  const brim_setup *s = l->drive->setup;
+  brim_client_result of = {.client = client};
+  double metrics[2], counted;
+  BRIM_TRY(evaluate(l, &of, true, metrics, &counted));
+  *accuracy = metrics[1] / (double)brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
   return BRIM_OK;
 }
 

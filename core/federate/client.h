@@ -11,15 +11,19 @@
 /* A client's result in a round. */
 typedef struct brim_client_result {
   int64_t client, samples; /* samples: trained on, over all local epochs */
+  int64_t place;           /* of the client in the round */
   double load;             /* number of its samples; decides which rank trains it, and when */
   double weight;           /* of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as the metrics hold them */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
   double norm;             /* of its update */
-  double rates;            /* the sum of the learning rates of its steps; only the rank that trained it knows */
+  double rates;            /* of its steps, see brim_control_rates; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
+  int64_t version;         /* of the global model from which it starts: the number of rounds before it */
+  int64_t number;          /* of its training, the key of its random numbers: the round; see federate.async */
+  double discount;         /* factor on the weight of its update, but not on the divisor: 1 unless it is stale */
   brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
   bool is_done;            /* it has trained, or will not arrive in the simulated world */
   bool arrived;            /* its update is in the sum */
@@ -43,15 +47,16 @@ typedef struct brim_lane {
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
-/* [step, any thread] Loads the global model and trains the client; fills `result` except is_done and arrived. ENUMERIC
- * with *result filled if the client has diverged: its parameters are not finite, or one moved by BRIM_FOLD_MOST or
- * more. */
+/* [step, any thread] Loads the global model and trains the client, with the random numbers of `round`; fills `result`
+ * except is_done and arrived. ENUMERIC with *result filled if the client has diverged: its parameters are not finite,
+ * or one moved by BRIM_FOLD_MOST or more. */
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
-/* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. `place`: of
- * the client in the round. */
-brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t place, int64_t round);
+/* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. */
+brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t round);
 /* [step, any thread] The mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
+/* [step, any thread] The accuracy of a client's personal model, or if it has none of the global one, on its samples. */
+brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

@@ -84,7 +84,7 @@ static void keep_signs(const change *c)
 }
 
 /* The values of largest magnitude, as floats; of equal magnitudes those with the lower index (Stich et al.: Sparsified
- * SGD with Memory, NeurIPS 2018, without the memory). */
+ * SGD with Memory, NeurIPS 2018; the memory is error feedback). */
 static void keep_largest(const change *c)
 {
   double *magnitude = c->compressor->sorted;
@@ -120,29 +120,35 @@ static bool subtract(double *own, const double *global, int64_t count)
   return is_finite;
 }
 
-static bool is_buffer(const brim_graph *g, const brim_tensor *value)
+/* The index of the parameter. */
+static size_t find_parameter(const brim_graph *g, const brim_tensor *value)
 {
-  for (size_t i = 0; i < g->parameter_count; i++)
-    if (g->parameter[i].value == value) return g->parameter[i].is_buffer;
-  return false;
+  size_t i = 0;
+  while (g->parameter[i].value != value) i++;
+  return i;
 }
 
-brim_status brim_compressor_run(const brim_compressor *c, brim_exec *lane, const brim_program *fold, int64_t client,
-                                int64_t round)
+/* Error feedback: Seide et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014; Karimireddy et al., Error Feedback
+ * Fixes SignSGD and other Gradient Compression Schemes, ICML 2019. */
+brim_status brim_compressor_run(const brim_compressor *c, brim_kept *kept, const brim_keeping *lane,
+                                const brim_program *fold, int64_t round)
 {
   const brim_graph *g = fold->graph;
-  const brim_philox key =
-      brim_random4((uint64_t)c->setup->settings->seed, BRIM_STREAM_CLIENT, STREAM, (uint64_t)client, (uint32_t)round);
+  const brim_philox key = brim_random4((uint64_t)c->setup->settings->seed, BRIM_STREAM_CLIENT, STREAM,
+                                       (uint64_t)lane->client, (uint32_t)round);
   for (size_t i = 0; i < g->node_count && c->own; i++) {
     const brim_tensor *own = g->node[i]->in[0], *global = g->node[i]->in[1];
     const int64_t count = brim_shape_count(&own->shape);
-    if (is_buffer(g, own)) continue;
-    BRIM_TRY(brim_exec_read_as(lane, fold, own, BRIM_DTYPE_F64, c->own));
-    BRIM_TRY(brim_exec_read_as(lane, fold, global, BRIM_DTYPE_F64, c->global));
+    const size_t parameter = find_parameter(g, own);
+    if (g->parameter[parameter].is_buffer) continue;
+    BRIM_TRY(brim_exec_read_as(lane->exec, fold, own, BRIM_DTYPE_F64, c->own));
+    BRIM_TRY(brim_exec_read_as(lane->exec, fold, global, BRIM_DTYPE_F64, c->global));
     if (!subtract(c->own, c->global, count)) continue;
+    BRIM_TRY(brim_kept_add_residual(kept, lane, parameter, c->own));
     compress(&(change){c, c->own, count, (uint64_t)key.v[0] << 32 | key.v[1], (uint32_t)i});
+    BRIM_TRY(brim_kept_stage_residual(kept, lane, parameter, c->own));
     for (int64_t k = 0; k < count; k++) c->own[k] += c->global[k];
-    BRIM_TRY(brim_exec_write_as(lane, fold, own, BRIM_DTYPE_F64, c->own));
+    BRIM_TRY(brim_exec_write_as(lane->exec, fold, own, BRIM_DTYPE_F64, c->own));
   }
   return BRIM_OK;
 }

@@ -3,7 +3,7 @@
  * numbers depend only on the seed, the client, the round and the position of a value. */
 #ifndef BRIM_FEDERATE_COMPRESS_H
 #define BRIM_FEDERATE_COMPRESS_H
-#include "exec/exec.h"
+#include "federate/kept.h"
 #include "setup/setup.h"
 
 /* Room for the largest parameter of an update, or NULL if updates are not compressed. */
@@ -16,7 +16,8 @@ typedef struct brim_compressor {
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out);
 void brim_compressor_close(brim_compressor *compressor);
 /* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed. It
- * leaves a parameter with a change that is not finite as it is. */
-brim_status brim_compressor_run(const brim_compressor *compressor, brim_exec *lane, const brim_program *fold,
-                                int64_t client, int64_t round);
+ * leaves a parameter with a change that is not finite as it is. With error feedback `kept` has what the client's last
+ * update left out, and gets what this one does. EIO. */
+brim_status brim_compressor_run(const brim_compressor *compressor, brim_kept *kept, const brim_keeping *lane,
+                                const brim_program *fold, int64_t round);
 #endif

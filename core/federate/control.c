@@ -26,11 +26,15 @@ struct brim_control {
   part *part;
   size_t count;
   int64_t values, clients;
+  double share;       /* of c in what clients compute: 1, or 0 for FedDyn */
+  double alpha;       /* of FedDyn; else 0 */
   double *now, *next; /* [values] c and c' */
+  double *room;       /* FedDyn: for the largest part; else NULL */
 };
 
 static brim_status open_control(brim_control *c, const brim_graph *like, uint64_t at)
 {
+  int64_t largest = 1;
   c->part = brim_try_calloc(like->parameter_count, sizeof *c->part);
   if (!c->part) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of controls");
   for (size_t i = 0; i < like->parameter_count; i++) {
@@ -44,11 +48,15 @@ static brim_status open_control(brim_control *c, const brim_graph *like, uint64_
                                  .shape = value->shape,
                                  .name = brim_arena_printf(&c->arena, "%s.control", value->name)};
     c->values += brim_shape_count(&value->shape);
+    if (brim_shape_count(&value->shape) > largest) largest = brim_shape_count(&value->shape);
     at += value->bytes;
   }
   c->now = brim_try_calloc((size_t)c->values, sizeof *c->now);
   c->next = brim_try_calloc((size_t)c->values, sizeof *c->next);
-  return c->now && c->next ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the server's controls");
+  if (c->alpha > 0) c->room = brim_try_malloc((size_t)largest * sizeof *c->room);
+  return c->now && c->next && (c->room || c->alpha == 0)
+             ? BRIM_OK
+             : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the server's controls");
 }
 
 brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, uint64_t at, brim_control **out)
@@ -58,6 +66,8 @@ brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, u
   brim_control *c = brim_try_calloc(1, sizeof *c);
   if (!c) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for controls");
   c->clients = setup->partition.clients;
+  c->alpha = brim_setup_is_feddyn(setup) ? setup->settings->federate.alpha : 0;
+  c->share = brim_setup_is_feddyn(setup) ? 0 : 1;
   const brim_status status = open_control(c, like, at);
   if (status == BRIM_OK)
     *out = c;
@@ -73,6 +83,7 @@ void brim_control_close(brim_control *c)
   free(c->part);
   free(c->now);
   free(c->next);
+  free(c->room);
   free(c);
 }
 
@@ -96,15 +107,14 @@ brim_status brim_control_write(const brim_control *c, brim_states *states, const
   double *own = lane->scratch;
   for (const part *p = c->part; p < c->part + c->count; p++) {
     BRIM_TRY(read_own(p, states, lane->client, own));
-    for (int64_t i = 0; i < p->count; i++) own[i] = c->now[p->first + i] - own[i];
+    for (int64_t i = 0; i < p->count; i++) own[i] = c->share * c->now[p->first + i] - own[i];
     BRIM_TRY(
         brim_exec_write_as(lane->exec, lane->update, lane->update->graph->control[p->parameter], BRIM_DTYPE_F64, own));
   }
   return BRIM_OK;
 }
 
-brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, int64_t place,
-                               double rates)
+brim_status brim_control_stage(const brim_control *c, brim_states *states, const brim_keeping *lane, double rates)
 {
   const brim_graph *g = lane->adopt->graph;
   for (const part *p = c->part; p < c->part + c->count; p++) {
@@ -112,11 +122,16 @@ brim_status brim_control_stage(const brim_control *c, brim_states *states, const
     BRIM_TRY(read_own(p, states, lane->client, own));
     BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->parameter[p->parameter].value, BRIM_DTYPE_F64, w));
     BRIM_TRY(brim_exec_read_as(lane->exec, lane->adopt, g->global[p->parameter], BRIM_DTYPE_F64, x));
-    for (int64_t i = 0; i < p->count; i++) own[i] += (x[i] - w[i]) / rates - c->now[p->first + i];
+    for (int64_t i = 0; i < p->count; i++) own[i] += (x[i] - w[i]) / rates - c->share * c->now[p->first + i];
     brim_convert(p->dtype, w, BRIM_DTYPE_F64, own, (size_t)p->count);
-    BRIM_TRY(brim_states_write(states, place, p->at, w, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
+    BRIM_TRY(brim_states_write(states, lane->place, p->at, w, (uint64_t)p->count * brim_dtype_bytes(p->dtype)));
   }
   return BRIM_OK;
+}
+
+double brim_control_rates(const brim_setup *setup, double sum)
+{
+  return brim_setup_is_feddyn(setup) ? 1 / setup->settings->federate.alpha : sum;
 }
 
 /* ---- the server ---- */
@@ -135,7 +150,29 @@ brim_status brim_control_learn(brim_control *c, brim_exec *exec, const brim_prog
     double *next = c->next + p->first;
     BRIM_TRY(brim_exec_read(exec, serve, serve->graph->control[p->parameter], next));
     for (int64_t i = 0; i < p->count; i++)
-      next[i] = now[i] + (ldexp(next[i], exponent) - (double)arrived * now[i]) / (double)c->clients;
+      next[i] = now[i] + (ldexp(next[i], exponent) - (double)arrived * c->share * now[i]) / (double)c->clients;
+  }
+  return BRIM_OK;
+}
+
+/* The sum of updates of a parameter: it becomes the parameter's gradient. */
+static const brim_tensor *sum_of(const brim_graph *serve, size_t parameter)
+{
+  for (size_t i = 0; i < serve->node_count; i++)
+    if (serve->node[i]->out[0] == serve->parameter[parameter].gradient) return serve->node[i]->in[0];
+  return NULL;
+}
+
+brim_status brim_control_shift(const brim_control *c, brim_exec *exec, const brim_program *serve, double weight)
+{
+  for (size_t k = 0; k < c->count && c->alpha > 0; k++) {
+    const part *p = &c->part[k];
+    const brim_tensor *tensor = sum_of(serve->graph, p->parameter);
+    double *sum = c->room;
+    if (!tensor) return brim_fail(BRIM_EINTERNAL, "the server has no sum for '%s'", p->name);
+    BRIM_TRY(brim_exec_read(exec, serve, tensor, sum));
+    for (int64_t i = 0; i < p->count; i++) sum[i] -= c->next[p->first + i] / c->alpha * weight;
+    BRIM_TRY(brim_exec_write(exec, serve, tensor, sum));
   }
   return BRIM_OK;
 }

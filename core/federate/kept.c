@@ -22,6 +22,10 @@ struct brim_kept {
   brim_control *control; /* NULL without SCAFFOLD */
   field *field;
   size_t count;
+  const field *residual; /* [residuals] what compression left out: a part of `field` after `count` */
+  size_t residuals;
+  const field *personal; /* [personals] the personal model: after those */
+  size_t personals;
   uint64_t bytes; /* of a client's state */
   uint64_t hash;  /* of names and sizes */
   int64_t clients;
@@ -42,7 +46,7 @@ static void add_field(brim_kept *k, size_t parameter, const brim_tensor *value)
 
 static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim_graph *g)
 {
-  k->field = brim_try_calloc(2 * g->parameter_count, sizeof *k->field);
+  k->field = brim_try_calloc(4 * g->parameter_count, sizeof *k->field);
   if (!k->field) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the layout of client states");
   k->hash = BRIM_HASH_START;
   for (size_t i = 0; i < g->parameter_count; i++)
@@ -51,7 +55,15 @@ static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim
   const uint64_t control = k->bytes;
   for (size_t i = 0; i < g->parameter_count && brim_setup_has_controls(setup); i++)
     if (brim_parameter_is_controlled(&g->parameter[i])) add_field(k, i, g->parameter[i].value);
-  k->count = values; /* controls have a place of their own */
+  k->residual = k->field + k->count;
+  for (size_t i = 0; i < g->parameter_count && brim_setup_has_feedback(setup); i++)
+    if (brim_parameter_is_controlled(&g->parameter[i])) add_field(k, i, g->parameter[i].value);
+  k->residuals = (size_t)(k->field + k->count - k->residual);
+  k->personal = k->field + k->count;
+  for (size_t i = 0; i < g->parameter_count && brim_setup_is_ditto(setup); i++)
+    if (!g->parameter[i].is_frozen) add_field(k, i, g->parameter[i].value);
+  k->personals = (size_t)(k->field + k->count - k->personal);
+  k->count = values; /* the others are read and written on their own */
   BRIM_TRY(brim_control_open(setup, g, control, &k->control));
   if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL, "a client state takes %" PRIu64 " bytes, but %" PRIu64 " were planned", k->bytes,
@@ -99,14 +111,25 @@ static const brim_tensor *value_of(const brim_keeping *lane, const field *f)
   return lane->adopt->graph->parameter[f->parameter].value;
 }
 
-brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)
+/* Writes these fields of the client's state to the lane. */
+static brim_status write_fields(brim_kept *k, const brim_keeping *lane, const field *first, size_t count)
 {
-  if (!k || !brim_states_has(k->states, lane->client)) return BRIM_OK;
-  for (const field *f = k->field; f < k->field + k->count; f++) {
+  if (count == 0 || !brim_states_has(k->states, lane->client)) return BRIM_OK;
+  for (const field *f = first; f < first + count; f++) {
     BRIM_TRY(brim_states_read(k->states, lane->client, f->at, lane->scratch, f->bytes));
     BRIM_TRY(brim_exec_write(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
   }
   return BRIM_OK;
+}
+
+brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)
+{
+  return k ? write_fields(k, lane, k->field, k->count) : BRIM_OK;
+}
+
+brim_status brim_kept_write_personal(brim_kept *k, const brim_keeping *lane)
+{
+  return k ? write_fields(k, lane, k->personal, k->personals) : BRIM_OK;
 }
 
 brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
@@ -114,25 +137,68 @@ brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
   return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
 }
 
-/* The distance that the client has moved leaves out local parameters, so they are checked here. */
-static brim_status check_finite(const field *f, const brim_keeping *lane)
+/* The distance that the client has moved leaves out these values, so they are checked here. */
+static brim_status stage_fields(brim_kept *k, const brim_keeping *lane, const field *first, size_t count,
+                                const char *what)
 {
-  if (brim_all_finite(f->dtype, lane->scratch, (size_t)f->count)) return BRIM_OK;
-  return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: its parameter '%s' is not finite", (long long)lane->client,
-                   f->name);
+  for (const field *f = first; f < first + count; f++) {
+    BRIM_TRY(brim_exec_read(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
+    if (!brim_all_finite(f->dtype, lane->scratch, (size_t)f->count))
+      return brim_fail(BRIM_ENUMERIC, "client %lld has diverged: %s '%s' is not finite", (long long)lane->client, what,
+                       f->name);
+    BRIM_TRY(brim_states_write(k->states, lane->place, f->at, lane->scratch, f->bytes));
+  }
+  return BRIM_OK;
 }
 
-brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t place, int64_t round, double rates)
+brim_status brim_kept_stage_personal(brim_kept *k, const brim_keeping *lane)
+{
+  return k ? stage_fields(k, lane, k->personal, k->personals, "its personal model's parameter") : BRIM_OK;
+}
+
+brim_status brim_kept_begin(brim_kept *k, const brim_keeping *lane)
+{
+  return k ? brim_states_unstamp(k->states, lane->place) : BRIM_OK;
+}
+
+static const field *residual_of(const brim_kept *k, size_t parameter)
+{
+  for (size_t i = 0; k && i < k->residuals; i++)
+    if (k->residual[i].parameter == parameter) return &k->residual[i];
+  return NULL;
+}
+
+/* The first half of scratch holds the parameter's whole change until it is compressed. */
+brim_status brim_kept_add_residual(brim_kept *k, const brim_keeping *lane, size_t parameter, double *change)
+{
+  const field *f = residual_of(k, parameter);
+  if (!f) return BRIM_OK;
+  double *whole = lane->scratch, *raw = whole + f->count;
+  if (brim_states_has(k->states, lane->client)) {
+    BRIM_TRY(brim_states_read(k->states, lane->client, f->at, raw, f->bytes));
+    brim_convert(BRIM_DTYPE_F64, whole, f->dtype, raw, (size_t)f->count);
+    for (int64_t i = 0; i < f->count; i++) change[i] += whole[i];
+  }
+  memcpy(whole, change, (size_t)f->count * sizeof *whole);
+  return BRIM_OK;
+}
+
+brim_status brim_kept_stage_residual(brim_kept *k, const brim_keeping *lane, size_t parameter, const double *change)
+{
+  const field *f = residual_of(k, parameter);
+  if (!f) return BRIM_OK;
+  double *whole = lane->scratch, *raw = whole + f->count;
+  for (int64_t i = 0; i < f->count; i++) whole[i] -= change[i];
+  brim_convert(f->dtype, raw, BRIM_DTYPE_F64, whole, (size_t)f->count);
+  return brim_states_write(k->states, lane->place, f->at, raw, f->bytes);
+}
+
+brim_status brim_kept_stage(brim_kept *k, const brim_keeping *lane, int64_t round, double rates)
 {
   if (!k) return BRIM_OK;
-  BRIM_TRY(brim_states_unstamp(k->states, place));
-  for (const field *f = k->field; f < k->field + k->count; f++) {
-    BRIM_TRY(brim_exec_read(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
-    BRIM_TRY(check_finite(f, lane));
-    BRIM_TRY(brim_states_write(k->states, place, f->at, lane->scratch, f->bytes));
-  }
-  if (k->control) BRIM_TRY(brim_control_stage(k->control, k->states, lane, place, rates));
-  return brim_states_stamp(k->states, place, lane->client, round);
+  BRIM_TRY(stage_fields(k, lane, k->field, k->count, "its parameter"));
+  if (k->control) BRIM_TRY(brim_control_stage(k->control, k->states, lane, rates));
+  return brim_states_stamp(k->states, lane->place, lane->client, round);
 }
 
 size_t brim_kept_tensors(brim_kept *k, brim_safetensor *out)

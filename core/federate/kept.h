@@ -1,8 +1,9 @@
 /* Client states: the values that a client needs in a later round, brim_setup_kept_bytes for each client, in the file of
  * store/states.h. A state consists of the running statistics of norms (federate.norm_buffers=keep), the parameters that
- * federate.local_parameters names, and the client's control (control.h). A client starts a round from its state at the
- * end of its last round, and its first round from the global model's values. Running statistics are also a part of its
- * update, so those of the global model are the mean over clients.
+ * federate.local_parameters names, the client's control (control.h), what compression left out of its last update, and
+ * its personal model.
+ * A client starts a round from its state at the end of its last round, and its first round from the global model's
+ * values. Running statistics are also a part of its update, so those of the global model are the mean over clients.
  *
  * A round stages states, and its commit makes them current. */
 #ifndef BRIM_FEDERATE_KEPT_H
@@ -23,13 +24,25 @@ brim_states *brim_kept_states(brim_kept *kept);
 /* [step, any thread] Writes the client's state to a lane that has adopted the global model. Does nothing if the client
  * has no state, or kept is NULL. EIO. */
 brim_status brim_kept_write(brim_kept *kept, const brim_keeping *lane);
+/* [step, any thread] Writes its personal model in the same way. EIO. */
+brim_status brim_kept_write_personal(brim_kept *kept, const brim_keeping *lane);
 /* [step, any thread] Writes the client's control to a lane whose states are zeroed. Does nothing without controls. EIO.
  */
 brim_status brim_kept_steer(brim_kept *kept, const brim_keeping *lane);
-/* [step, any thread; each call with another `place`] Stages the state of the client at `place` after a round (counted
- * from 0) in which the learning rates of its steps added up to `rates`. Does nothing if kept is NULL. ENUMERIC: a
- * value is not finite; EIO. */
-brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t place, int64_t round, double rates);
+/* The functions that stage a state write to the slot of lane->place, another one in each lane. They do nothing if kept
+ * is NULL, or if states have no such part. */
+
+/* [step, any thread] Call first: what the slot holds is no longer a state. EIO. */
+brim_status brim_kept_begin(brim_kept *kept, const brim_keeping *lane);
+/* [step, any thread] Error feedback: adds what compression left out of the client's last update to `change`, that of a
+ * parameter in this one; then, when `change` is compressed, stages what that leaves out. Call them in turn. EIO. */
+brim_status brim_kept_add_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, double *change);
+brim_status brim_kept_stage_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, const double *change);
+/* [step, any thread] Stages the lane's parameters as the client's personal model. ENUMERIC, EIO. */
+brim_status brim_kept_stage_personal(brim_kept *kept, const brim_keeping *lane);
+/* [step, any thread] Stages the rest of the client's state after a round (counted from 0), with the divisor of
+ * brim_control_rates. ENUMERIC: a value is not finite; EIO. */
+brim_status brim_kept_stage(brim_kept *kept, const brim_keeping *lane, int64_t round, double rates);
 /* The server's controls, or NULL; also if kept is NULL. */
 brim_control *brim_kept_control(brim_kept *kept);
 /* [any] The tensors of a checkpoint, in memory of `kept`: to be written, or to be read into between two rounds. Returns

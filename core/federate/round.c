@@ -32,6 +32,7 @@ static brim_status open_federation(brim_federation *f)
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
+  BRIM_TRY(brim_async_open(f));
   return brim_selection_open(f->setup, &f->selection);
 }
 
@@ -62,6 +63,7 @@ void brim_federation_close(brim_federation *f)
   brim_kept_close(f->kept);
   brim_protection_close(&f->protection);
   brim_fleet_close(f->fleet);
+  brim_async_close(f->async);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->fate);
@@ -140,7 +142,7 @@ void brim_federation_unplace(brim_federation *f)
   for (int32_t i = 0; i < f->lanes; i++) brim_lane_close(&f->worker[i].lane);
   free(f->worker);
   f->worker = NULL;
-  f->lanes = 0;
+  f->lanes = f->workers = 0;
   f->exec = NULL;
   f->drive = NULL;
 }
@@ -152,16 +154,18 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   brim_status status = BRIM_OK;
   f->drive = drive;
   f->exec = exec;
-  const brim_program *adopt = brim_plan_program(brim_exec_plan(brim_exec_lane(exec, 0)), BRIM_PROGRAM_ADOPT, 0);
+  const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
+  const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* a server without lanes adds noise */
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
-  f->worker = brim_try_calloc((size_t)drive->choice.lanes, sizeof *f->worker);
+  BRIM_TRY(brim_async_place(f));
+  f->worker = brim_try_calloc((size_t)workers, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
-  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++) {
-    f->worker[f->lanes].federation = f;
+  for (int32_t i = 0; i < workers; i++) f->worker[i].federation = f;
+  for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++)
     status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes), f->kept);
-  }
-  if (status == BRIM_OK) status = brim_crew_open(f->lanes, work, f, &f->crew);
+  f->workers = workers;
+  if (status == BRIM_OK) status = brim_crew_open(workers, work, f, &f->crew);
   if (status == BRIM_OK && f->sums) status = copy_sums(f, write_sum);
   free(f->sums);
   f->sums = NULL;
@@ -182,8 +186,8 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
-  brim_status status = brim_lane_train(&w->lane, f->round, result);
-  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, result - f->client, f->round);
+  brim_status status = brim_lane_train(&w->lane, result->number, result);
+  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
     result->is_done = true;
@@ -201,7 +205,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
-  brim_status folded = brim_lane_fold(&w->lane, result, result->weight * factor, f->clients);
+  brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
   if (folded == BRIM_OK && f->lanes > 1) folded = brim_exec_wait(w->lane.exec); /* another lane adds to the sum next */
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
@@ -212,6 +216,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 static brim_status take_turn(brim_worker *w, int64_t turn)
 {
   brim_federation *f = w->federation;
+  if (f->scores) return brim_lane_score(&w->lane, f->turn_of[turn], &f->scores[turn]);
   if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
   if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
   brim_protection_add_piece(&f->protection, turn);
@@ -233,6 +238,7 @@ static void work(void *context, int32_t lane)
   if (w->status != BRIM_OK) {
     atomic_store(&f->is_over, true);
     brim_error_take(&w->error);
+    if (f->lanes > 1) (void)brim_exec_wait(w->lane.exec); /* the memory may be given back next */
   }
 }
 
@@ -244,7 +250,7 @@ brim_status brim_federation_work(brim_federation *f)
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
   brim_crew_run(f->crew);
-  for (int32_t i = 0; i < f->lanes; i++) {
+  for (int32_t i = 0; i < f->workers; i++) {
     if (f->worker[i].status == BRIM_OK) continue;
     brim_error_put(&f->worker[i].error);
     return f->worker[i].status;
@@ -267,10 +273,12 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->seconds += more->seconds;
   sum->joules += more->joules;
   sum->bytes += more->bytes;
+  sum->edge_bytes += more->edge_bytes;
 }
 
 brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
 {
+  if (brim_setup_is_isolated(f->setup)) return brim_federation_evaluate_apart(f, client, count, out);
   f->turn_of = client;
   f->losses = out;
   f->turns = count;
@@ -307,7 +315,8 @@ static brim_status attempt_round(brim_federation *f, int64_t *arrives)
   const double clock = f->moment.clock;
   if (f->fleet) BRIM_TRY(brim_fleet_gather(f->fleet, &f->moment, &columns, &there));
   f->spent.seconds += f->moment.clock - clock;
-  const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f};
+  const brim_selection_wish wish = {f->round, f->most < there ? f->most : there, there, find_losses, f, f->round,
+                                    false};
   const double start = brim_now();
   BRIM_TRY(brim_selection_select(f->selection, &wish, &f->selected, &f->clients));
   f->selection_seconds += brim_now() - start;
@@ -327,7 +336,7 @@ static brim_status select_clients(brim_federation *f, double clock)
   f->selection_seconds = 0;
   for (int64_t attempt = 0; attempt < BRIM_ATTEMPTS_MAX; attempt++) {
     int64_t arrives = 0;
-    f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds};
+    f->moment = (brim_moment){f->round, attempt, clock + f->spent.seconds, f->round};
     BRIM_TRY(attempt_round(f, &arrives));
     if (f->fleet && arrives < least) continue;
     if (attempt > 0)
@@ -355,9 +364,14 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];
   brim_client_result r = {.client = client,
+                          .place = i,
                           .is_malicious = brim_attack_has(f->setup, client),
+                          .version = f->round,
+                          .number = f->round,
+                          .discount = 1,
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
+  if (f->async) brim_async_describe(f, i, &r);
   if (r.fate.outcome != BRIM_OUTCOME_ARRIVES) {
     r.is_done = true;
     return r;
@@ -394,32 +408,68 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
 {
   brim_federation_forget(f);
   f->round = round;
-  BRIM_TRY(select_clients(f, clock));
+  BRIM_TRY(f->async ? brim_async_select(f) : select_clients(f, clock));
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
+  BRIM_TRY(brim_async_begin(f));
   brim_federation_deal(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
 }
 
+brim_status brim_federation_gather(brim_federation *f, int64_t round, bool begins, bool *all_begin)
+{
+  const char own[] = {begins, f->is_open && f->round == round}, *all = f->all;
+  bool all_open = true;
+  *all_begin = true;
+  if (!brim_setup_is_isolated(f->setup)) return BRIM_OK;
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, sizeof own, f->all));
+  for (int32_t r = 0; r < f->setup->world.ranks; r++) {
+    *all_begin = *all_begin && all[2 * r];
+    all_open = all_open && all[2 * r + 1];
+  }
+  if (!all_open) brim_federation_forget(f);
+  return BRIM_OK;
+}
+
+brim_status brim_federation_train_version(brim_federation *f, int64_t version)
+{
+  f->turns = 0;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const brim_client_result *c = &f->client[f->order[i]];
+    if (f->rank[f->order[i]] == f->setup->world.rank && !c->is_done && c->version == version)
+      f->turn[f->turns++] = f->order[i];
+  }
+  return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
+}
+
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)
 {
   const double start = brim_now();
   if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round, clock));
-  f->turns = 0;
-  for (int64_t i = 0; i < f->clients; i++) {
-    const int64_t k = f->order[i];
-    if (f->rank[k] == f->setup->world.rank && !f->client[k].is_done) f->turn[f->turns++] = k;
-  }
   atomic_store(&f->is_torn, false);
-  const brim_status status = f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
+  const brim_status status = f->async ? brim_async_train(f) : brim_federation_train_version(f, round);
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;
 }
 
 /* ---- over all ranks ---- */
+
+static void count_staleness(const brim_federation *f, brim_round_result *out)
+{
+  int64_t sum = 0;
+  out->is_async = true;
+  for (int64_t i = 0; i < f->clients; i++) {
+    const int64_t staleness = f->round - f->client[i].version;
+    out->stale += f->client[i].fate.outcome == BRIM_OUTCOME_STALE;
+    if (!f->client[i].arrived) continue;
+    sum += staleness;
+    if (staleness > out->staleness_most) out->staleness_most = staleness;
+  }
+  out->staleness = out->arrived > 0 ? (double)sum / (double)out->arrived : NAN;
+}
 
 brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
 {
@@ -436,6 +486,7 @@ brim_status brim_federation_add_up(brim_federation *f, brim_round_result *out)
                              .selection_seconds = f->selection_seconds};
   for (int64_t i = 0; i < f->clients; i++)
     out->diverged += !f->client[i].arrived && f->client[i].fate.outcome == BRIM_OUTCOME_ARRIVES;
+  if (f->async) count_staleness(f, out);
   return f->setup->settings->federate.train ? brim_federation_combine(f, out) : BRIM_OK;
 }
 
@@ -461,6 +512,7 @@ void brim_federation_end(brim_federation *f, bool is_committed)
     if (f->client[i].arrived) brim_states_commit(brim_kept_states(f->kept), i, f->client[i].client, f->round);
   if (is_committed && brim_kept_control(f->kept)) brim_control_commit(brim_kept_control(f->kept));
   if (is_committed) brim_protection_commit(&f->protection);
+  if (is_committed) brim_async_commit(f->async);
   brim_selection_end(f->selection, is_committed);
 }
 
@@ -480,7 +532,8 @@ size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)
   const size_t count = brim_selection_tensors(f->selection, selection);
   if (out) memcpy(out, selection, count * sizeof *out);
   const size_t kept = brim_kept_tensors(f->kept, out ? out + count : NULL);
-  return count + kept + brim_protection_tensors(&f->protection, out ? out + count + kept : NULL);
+  const size_t async = brim_async_tensors(f->async, out ? out + count + kept : NULL);
+  return count + kept + async + brim_protection_tensors(&f->protection, out ? out + count + kept + async : NULL);
 }
 
 /* ---- client states ---- */

@@ -22,6 +22,10 @@ typedef struct brim_round_result {
   bool has_world;           /* the round was simulated in a world: */
   brim_expense spent;       /* including selection and waiting; else 0 */
   double selection_seconds; /* real seconds that the selector took */
+  bool is_async;            /* federate.async: */
+  double staleness;         /* mean of the updates that arrived, in rounds; NAN: none arrived */
+  int64_t staleness_most;   /* of these updates */
+  int64_t stale;            /* updates that were too stale and are left out */
 } brim_round_result;
 
 /* [init] Makes a federation for a setup's rounds; nothing is placed yet. ENOMEM_HOST. */
@@ -35,11 +39,17 @@ brim_status brim_federation_place(brim_federation *federation, const brim_drive 
 void brim_federation_unplace(brim_federation *federation);
 /* [step] Discards the updates of the current round, which starts again. */
 void brim_federation_forget(brim_federation *federation);
+/* [step] Call before brim_federation_train. Isolated clients exchange their losses while clients are selected, so
+ * either all of their processes select clients, or none: if one cannot begin, *all_begin is false for all, and if one
+ * of them has to begin a repeated round anew, all do. ECOMM. Otherwise it does nothing. */
+brim_status brim_federation_gather(brim_federation *federation, int64_t round, bool begins, bool *all_begin);
 /* [step] Trains this rank's clients of round `round`, counted from 0, that have not arrived yet, and adds them to its
  * sums; `clock`: simulated seconds when the round starts. Clients that will not arrive in the simulated world do not
  * train. ENUMERIC: a client has diverged, with federate.on_divergence=fail; ENOMEM_*, and errors of the data
  * and the backend. */
 brim_status brim_federation_train(brim_federation *federation, int64_t round, double clock);
+/* Whether the arena has the global model: false if brim_federation_train could not restore it. */
+bool brim_federation_has_model(const brim_federation *federation);
 /* [step] Call after brim_federation_train, on all ranks: exchanges the ranks' results and adds up their sums. From here
  * on a round can only be repeated as a whole. ECOMM, and errors of the backend. */
 brim_status brim_federation_add_up(brim_federation *federation, brim_round_result *out);
@@ -49,6 +59,9 @@ brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 void brim_federation_end(brim_federation *federation, bool is_committed);
 /* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
 brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
+/* [step] Evaluates each client's personal model, or if it has none the global one, on its samples, in all lanes; every
+ * rank evaluates all of them. EINTERRUPTED once *stop is set (may be NULL); ENOMEM_HOST. */
+brim_status brim_federation_score(brim_federation *federation, const volatile int *stop, brim_spread *out);
 /* [any] Epsilon (differential privacy) after `rounds` committed rounds, or with `next` after one more. With local noise
  * it is that of the client that has sent the most updates. 0 without noise. */
 double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);

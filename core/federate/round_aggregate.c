@@ -23,12 +23,13 @@ static brim_status list_arrivals(brim_federation *f, int64_t *count)
   const brim_setup *s = f->setup;
   double factor;
   brim_step step = {.gradient_scale = 1};
-  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, f->round, f->drive->order.steps, &factor));
-  BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
   *count = 0;
   for (int64_t i = 0; i < f->clients; i++) {
     const int64_t client = f->selected[i], steps = count_steps(f, client);
     if (f->client[i].is_done) continue;
+    BRIM_TRY(
+        brim_schedule_factor(s->schedule, s->schedule_params, f->client[i].version, f->drive->order.steps, &factor));
+    BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, factor, &step));
     f->trains[*count] = client;
     f->arrival[(*count)++] = (brim_arrival){
         .size = sizeof(brim_arrival),
@@ -130,5 +131,7 @@ brim_status brim_federation_combine(brim_federation *f, brim_round_result *out)
   if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
   if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK; /* the round fails */
   if (control) BRIM_TRY(brim_control_learn(control, f->exec, serve, f->clients, out->arrived));
-  return f->whole ? merge(f) : find_divisor(f, &out->weight);
+  if (f->whole) return merge(f);
+  BRIM_TRY(find_divisor(f, &out->weight));
+  return control ? brim_control_shift(control, f->exec, serve, out->weight) : BRIM_OK;
 }

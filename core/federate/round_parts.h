@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "federate/aggregation.h"
 #include "federate/crew.h"
+#include "federate/flights.h"
 #include "federate/protect.h"
 #include "federate/round.h"
+#include "federate/versions.h"
 #include "federate/whole.h"
 
 /* A lane and the result of its part of a round. */
@@ -24,16 +26,19 @@ typedef struct brim_pace {
   double samples, seconds;
 } brim_pace;
 
+typedef struct brim_async brim_async; /* asynchronous rounds: round_async.c */
+
 struct brim_federation {
   const brim_setup *setup;
   const brim_drive *drive;
   brim_exec *exec; /* NULL: nothing is placed */
   brim_worker *worker;
-  brim_crew *crew; /* a thread for each lane */
-  int32_t lanes;
+  brim_crew *crew;              /* a thread for each lane */
+  int32_t lanes, workers;       /* as many, but at least one worker */
   brim_client_result *client;   /* [clients] in the order of selection */
-  const int64_t *selected;      /* [clients] owned by the selection */
+  const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
+  brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
   brim_arrival *arrival;        /* [clients] those that will train, as the aggregator sees them */
@@ -61,6 +66,7 @@ struct brim_federation {
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
   double *losses;           /* by turn, while lanes evaluate clients instead of training them */
+  double *scores;           /* by turn, while they evaluate personal models */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */
@@ -75,8 +81,12 @@ void brim_federation_deal(brim_federation *federation);
 brim_status brim_federation_meet(brim_federation *federation);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them. */
+/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them,
+ * unless clients are isolated. */
 brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
+/* [step] The same for isolated clients: each computes its own loss, and all exchange them. If one fails, all do. */
+brim_status brim_federation_evaluate_apart(brim_federation *federation, const int64_t *client, int64_t count,
+                                           double *out);
 /* [step] Sets the weights of the clients that will train. Errors of the aggregator. */
 brim_status brim_federation_weigh(brim_federation *federation);
 /* [step] Computes the round's result from the sums of all ranks, or from all updates: fills out->weight and clip_norm.
@@ -84,4 +94,28 @@ brim_status brim_federation_weigh(brim_federation *federation);
 brim_status brim_federation_combine(brim_federation *federation, brim_round_result *out);
 /* Samples that this rank has trained on in the round. */
 int64_t brim_federation_own_samples(const brim_federation *federation);
+/* [step] Trains this rank's clients that start from the version of the global model in the arena and have not arrived
+ * yet. */
+brim_status brim_federation_train_version(brim_federation *federation, int64_t version);
+
+/* ---- round_async.c: no effect without federate.async ---- */
+
+/* [init] Sets federation->async, also on failure. ENOMEM_HOST. */
+brim_status brim_async_open(brim_federation *federation);
+void brim_async_close(brim_async *async); /* NULL: nothing */
+/* [init] Call when a plan has been placed. ENOMEM_HOST. */
+brim_status brim_async_place(brim_federation *federation);
+/* [step] Plays the simulated world until enough clients have arrived; they and those that ended without an update are
+ * the clients of the round. ENUMERIC if that never happens; errors of the selector. */
+brim_status brim_async_select(brim_federation *federation);
+/* Fills the version, the number and the discount of the client at a place of the round. */
+void brim_async_describe(const brim_federation *federation, int64_t place, brim_client_result *out);
+/* [step] Keeps the present version of the global model, before clients train. */
+brim_status brim_async_begin(brim_federation *federation);
+/* [step] Trains this rank's clients, one version of the global model after another. */
+brim_status brim_async_train(brim_federation *federation);
+/* [step] The round has committed. NULL: nothing. */
+void brim_async_commit(brim_async *async);
+/* [any] The clients in flight and the versions as tensors of a checkpoint; as brim_federation_tensors. NULL: 0. */
+size_t brim_async_tensors(brim_async *async, brim_safetensor *out);
 #endif

@@ -9,9 +9,14 @@ typedef struct report {
 } report;
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
-/* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. */
+/* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
+ * in their processes. */
 void brim_federation_deal(brim_federation *f)
 {
+  if (brim_setup_is_isolated(f->setup)) {
+    for (int64_t k = 0; k < f->clients; k++) f->rank[k] = brim_setup_rank_of_client(f->selected[k]);
+    return;
+  }
   const int32_t ranks = f->setup->world.ranks;
   double *load = f->load;
   memset(load, 0, (size_t)ranks * sizeof *load);
@@ -68,6 +73,41 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   for (int64_t i = 0; i < count; i++)
     memcpy(at + i * BRIM_SKETCH, (const float *)f->all + (f->rank[first + i] * count + i) * BRIM_SKETCH,
            BRIM_SKETCH * sizeof(float));
+  return BRIM_OK;
+}
+
+/* ---- losses of isolated clients ---- */
+
+/* A client's loss, and how its computation ended. */
+typedef struct answer {
+  double loss;
+  int64_t status;
+} answer;
+
+static answer answer_own(brim_federation *f, const int64_t *client, int64_t count)
+{
+  const int64_t own = brim_setup_own_client(f->setup);
+  answer out = {.status = BRIM_OK};
+  for (int64_t i = 0; i < count; i++)
+    if (client[i] == own) out.status = brim_lane_evaluate(&f->worker[0].lane, own, &out.loss);
+  return out;
+}
+
+brim_status brim_federation_evaluate_apart(brim_federation *f, const int64_t *client, int64_t count, double *out)
+{
+  const answer own = answer_own(f, client, count), *all = f->all;
+  brim_error error;
+  brim_error_take(&error);
+  BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &own, sizeof own, f->all));
+  if (own.status != BRIM_OK) {
+    brim_error_put(&error);
+    return (brim_status)own.status;
+  }
+  for (int32_t r = 0; r < f->setup->world.ranks; r++)
+    if (all[r].status != BRIM_OK)
+      return brim_fail((brim_status)all[r].status, "the loss of client %d: %s", (int)r - 1,
+                       brim_status_text((brim_status)all[r].status));
+  for (int64_t i = 0; i < count; i++) out[i] = all[brim_setup_rank_of_client(client[i])].loss;
   return BRIM_OK;
 }
 

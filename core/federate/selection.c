@@ -27,6 +27,7 @@ typedef struct call {
   brim_losses_fn losses;
   void *context;
   brim_status asked; /* result of the last question about losses, on the host's side */
+  brim_error loss;   /* its text, if other ranks could not be reached */
 } call;
 
 struct brim_selection_host {
@@ -71,6 +72,10 @@ static brim_status run(brim_selection_host *h, const char *function, bool decide
   h->call.host = h;
   h->call.asked = BRIM_OK;
   const brim_status status = brim_selection_call(h->guard, &about, work, &h->call);
+  if (h->call.asked == BRIM_ECOMM) {
+    brim_error_put(&h->call.loss);
+    return BRIM_ECOMM;
+  }
   if (status == BRIM_OK || status == BRIM_EPLUGIN || !decides || h->call.asked != BRIM_OK) return status;
   return brim_fail(status == BRIM_ENOMEM_HOST ? status : BRIM_EPLUGIN, "selector '%s' failed in %s: %s",
                    h->choice->plugin->id, function, brim_error_text());
@@ -240,7 +245,9 @@ typedef struct question {
 static brim_status answer_losses(void *context)
 {
   const question *q = context;
-  return q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
+  q->call->asked = q->call->losses(q->call->context, q->client, q->count, q->out);
+  if (q->call->asked == BRIM_ECOMM) brim_error_take(&q->call->loss);
+  return q->call->asked;
 }
 
 /* Called on the selector's thread. */
@@ -289,14 +296,19 @@ static brim_status draw_independently(brim_selection_host *h, const brim_selecti
   return BRIM_OK;
 }
 
+void brim_selection_begin(brim_selection_host *h)
+{
+  if (h->state) memcpy(h->next, h->state, state_bytes(h));
+}
+
 brim_status brim_selection_select(brim_selection_host *h, const brim_selection_wish *wish, const int64_t **out,
                                   int64_t *count)
 {
   const brim_settings *s = h->setup->settings;
-  const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->round, 0);
+  const brim_philox seed = brim_random4((uint64_t)s->seed, BRIM_STREAM_SELECT, 0xFFFFFFu, (uint64_t)wish->number, 0);
   call *c = &h->call;
   BRIM_TRY(make_room(h, wish->wanted));
-  if (h->state) memcpy(h->next, h->state, state_bytes(h));
+  if (!wish->continues) brim_selection_begin(h);
   *c = (call){.losses = wish->losses, .context = wish->context, .out = {h->chosen, 0}};
   c->query = (brim_selection_query){.size = sizeof c->query,
                                     .round = wish->round,

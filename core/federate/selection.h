@@ -28,8 +28,12 @@ brim_fleet_columns brim_selection_columns(brim_selection_host *host);
 typedef struct brim_selection_wish {
   int64_t round, wanted, candidates; /* round: from 0; wanted: at most `candidates` */
   brim_losses_fn losses;
-  void *context; /* of losses */
+  void *context;  /* of losses */
+  int64_t number; /* of the selection, which decides its random numbers: the round, if a round has one selection */
+  bool continues; /* one of several selections since brim_selection_begin: the selector's changes add up */
 } brim_selection_wish;
+/* [step] Begins a round that may have any number of selections: discards changes of the selector's state. */
+void brim_selection_begin(brim_selection_host *host);
 /* [step] Selects clients. *out belongs to the host and is valid until the next call; *count is their number. EPLUGIN
  * naming the selector if it fails, hangs, or selects none, too many, one twice, or one that is not a candidate.
  * ENOMEM_HOST. */

@@ -9,11 +9,13 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "brim/aggregator.h"
+#include "federate/edges.h"
+#include "federate/link.h"
 #include "federate/trace.h"
 #include "graph/op.h"
 
 /* Streams of the world's random numbers. The bits above a stream hold the number of the attempt or of the availability
- * check. */
+ * check. Stream 8 is that of edges.c. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
 #define LOOKS_MAX 10000 /* availability checks before a round is given up */
@@ -33,6 +35,7 @@ struct brim_fleet {
   float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
   float *channel;          /* [clients] in round channel_round */
   int64_t channel_round;
+  uint8_t *seen; /* [federate.edges] while edges are counted */
   brim_trace_times times;
 };
 
@@ -72,7 +75,7 @@ static void count_bytes(brim_fleet *f, const brim_graph *g)
     if (!brim_parameter_is_sent(&g->parameter[i])) continue;
     f->bytes += whole;
     f->up_bytes += g->parameter[i].is_buffer ? whole : brim_setup_compressed_bytes(f->setup, values);
-    if (!brim_setup_has_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
+    if (!brim_setup_sends_controls(f->setup) || !brim_parameter_is_controlled(&g->parameter[i])) continue;
     f->bytes += whole; /* controls */
     f->up_bytes += whole;
   }
@@ -127,7 +130,8 @@ static brim_status open_fleet(brim_fleet *f)
   const size_t clients = (size_t)f->clients;
   f->gflops = brim_try_malloc(clients * sizeof *f->gflops);
   f->channel = brim_try_malloc(clients * sizeof *f->channel);
-  if (!f->gflops || !f->channel)
+  f->seen = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, 1);
+  if (!f->gflops || !f->channel || !f->seen)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a world of %zu clients", clients);
   begin_channels(f);
   BRIM_TRY(measure_model(f));
@@ -165,6 +169,7 @@ void brim_fleet_close(brim_fleet *f)
   free(f->gflops);
   free(f->mbit);
   free(f->channel);
+  free(f->seen);
   free(f);
 }
 
@@ -183,7 +188,7 @@ void brim_fleet_tell(const brim_fleet *f, brim_text *out)
 
 const char *brim_outcome_name(enum brim_outcome outcome)
 {
-  static const char *const names[] = {"", "dropout", "late", "surplus"};
+  static const char *const names[] = {"", "dropout", "late", "surplus", "stale"};
   return names[outcome];
 }
 
@@ -209,34 +214,18 @@ typedef struct phases {
   double down, compute, up; /* seconds */
 } phases;
 
-typedef struct network {
-  double latency, jitter, per_second; /* seconds; bytes per second that arrive */
-} network;
-
-static network find_network(const brim_fleet *f, int64_t client, int64_t round)
+static brim_link find_link(const brim_fleet *f, int64_t client, int64_t round)
 {
-  const brim_network_settings *n = f->network;
-  const size_t count = n->latency_ms.count;
-  network out = {0, 0, INFINITY};
-  double mbit = INFINITY, loss = 0;
-  if (count > 0) {
-    size_t k = 0;
-    if (count > 1) k = (size_t)((double)count * uniform(draw_by_round(f, NETWORK, client, round)));
-    out.latency = 1e-3 * n->latency_ms.item[k];
-    out.jitter = 1e-3 * n->jitter_ms.item[k];
-    mbit = n->bandwidth_mbit.item[k];
-    loss = 1e-2 * n->loss_percent.item[k];
-  }
-  if (f->mbit) mbit = (double)f->mbit[client];
-  out.per_second = 1e6 / 8 * mbit * (double)f->channel[client] * (1 - loss);
-  return out;
+  brim_link link = brim_link_of(
+      f->network, f->network->latency_ms.count > 1 ? uniform(draw_by_round(f, NETWORK, client, round)) : 0);
+  if (f->mbit) link.mbit = (double)f->mbit[client];
+  return link;
 }
 
-/* `delay`: random part of the latency, from -1 to 1. */
-static double send(int64_t bytes, const network *n, double delay)
+/* The client's part of a transfer. */
+static double send(const brim_fleet *f, const brim_link *link, int64_t client, int64_t bytes, double delay)
 {
-  const double latency = n->latency + n->jitter * delay;
-  return (latency > 0 ? latency : 0) + (double)bytes / n->per_second;
+  return brim_link_seconds(link, (double)f->channel[client], bytes, delay);
 }
 
 /* Including its loss under the global model, if the aggregator needs that. */
@@ -254,8 +243,8 @@ static double train_seconds(const brim_fleet *f, int64_t client)
 
 static phases predict(const brim_fleet *f, int64_t client, int64_t round, double down, double up)
 {
-  const network n = find_network(f, client, round);
-  return (phases){send(f->bytes, &n, down), train_seconds(f, client), send(f->up_bytes, &n, up)};
+  const brim_link n = find_link(f, client, round);
+  return (phases){send(f, &n, client, f->bytes, down), train_seconds(f, client), send(f, &n, client, f->up_bytes, up)};
 }
 
 static double joules_of(const brim_fleet *f, double radio, double compute)
@@ -293,7 +282,7 @@ static int64_t list_candidates(const brim_fleet *f, const brim_moment *m, int64_
   for (int64_t k = 0; k < f->clients; k++) {
     bool there = true;
     if (availability == BRIM_AVAILABILITY_BERNOULLI) {
-      if (k % 4 == 0) four = draw(f, NUMBERED(PRESENCE, look), k / 4, (uint32_t)m->round);
+      if (k % 4 == 0) four = draw(f, NUMBERED(PRESENCE, look), k / 4, (uint32_t)m->number);
       there = uniform(four.v[k % 4]) < f->world->probability;
     } else if (availability != BRIM_AVAILABILITY_ALWAYS) {
       there = is_there(f, k, m->clock);
@@ -307,7 +296,8 @@ static void predict_all(const brim_fleet *f, const brim_moment *m, brim_fleet_co
 {
   for (int64_t k = 0; k < f->clients; k++) {
     const phases p = predict(f, k, m->round, 0, 0);
-    c->seconds[k] = (float)(p.down + p.compute + p.up);
+    const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, k, f->bytes, false);
+    c->seconds[k] = (float)(trip.down + p.down + p.compute + p.up + trip.up);
     c->joules[k] = (float)joules_of(f, p.down + p.up, p.compute);
   }
 }
@@ -355,34 +345,50 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
   return BRIM_OK;
 }
 
+int64_t brim_fleet_look(brim_fleet *f, const brim_moment *m, brim_fleet_columns *columns)
+{
+  walk_channels(f, m->round);
+  predict_all(f, m, columns);
+  return list_candidates(f, m, 0, columns->candidate);
+}
+
 /* ---- a round ---- */
 
 brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count)
 {
   const brim_setup *s = f->setup;
-  brim_expense all = {0, 0, 0};
+  brim_expense all = {0, 0, 0, 0};
   for (int64_t i = 0; i < count; i++) {
-    const network n = find_network(f, client[i], m->round);
+    const brim_link n = find_link(f, client[i], m->round);
+    const brim_edge_trip trip = brim_edge_trip_of(s, m, client[i], f->bytes, false);
     const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client[i]));
-    const double down = send(f->bytes, &n, 0), compute = (double)f->look_flops * (double)samples /
-                                                         (double)s->settings->training.effective_batch_size /
-                                                         (1e9 * (double)f->gflops[client[i]]);
-    all.seconds = fmax(all.seconds, down + compute);
+    const double down = send(f, &n, client[i], f->bytes, 0),
+                 compute = (double)f->look_flops * (double)samples /
+                           (double)s->settings->training.effective_batch_size / (1e9 * (double)f->gflops[client[i]]);
+    all.seconds = fmax(all.seconds, trip.down + down + compute);
     all.joules += joules_of(f, down, compute);
     all.bytes += f->bytes;
   }
+  all.edge_bytes = brim_edges_count(s, client, count, NULL, f->seen) * f->bytes;
+  all.bytes += all.edge_bytes;
   return all;
 }
 
 /* When the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
-  const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->round);
+  const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->number);
   const phases p = predict(f, client, m->round, 2 * uniform(r.v[0]) - 1, 2 * uniform(r.v[1]) - 1);
   const double all = p.down + p.compute + p.up;
   const bool drops = uniform(r.v[2]) < f->world->dropout;
   *fate = (brim_fate){drops ? BRIM_OUTCOME_DROPOUT : BRIM_OUTCOME_ARRIVES, {drops ? all * uniform(r.v[3]) : all, 0, 0}};
   return p;
+}
+
+void brim_fleet_start(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
+{
+  const phases p = begin_turn(f, m, client, fate);
+  fate->spent = spend(f, &p, fate->spent.seconds);
 }
 
 /* Keeps the `wanted` clients that arrive first; ties go to those that were selected first. */
@@ -421,17 +427,23 @@ brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const in
   const brim_settings *s = f->setup->settings;
   const double deadline = s->federate.deadline_seconds;
   for (int64_t i = 0; i < count; i++) {
+    const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
     begin_turn(f, m, client[i], &fate[i]);
+    fate[i].spent.seconds += trip.down + trip.up; /* until the server has the result */
     if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
   }
   if (!s->privacy.draws_poisson) drop_surplus(fate, count, s->clients_per_round);
-  brim_expense all = {find_end(fate, count, deadline), 0, 0};
+  brim_expense all = {find_end(fate, count, deadline), 0, 0, 0};
   for (int64_t i = 0; i < count; i++) {
     brim_fate other;
     const phases p = begin_turn(f, m, client[i], &other);
-    fate[i].spent = spend(f, &p, fmin(other.spent.seconds, all.seconds));
+    const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
+    fate[i].spent = spend(f, &p, fmin(other.spent.seconds, fmax(all.seconds - trip.down, 0)));
     all.joules += fate[i].spent.joules;
     all.bytes += fate[i].spent.bytes;
   }
+  all.edge_bytes = f->bytes * (brim_edges_count(f->setup, client, count, NULL, f->seen) +
+                               brim_edges_count(f->setup, client, count, fate, f->seen));
+  all.bytes += all.edge_bytes;
   return all;
 }

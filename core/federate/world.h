@@ -16,12 +16,14 @@ enum brim_outcome {
   BRIM_OUTCOME_ARRIVES,
   BRIM_OUTCOME_DROPOUT, /* it stops before its update arrives */
   BRIM_OUTCOME_LATE,    /* it would arrive after the deadline */
-  BRIM_OUTCOME_SURPLUS  /* enough others arrive before it (federate.over_selection) */
+  BRIM_OUTCOME_SURPLUS, /* enough others arrive before it (federate.over_selection) */
+  BRIM_OUTCOME_STALE    /* it started more than federate.max_staleness rounds ago (federate.async) */
 };
 
 typedef struct brim_expense {
   double seconds, joules;
-  int64_t bytes;
+  int64_t bytes;      /* in all */
+  int64_t edge_bytes; /* of them between the server and edges */
 } brim_expense;
 
 /* A client's part in a round: what it spends until it finishes, stops, or the round ends without it. */
@@ -35,6 +37,7 @@ typedef struct brim_fate {
 typedef struct brim_moment {
   int64_t round, attempt; /* from 0 */
   double clock;           /* simulated seconds since the start of the run */
+  int64_t number;         /* of the random numbers: the round; with federate.async that of the look or of the start */
 } brim_moment;
 
 /* Columns of [clients] that the world fills for selectors. */
@@ -51,6 +54,10 @@ void brim_fleet_close(brim_fleet *fleet); /* NULL: nothing */
  * world.too_few=go_on federate.min_clients, are available. *candidates: their number then. ENUMERIC if there are never
  * enough. */
 brim_status brim_fleet_gather(brim_fleet *fleet, brim_moment *moment, brim_fleet_columns *columns, int64_t *candidates);
+/* [step] Fills the columns at a moment, without waiting. Returns the number of available clients. */
+int64_t brim_fleet_look(brim_fleet *fleet, const brim_moment *moment, brim_fleet_columns *columns);
+/* [step] Simulates a client that starts at the moment, until it arrives or stops. */
+void brim_fleet_start(const brim_fleet *fleet, const brim_moment *moment, int64_t client, brim_fate *fate);
 /* [step] The cost of the losses that a selector asks clients for. It takes as long as the slowest client. */
 brim_expense brim_fleet_ask(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count);
 /* [step] Simulates the attempt with the selected clients; `fate`: [count]. Returns the cost of the whole round. */

@@ -2,8 +2,8 @@
  * append the nodes that compute its inputs' gradients. A tensor with several uses gets the sum of their gradients. A
  * parameter's gradient is persistent, and kernels add into it; each further use adds into a sum of its own.
  *
- * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples. Nodes that use it
- * beside samples treat it as a parameter: their gradients are added up over the step in a persistent sum, sample by
+ * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples. Nodes that combine
+ * it with samples treat it as a parameter: their gradients are added up over the step in a persistent sum, sample by
  * sample. Once in each step, the sum is passed on to the parameters (brim_graph_fold). So neither the micro-batch nor a
  * smaller type of activations affects any sum. */
 #include <assert.h>
@@ -73,7 +73,7 @@ static brim_tensor *original_of(const brim_graph *g, brim_tensor *x)
   return copy ? maker->in[0] : x;
 }
 
-/* Is the gradient that a node passes to x a sum over samples, while x itself has none? */
+/* Whether the gradient that a node passes to x is a sum over samples, while x itself has none. */
 static bool sums_samples(const brim_graph *g, const brim_node *like, const brim_tensor *x)
 {
   return brim_node_has_samples(g, like) && !brim_graph_has_samples(g, x);
@@ -95,7 +95,7 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
   brim_graph *g = ad->g;
   locate(g, like);
   x = original_of(g, x);
-  if (sums_samples(g, like, x)) /* the kernel would have added it up over a micro-batch */
+  if (sums_samples(g, like, x)) /* the kernel has already added it up over the micro-batch */
     return brim_graph_fail(g, like->op, like->name,
                            "'%s' has no samples and cannot be used beside a tensor that has samples", x->name);
   brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_next_gradient(g, x) : NULL;

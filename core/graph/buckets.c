@@ -4,7 +4,7 @@
 
 #include "base/align.h"
 
-/* The graph with the gradients. A federation's server has sums instead, and updates from them. */
+/* The graph with the gradients. A federation's server has sums instead, in its update. */
 static const brim_graph *graph_of_gradients(const brim_plan *plan)
 {
   const uint32_t kind = plan->request.client ? BRIM_PROGRAM_UPDATE : BRIM_PROGRAM_TRAIN;
@@ -26,9 +26,9 @@ static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t
   plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){offset, count, dtype, kind};
 }
 
-/* With shards: the buckets that are scattered here, unless programs do that, and one for the sums that every rank gets
- * whole. Sums for moving averages are complete after the forward pass, gradients of further uses at any time, so one
- * bucket holds them all. */
+/* With shards: makes the buckets that are scattered here, unless programs do that, and one for the sums that every rank
+ * gets whole. Sums for moving averages are complete after the forward pass, gradients of further uses at any time, so
+ * one bucket holds them all. */
 static void make_sharded(brim_plan *plan)
 {
   const brim_shards *s = plan->shards;

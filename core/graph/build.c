@@ -71,10 +71,10 @@ static brim_shape shape_of_logits(const brim_graph *g)
   return s;
 }
 
-/* Can the loss include the product that makes the output? Only if nothing else reads the logits, so the last node must
- * be a linear. It is not worthwhile with few classes, because the logits are computed a second time, and there is a
- * confusion matrix. It is impossible with an ignored class, because the loss gives no rank for its samples, but metrics
- * need their answers. */
+/* Whether the loss can include the product that makes the output. Nothing else may read the logits, so the last node
+ * must be a linear. With few classes it is not worthwhile, because it computes the logits twice and the confusion
+ * matrix needs them. It is impossible with an ignored class, because the loss gives no rank for its samples, but
+ * metrics need their answers. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
@@ -88,13 +88,13 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
          (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
-/* For evaluation; 0: off. */
+/* The k of top-k accuracy in evaluation; 0: off. */
 static int32_t top_k_of(const brim_graph *g, const brim_graph_options *o)
 {
   return g->training ? 0 : o->top_k;
 }
 
-/* Removes the last product and its result; the loss replaces them. */
+/* Replaces the last product and its result by a loss that includes the product. */
 static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
 {
   const brim_node *product = g->node[--g->node_count];
@@ -113,7 +113,7 @@ static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
   return g->status;
 }
 
-/* One persistent tensor of `count` numbers, to which `op` adds. */
+/* Adds one persistent tensor of `count` numbers and the node `op` that adds to it. */
 static brim_status add_metrics(brim_graph *g, const char *op, int64_t count, const brim_attr *attr)
 {
   const brim_shape shape = {1, {count}};

@@ -5,7 +5,7 @@
 
 static void add(brim_program *p, brim_program_collective c)
 {
-  if (p->collective_count > 0) { /* they end in order, too */
+  if (p->collective_count > 0) { /* collectives must also end in order */
     const brim_program_collective *before = &p->collective[p->collective_count - 1];
     if (c.start < before->start) c.start = before->start;
     if (c.finish < before->finish) c.finish = before->finish;
@@ -90,7 +90,7 @@ static int32_t *find_updated(const brim_graph *g, const brim_shards *s, brim_are
   return updated;
 }
 
-/* The first parameters are updated first, and are in the last bucket. */
+/* Goes from the last bucket to the first: the last has the first parameters, which are updated first. */
 static void find_gathered(const brim_plan *plan, brim_program *p)
 {
   const brim_graph *g = p->graph;

@@ -12,12 +12,12 @@
 #define BRIM_GRAPH_COLLECTIVES_H
 #include "graph/plan.h"
 
-/* [plan] Finds those of a program whose tensors have their offsets. Does nothing without shards. */
+/* [plan] Finds the collectives of a program whose tensors have offsets. Does nothing without shards. */
 void brim_collectives_find(const brim_plan *plan, brim_program *program);
-/* Does a rank without samples need this training node for the collectives: does it zero a bucket, or add the own part
- * of the sum to what the rank keeps? */
+/* Whether a rank without samples needs this training node for the collectives: it zeroes a bucket, or adds the rank's
+ * own part of the sum to the stored one. */
 bool brim_collectives_need(const brim_graph *g, const brim_node *node);
-/* For tests and debug builds: checks that they are in order and inside the arena, and that their buffers are alive
- * while they run. EINTERNAL. */
+/* For tests and debug builds: checks that the collectives are in order and inside the arena, and that their buffers are
+ * alive while they run. EINTERNAL. */
 brim_status brim_collectives_check(const brim_plan *plan, const brim_program *program);
 #endif

@@ -129,7 +129,7 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
                                     brim_arena_printf(&g->arena, "%s.grad", p->value->name));
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
   }
-  for (size_t i = 0; i < g->parameter_count; i++) /* after all of them: a GPU runs nodes of one kind together */
+  for (size_t i = 0; i < g->parameter_count; i++) /* after all updates, as a GPU runs nodes of one kind together */
     if (sum[i] && brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);
@@ -144,4 +144,12 @@ int64_t brim_graph_largest(const brim_graph *g, bool sent)
     if (count > most) most = count;
   }
   return most;
+}
+
+int64_t brim_graph_sent(const brim_graph *g)
+{
+  int64_t values = 0;
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (brim_parameter_is_sent(&g->parameter[i])) values += brim_shape_count(&g->parameter[i].value->shape);
+  return values;
 }

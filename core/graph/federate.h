@@ -8,14 +8,15 @@
 #define BRIM_GRAPH_FEDERATE_H
 #include "graph/graph.h"
 
-/* Adds tensors that stand for the global model: g->global. Call at most once for a graph. */
+/* Adds tensors for the global model: g->global. Call at most once for a graph. */
 void brim_graph_add_global(brim_graph *g);
 /* Adds the controls of a client's gradients, to be written by the host: g->control. Before the optimizer's states. */
 void brim_graph_add_control(brim_graph *g);
-/* [plan] One node for each parameter of `like` that is not frozen, buffers too: the client copies the global model. */
+/* [plan] Builds the copy of the global model to a client: one node for each parameter of `like` that is not frozen,
+ * buffers included. */
 brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
-/* [plan] How far what the client sends has moved: `kept` is f64 [2], the sum of squares and the largest of all
- * differences. */
+/* [plan] Computes how far the parameters that the client sends have moved: `kept` is f64 [2], the sum of squares and
+ * the largest of all differences. */
 brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out);
 /* [plan] Adds the client's update to the sum. */
 brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
@@ -23,10 +24,12 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
 brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out);
 /* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);
-/* The values of the largest parameter that is not frozen (`sent`: and not local, so that clients send it); 0 if there
- * is no such parameter. For any of these graphs. */
+/* The number of values of the largest parameter that is not frozen (`sent`: and not local, so that clients send it); 0
+ * if there is no such parameter. For any of these graphs. */
 int64_t brim_graph_largest(const brim_graph *g, bool sent);
-/* Does the tensor of a client's graph lie in the server's arena? */
+/* The number of values that are sent. */
+int64_t brim_graph_sent(const brim_graph *g);
+/* Whether the tensor of a client's graph lies in the server's arena. */
 static inline bool brim_graph_is_shared(const brim_graph *g, const brim_tensor *t)
 {
   return t->id >= g->shared_first && t->id < g->shared_end;

@@ -50,7 +50,7 @@ static const brim_op *fused_of(const brim_node *first, const brim_node *second)
   return op && op->fusion.kind ? op : NULL;
 }
 
-/* The author's name for one of the two, or else the operation's. */
+/* The author's name for one of the two, or else the fused operation's name. */
 static const char *name_of(const brim_op *op, const brim_node *first, const brim_node *second)
 {
   if (strcmp(first->name, first->op) != 0) return first->name;
@@ -77,8 +77,8 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
   return true;
 }
 
-/* An activation after a view, as at the end of conv1d, may as well come before it: the view's result becomes the
- * activation's. */
+/* Moves an activation that follows a view, as at the end of conv1d, before the view and merges it: the view's result
+ * becomes the activation's. */
 static bool merge_after_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0];
@@ -119,7 +119,7 @@ static void renumber(const pass *p)
   }
 }
 
-/* Even if a pair is not merged, its activation moves before the view: then the first gradient has the same order in
+/* Moves the activation of a pair that is not merged before the view: then the first gradient has the same order in
  * memory, by which backends choose how to compute. */
 static bool move_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-#define TENSORS_MAX 1000000             /* no real graph has more; stops a model that loops */
+#define TENSORS_MAX 1000000             /* far above real graphs; stops a model that adds nodes forever */
 #define NAME_BYTES_MAX 200              /* of an author's name; names derived from it are a little longer */
 #define ELEMENTS_MAX ((int64_t)1 << 40) /* in one tensor: terabytes; a million such tensors do not overflow 64 bits */
 
@@ -64,8 +64,7 @@ static void *grow(void *array, size_t count, size_t *room, size_t element)
   return brim_xrealloc(array, *room * element);
 }
 
-/* The element count is small enough that sums of bytes cannot overflow. Callers ensure that every dimension is at least
- * 1. */
+/* Whether the element count is small enough that sums of bytes cannot overflow. Every dimension must be at least 1. */
 static bool has_sane_size(const brim_shape *shape)
 {
   int64_t count = 1;
@@ -188,8 +187,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                               (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
-/* The index of the parameter that a tensor is, or the number of parameters if it is not one. Parameters are in the
- * order of their tensors' ids. */
+/* The index of the parameter whose value the tensor is; the number of parameters if there is none. Parameters are in
+ * the order of their tensors' ids. */
 static size_t index_of(const brim_graph *g, const brim_tensor *x)
 {
   size_t from = 0, to = x->role == BRIM_ROLE_PARAMETER ? g->parameter_count : 0;
@@ -287,7 +286,7 @@ size_t brim_graph_to_loss(const brim_graph *g)
   return count > g->forward_count ? count : g->forward_count;
 }
 
-/* Names are keys in checkpoints and appear in messages. */
+/* Names are keys in checkpoints and appear in messages, so their characters and length are restricted. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name)
 {
   if (g->status != BRIM_OK) return false;

@@ -25,32 +25,33 @@ typedef struct brim_parameter {
   bool is_local;      /* of a federation's client: it is not sent, and the global model's does not change */
   bool is_small;      /* frozen, and rounded to g->frozen_type, in which it is stored: see graph/lower.h */
   double momentum;    /* if it is a buffer */
-  uint64_t name_hash; /* tells most names apart without comparing them */
+  uint64_t name_hash; /* distinguishes most names without comparing them */
   uint32_t uses;      /* nodes that add to its gradient */
 } brim_parameter;
 
-/* Does an optimizer change it? */
+/* Whether an optimizer changes it. */
 static inline bool brim_parameter_is_trained(const brim_parameter *p)
 {
   return !p->is_buffer && !p->is_frozen;
 }
 
-/* Is it part of what the clients of a federation send? */
+/* Whether the clients of a federation send it. */
 static inline bool brim_parameter_is_sent(const brim_parameter *p)
 {
   return !p->is_frozen && !p->is_local;
 }
 
-/* Is there a control for its gradients, if clients have controls? */
+/* Whether its gradients have a control, if clients have controls. */
 static inline bool brim_parameter_is_controlled(const brim_parameter *p)
 {
   return brim_parameter_is_trained(p) && brim_parameter_is_sent(p);
 }
 
-/* A further sum of gradients over the samples of a step, in their order however the batch is cut:
- *   - of a further use of a parameter. The update adds it to the parameter's gradient.
- *   - of a use, beside samples, of a tensor made of parameters alone (a slice of one). What goes from there to the
- *     parameters is computed once a step, from the sum: see brim_graph_fold. */
+/* An additional sum of gradients over the samples of a step, in the order of the samples however the batch is cut. It
+ * belongs to one of:
+ *   - a use of a parameter after its first; the update adds it to the parameter's gradient.
+ *   - a use, together with samples, of a tensor computed from parameters alone (such as a slice). The gradients of
+ *     these parameters are computed from the sum, once a step: see brim_graph_fold. */
 typedef struct brim_further {
   brim_tensor *gradient; /* "<name>.grad.2"; NULL in a graph without it */
   size_t parameter;      /* index; BRIM_NO_PARAMETER: of a tensor made of parameters */
@@ -90,7 +91,7 @@ struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
   const char *error;
-  const char *file; /* and line: where the model makes its current call, for messages */
+  const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
@@ -185,13 +186,13 @@ typedef struct brim_graph_options {
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
   uint32_t real;
   uint32_t activations; /* their storage type; 0: `real`. See graph/lower.h */
-  bool training;        /* with dropout, gradients */
+  bool training;        /* build dropout and the backward pass */
   bool folds_later;     /* the backward pass ends at tensors made of parameters; the update does the rest */
   bool squares;         /* add up squares of losses too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
   uint64_t fuse;        /* bits of enum brim_fusion_kind: allowed fusions */
-  /* Does the backend have an operation? NULL: it has all. Fusion needs the fused operation. */
+  /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;
 } brim_graph_options;
@@ -206,7 +207,7 @@ typedef struct brim_update_options {
   const char *const *scalars;    /* names for the formula, NULL-terminated */
   uint32_t state_count;          /* its states, each of the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
-  /* Changes *out, which holds the above, for a parameter; NULL: no changes. */
+  /* Adapts *out, which has the fields above, to a parameter; NULL: no changes. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
   /* Sets attributes that differ between parameters; NULL: none. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
@@ -224,7 +225,7 @@ typedef struct brim_update_options {
   bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
   const struct brim_shards *shards; /* parts of parameters to update, see graph/shard.h; NULL: all */
 } brim_update_options;
-/* Does evaluation use averages, or values that the optimizer derives, instead of the parameters? */
+/* Whether evaluation uses averages, or values that the optimizer derives, instead of the parameters. */
 static inline bool brim_update_has_averages(const brim_update_options *options)
 {
   return options->ema_decay > 0 || options->evaluated;
@@ -250,7 +251,7 @@ static inline const brim_tensor *brim_graph_within(const brim_graph *g, const br
 {
   return t->id < g->within_count ? g->within[t->id].of : NULL;
 }
-/* Is it a transient gradient? All others are persistent. */
+/* Whether a gradient is transient; all others are persistent. */
 static inline bool brim_graph_is_brief(const brim_graph *g, const brim_tensor *t)
 {
   return brim_graph_passes(g, t) || brim_graph_within(g, t);
@@ -269,17 +270,17 @@ void brim_graph_free(brim_graph *g);
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training);
 /* Appends a node; the operation's infer makes its outputs. On error returns NULL, and the graph holds the error. */
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
-                           const brim_attr *attr);
-/* Can an operation take x? False if the graph has failed; a NULL x is then the author's error. */
-bool brim_graph_accepts(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
-/* The same for an operation on real numbers: indices are an error too. */
+                           const brim_attr *attr); /* Whether an operation accepts x; false once the graph has failed.
+                                                      Sets an error if x is NULL or of another graph. */
+bool brim_graph_accepts(
+    brim_graph *g, const char *op, const char *name,
+    const brim_tensor *x); /* The same for an operation on real numbers, which rejects indices too. */
 bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
 /* Sets the error "axes is NULL" if the author passed NULL for a list. */
 bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what);
 /* Sets an error unless x has samples. */
 bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
-/* Sets an error unless all or none of them have samples: otherwise a tensor without samples would fit only the N that
- * the author had in mind. */
+/* Sets an error unless all or none of them have samples: otherwise a tensor without samples would fit only one N. */
 bool brim_graph_accepts_together(brim_graph *g, const char *op, const char *name, brim_tensor *const *x, size_t count);
 /* Sets an error unless a layer with parameters may have this name. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name);
@@ -287,7 +288,7 @@ bool brim_graph_named(brim_graph *g, const char *op, const char *name);
 brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                                 uint32_t in_count, brim_tensor *const *out, uint32_t out_count, const brim_attr *attr);
 brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name);
-/* NULL on error. */
+/* Adds a parameter. NULL on error. */
 brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_init init);
 /* A moving average: see brim_parameter. */
 brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape *shape, brim_init init,
@@ -295,13 +296,13 @@ brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape
 /* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
 brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
                                double bound);
-/* Is an activation data, or computed from data, so that its first dimension is N? A tensor made of parameters alone has
- * no samples: it is the same in every micro-batch. False for everything but activations. */
+/* Whether an activation is data, or computed from data, so that its first dimension is N. A tensor made of parameters
+ * alone has no samples: it is the same in every micro-batch. False for everything but activations. */
 static inline bool brim_graph_has_samples(const brim_graph *g, const brim_tensor *t)
 {
   return g->has_samples[t->id];
 }
-/* For a node of the forward pass. */
+/* Whether the outputs of a node of the forward pass have samples. */
 static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n)
 {
   return brim_graph_has_samples(g, n->out[0]);
@@ -315,7 +316,7 @@ brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
 /* The gradient for the next node that adds to it: the first use has the parameter's own, see brim_further. Also for a
  * tensor without samples. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
-/* The parameter that a tensor is, or NULL. */
+/* The parameter whose value the tensor is, or NULL. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);
 bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x);
 /* Appends an existing node; for passes that rebuild the list of nodes. */
@@ -349,7 +350,7 @@ void brim_autodiff_want(brim_graph *g, brim_tensor *x);
 /* The requested gradient of a tensor; NULL if there is none. */
 brim_tensor *brim_autodiff_gradient(const brim_graph *g, const brim_tensor *x);
 
-/* 64-bit hash of the parameters' names and shapes: identifies models in checkpoints. */
+/* A 64-bit hash of the parameters' names and shapes, which identifies models in checkpoints. */
 uint64_t brim_graph_hash(const brim_graph *g);
 /* Formats "[16, 3, 32, 32]" into `out`, and returns it. */
 const char *brim_shape_format(char *out, size_t room, const brim_shape *shape);

@@ -46,7 +46,7 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
   return last;
 }
 
-/* May the node's `out` share the memory of `in`? */
+/* Whether the node's `out` may share the memory of `in`. */
 static bool may_share(const brim_program *p, const brim_node *n, const brim_tensor *in, const brim_tensor *out)
 {
   const bool view = n->descriptor->traits.view;
@@ -64,7 +64,7 @@ static bool may_share(const brim_program *p, const brim_node *n, const brim_tens
   return true;
 }
 
-/* Is the first of two results never read, so that the second may take its place? */
+/* Whether the first of two results is never read, so that the second may take its memory. */
 static bool may_replace_first(const brim_node *n, const int32_t *last)
 {
   const brim_tensor *first = n->out[0], *second = n->out[1];
@@ -86,7 +86,7 @@ static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *
   return NULL;
 }
 
-/* A gradient that is part of a larger one uses that one's buffer, which exists by now. */
+/* Puts a gradient that is part of a larger one into the larger one's buffer, which exists by now. */
 static void join_larger(brim_program *p, const brim_tensor *t, const int32_t *last)
 {
   const brim_tensor *larger = brim_graph_within(p->graph, t);
@@ -116,7 +116,8 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
     for (uint32_t k = 0; k < n->out_count; k++) {
       const brim_tensor *t = n->out[k];
       join_larger(p, t, last);
-      if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0) continue; /* otherwise another node adds to it */
+      if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0)
+        continue; /* another node has made its buffer, and this node adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
@@ -208,7 +209,7 @@ static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, s
   return height;
 }
 
-/* The input of placing, and the best result so far. */
+/* The buffers to place, and the best result so far. */
 typedef struct placement {
   const brim_buffer *buffer;
   size_t count;

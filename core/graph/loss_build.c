@@ -11,7 +11,7 @@ static brim_tensor *new_target(brim_graph *g, const brim_graph_options *o)
   return brim_graph_apply(g, "one_hot", "target", &g->label, 1, &(brim_attr){.loss = o->loss.attr});
 }
 
-/* Does the result depend on the model's output? */
+/* Whether the result depends on the model's output. */
 static bool reaches(const brim_graph *g, size_t first_node, const brim_tensor *result)
 {
   brim_arena arena = {0};
@@ -59,7 +59,7 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
   brim_tensor *target = new_target(g, o);
   if (!target) return g->status;
   g->builds_loss = true;
-  g->file = ""; /* an earlier value is the model's: no part of the loss is built yet */
+  g->file = ""; /* the position is the model's; the loss has built nothing yet */
   brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
   brim_tensor *result = o->loss.built->build(o->loss.self, g, g->output, target);
   brim_long_call_end(&call);

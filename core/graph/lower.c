@@ -1,7 +1,7 @@
 /* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
  * type, except those that the operation's descriptor keeps wide. Data, parameters and tensors made of parameters alone
- * are cast once each, right before the first node that reads them beside samples. The backward pass then has the types
- * of the tensors that it differentiates, and parameters' gradients are added up in the parameters' own type, as
+ * are cast once each, right before the first node that reads them together with samples. The backward pass then has the
+ * types of the tensors that it differentiates, and parameters' gradients are added up in the parameters' own type, as
  * autodiff sees through casts. */
 #include "graph/lower.h"
 
@@ -14,7 +14,7 @@ static brim_status infer_cast(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The data's gradient, if it is wanted; parameters' gradients do not pass here. */
+/* Applies to the data's gradient, if requested; parameters' gradients skip casts. */
 static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
@@ -40,7 +40,7 @@ typedef struct pass {
 
 static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
 {
-  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends are wider, and they stay so */
+  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends use a wider type, and they keep it */
   t->dtype = dtype;
   t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
 }
@@ -100,8 +100,8 @@ static brim_tensor *wide_output(const pass *p)
   return *copy = y;
 }
 
-/* Comparison with real targets happens in their own type, as in PyTorch's autocast: targets may be large, and
- * differences small beside them. */
+/* Outputs are compared with real targets in the targets' type, as in PyTorch's autocast: targets may be large, and
+ * differences relatively small. */
 static bool widen_output(const pass *p, brim_node *n)
 {
   const brim_graph *g = p->g;
@@ -112,7 +112,7 @@ static bool widen_output(const pass *p, brim_node *n)
   return true;
 }
 
-/* Is it in a loss plugin's graph, which begins at the output and the label? Metrics are not. */
+/* Whether a node belongs to a loss plugin's graph, which begins at the output and the label; metrics do not. */
 static bool is_of_loss(const pass *p, const brim_node *n)
 {
   bool any = false;
@@ -122,7 +122,7 @@ static bool is_of_loss(const pass *p, const brim_node *n)
   return p->g->builds_loss && any && n->out[0]->role == BRIM_ROLE_ACTIVATION;
 }
 
-/* The whole loss is computed in the type of parameters, as in PyTorch's autocast. */
+/* Leaves a node of the loss in the type of parameters, as PyTorch's autocast does. */
 static bool leave_wide(const pass *p, brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count && p->dtype != p->g->real; k++)
@@ -176,7 +176,8 @@ void brim_graph_lower(brim_graph *g, uint32_t dtype)
   }
 }
 
-/* Is it a copy of a frozen weight stored in a smaller type, or a copy of that copy? */
+/* If a tensor is a copy of a frozen weight stored in a smaller type, or a copy of that copy, returns the cast that made
+ * it. */
 static const brim_node *widening(const brim_graph *g, const brim_tensor *t)
 {
   const brim_node *n = t->producer >= 0 && t->producer < (int32_t)g->forward_count ? g->node[t->producer] : NULL;

@@ -13,7 +13,8 @@ static uint64_t states_of(const brim_graph *g, const brim_node *n, uint64_t alig
   return bytes;
 }
 
-/* May a node lie between two updates of a group? Moving averages may; they lie between the weights of layers. */
+/* Whether a node may lie between two updates of a group. Moving averages may, as they lie between the weights of
+ * layers. */
 static bool makes_nothing_else(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -31,14 +32,14 @@ static uint64_t largest_of(const brim_graph *g, uint64_t alignment)
   return largest;
 }
 
-/* May states of this size join a group? Those of biases do, so that they are not waited for one by one. */
+/* Whether states of this size may join a group. Those of biases do, so that kernels do not wait for each of them. */
 static bool may_join(const brim_offload_group *group, uint64_t bytes, uint64_t largest)
 {
   const uint64_t all = group->bytes + bytes;
   return all <= largest && (all <= BRIM_OFFLOAD_GROUP_BYTES || bytes <= BRIM_OFFLOAD_SMALL_BYTES);
 }
 
-/* `largest`: most bytes of a group with several updates. */
+/* Lists the groups of a program. `largest`: most bytes of a group with several updates. */
 static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
 {
   const brim_graph *g = p->graph;
@@ -58,7 +59,8 @@ static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
   }
 }
 
-/* The update's program begins with its first group, whose copies are ordered after earlier uses of the window. */
+/* Extends the life of each group's states from the previous group to the next. In the update's own program the first
+ * group's begins at node 0; its copies are ordered after earlier uses of the window. */
 static void extend(brim_program *p)
 {
   brim_offload_group *group = p->group;
@@ -119,7 +121,7 @@ static void widen(brim_plan *plan, const brim_buffer *b)
   plan->window_bytes = end - start;
 }
 
-/* Copies of all groups but the first and the last two happen while their program runs. */
+/* Adds the buffers of the first and the last two groups: copies of all others happen while their program runs. */
 static void add_program(brim_plan *plan, const brim_program *p)
 {
   for (size_t i = 0; i < p->group_count; i++) {
@@ -130,7 +132,8 @@ static void add_program(brim_plan *plan, const brim_program *p)
   }
 }
 
-/* From a program's first group on, lifetimes decide which memory is free. */
+/* Finds the nodes before a program's first group that use the window; from the first group on, lifetimes protect the
+ * memory. */
 static void find_users(const brim_plan *plan, brim_program *p)
 {
   const int32_t end = p->group_count > 0 ? p->group[0].first : (int32_t)p->graph->node_count;

@@ -25,6 +25,6 @@ void brim_offload_set_lifetimes(brim_program *p);
 /* [plan] For placed programs: finds the window, the nodes that use it, and the places where programs are cut in
  * pieces. */
 void brim_offload_find_window(brim_plan *plan);
-/* Does the range overlap the window? */
+/* Whether the range overlaps the window. */
 bool brim_offload_in_window(const brim_plan *plan, uint64_t offset, uint64_t bytes);
 #endif

@@ -86,15 +86,15 @@ const brim_op *brim_op_at(size_t i);
 brim_cost brim_op_cost(const brim_node *node);
 uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
-/* For descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
+/* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
 brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
 
 /* For gradient rules: the gradient of a node's output, or NULL if none flows there. */
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
-/* Is the gradient of this tensor needed: does it depend on a parameter? */
+/* Whether the gradient of this tensor is needed: it depends on a parameter. */
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input);
-/* Must the gradient that `like` passes to `input` be added up: is `input` a parameter, or without samples while `like`
- * has some? */
+/* Whether the gradient that `like` passes to `input` must be added up: `input` is a parameter, or has no samples while
+ * `like` has some. */
 bool brim_autodiff_sums(const brim_autodiff *ad, const brim_node *like, const brim_tensor *input);
 /* The arena for data that a gradient's attributes point to. */
 brim_arena *brim_autodiff_arena(brim_autodiff *ad);

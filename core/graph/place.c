@@ -9,7 +9,7 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
 {
   const brim_plan_request *r = plan->request.client;
   const uint64_t a = r->backend->alignment;
-  const brim_graph *g = plan->program[0].graph; /* an evaluation graph: samples have the same size */
+  const brim_graph *g = plan->program[0].graph; /* an evaluation graph, whose samples have the same size */
   uint64_t most = 0;
   for (size_t i = 0; i < r->shape_count; i++) {
     const uint64_t n = (uint64_t)r->shape[i].batch, of = (uint64_t)g->batch;
@@ -24,7 +24,7 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
 static void reserve(brim_plan *plan)
 {
   /* A backend instance has one such area; a single lane uses the server's instance and its area. */
-  if (plan->request.server && plan->request.server->request.lanes == 1) return;
+  if (plan->request.server && plan->request.server->request.lanes <= 1) return;
   const brim_backend_ops *backend = plan->request.backend;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_graph *g = plan->program[i].graph;
@@ -50,7 +50,8 @@ static void place_in_host(brim_plan *plan, const brim_graph *update)
   }
 }
 
-/* Bytes of trained parameters with buffers, and of gradients; they lie in their order, or as shards require. */
+/* Bytes of trained parameters with buffers, and of gradients; they are in the order of the parameters, or as shards
+ * require. */
 static uint64_t parameter_bytes(const brim_plan *plan, const brim_graph *g)
 {
   uint64_t bytes = 0;
@@ -142,7 +143,8 @@ static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
   return plan->persistent_bytes + (high ? brim_place_most_transient(plan) - p->transient_bytes : 0);
 }
 
-/* Do shards place this persistent tensor? Not averages that evaluation uses instead of parameters. */
+/* Whether shards place this persistent tensor. They do not place averages that evaluation uses instead of
+ * parameters. */
 static bool is_sharded(const brim_plan *plan, const brim_program *p, const brim_tensor *t)
 {
   const bool averages = p->kind == BRIM_PROGRAM_EVALUATE && plan->evaluated_offset != plan->parameter_offset;
@@ -173,7 +175,7 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
   if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
   const brim_plan *server = plan->request.server;
   uint64_t frozen_at = server ? server->frozen_offset : plan->frozen_offset;
-  /* A client's plan without a server is only timed: its own parameters then stand for the global model. */
+  /* A client's plan without a server is only timed, so its own parameters serve as the global model. */
   uint64_t shared_at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = (server ? server : plan)->parameter_offset,
                                          [BRIM_ROLE_GRADIENT] = server ? server->gradient_offset : 0};
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset += transient_offset(plan, p);

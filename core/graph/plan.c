@@ -72,7 +72,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-/* In a federation: all lanes together, unless the server's own programs take more. */
+/* Finds the peak of a federation: all lanes together, unless the server's own programs take more. */
 static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
 {
   const brim_plan *lane = plan->lane[0];
@@ -106,13 +106,13 @@ static void find_peak(brim_plan *plan)
   plan->peak_op = brim_arena_printf(&plan->arena, "%s '%s'", n->op, n->name);
 }
 
-/* Are states copied beside kernels? */
+/* Whether states are copied while kernels run. */
 static bool copies_ahead(const brim_plan *plan)
 {
   return BRIM_HAS(brim_backend_ops, plan->request.backend, wait);
 }
 
-/* The program takes the graph, even on failure. */
+/* Prepares and lays out a program for a graph. Takes ownership of the graph, even on failure. */
 static brim_status compile_program(const brim_plan *plan, brim_program *p, enum brim_program_kind kind, int64_t batch,
                                    brim_graph *graph)
 {
@@ -136,14 +136,15 @@ static void release_program(const brim_plan *plan, brim_program *p)
   *p = (brim_program){0};
 }
 
-/* Do the shards fit this graph's gradients? If its gradients differ from the first graph's, check_alike reports
- * that. */
+/* Whether the shards fit this graph's gradients. If not, check_alike reports that its gradients differ from the first
+ * graph's. */
 static bool is_like_shards(const brim_shards *s, const brim_graph *g)
 {
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* keeps_logits: a loss that includes its product may be merged with its gradient, see brim_graph_fuse_loss. */
+/* Builds the graph of a batch shape. keeps_logits: a loss that includes its product may be merged with its gradient,
+ * see brim_graph_fuse_loss. */
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool keeps_logits,
                                brim_graph **out)
 {
@@ -164,7 +165,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   return status;
 }
 
-/* The first training graph decides where sharded parameters lie. It has whole gradients until then. */
+/* Makes the shards from the first training graph, which has whole gradients until then. */
 static brim_status share_out(brim_plan *plan, brim_graph *train)
 {
   const brim_plan_request *r = &plan->request;
@@ -273,7 +274,7 @@ static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
   return *i < g->forward_count ? g->node[(*i)++] : NULL;
 }
 
-/* Do two training graphs have the same sums of gradients, and the same nodes on parameters alone? */
+/* Whether two training graphs have the same sums of gradients, and the same nodes on parameters alone. */
 static bool uses_alike(const brim_graph *a, const brim_graph *b)
 {
   if (a->further_count != b->further_count) return false;
@@ -294,7 +295,8 @@ static bool uses_alike(const brim_graph *a, const brim_graph *b)
   }
 }
 
-/* Parameters and gradients must have the same places in every program. `train`: a training graph before g, or NULL. */
+/* Checks that parameters and gradients have the same places in every program. `train`: a training graph before g, or
+ * NULL. */
 static brim_status check_alike(const brim_graph *first, const brim_graph *train, const brim_graph *g)
 {
   if (brim_graph_hash(g) != brim_graph_hash(first))
@@ -335,13 +337,13 @@ static brim_status add_client_programs(brim_plan *plan, const brim_graph *train)
 static brim_status add_lanes(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
-  const int32_t count = r->plans_one_lane ? 1 : r->lanes;
-  assert(r->lanes == 1 || BRIM_HAS(brim_backend_ops, r->backend, lane));
+  const int32_t count = r->plans_one_lane || r->lanes == 0 ? 1 : r->lanes;
+  assert(r->lanes <= 1 || BRIM_HAS(brim_backend_ops, r->backend, lane));
   plan->lane = BRIM_ARENA_NEW(&plan->arena, brim_plan *, count);
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > plan->persistent_bytes) /* the budget is for all lanes and the server */
+    if (client.budget_bytes > plan->persistent_bytes && r->lanes > 0) /* the budget is for all lanes and the server */
       client.budget_bytes = (client.budget_bytes - plan->persistent_bytes) / (uint64_t)r->lanes;
     client.backend_self = r->backend_self;
     if (r->lanes > 1) BRIM_TRY(r->backend->lane(r->backend_self, r->lanes, &client.backend_self));

@@ -72,15 +72,15 @@ typedef struct brim_program {
   size_t buffer_count;
   brim_offload_group *group; /* in order */
   size_t group_count;
-  bool ahead;                          /* copies run beside kernels */
+  bool ahead;                          /* copies run concurrently with kernels */
   int32_t window_first, window_last;   /* nodes before the first group that use the window; last < first: none */
   int32_t *bucket_ready;               /* per bucket of the plan: the node after which it is complete; -1: at once */
   brim_program_collective *collective; /* in the order in which they start and end */
   size_t collective_count;
   bool *cut;                            /* per node: copies or waits precede it; NULL: none */
-  uint64_t transient_bytes;             /* as placed */
+  uint64_t transient_bytes;             /* of the transient part, as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: the lower bound for any placement */
-  int32_t live_node;                    /* the node where that is */
+  int32_t live_node;                    /* the node at which live_bytes are alive */
   uint64_t live_class[BRIM_ROLE_COUNT]; /* bytes alive there, by role */
   brim_cost cost;
 } brim_program;
@@ -109,7 +109,8 @@ typedef struct brim_plan_request {
    * client's request, except for `server` and `backend_self`. NULL without a federation. Must be valid during the
    * call. */
   const struct brim_plan_request *client;
-  int32_t lanes;       /* clients that train at the same time, at least 1; more than 1 need the backend's `lane` */
+  int32_t lanes;       /* clients that train at the same time; more than 1 need the backend's `lane`. 0: none, the plan
+                          has one lane for its graphs, which is not placed */
   bool plans_one_lane; /* plan only one lane, as all are alike and nothing will run */
   const struct brim_plan *server; /* for a client: the plan in whose arena shared tensors and this plan lie */
 } brim_plan_request;
@@ -149,8 +150,8 @@ typedef struct brim_plan {
   /* A federation's lanes. They follow the persistent part, where the server's programs also have their transient parts:
    * a lane keeps nothing between rounds. */
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
-  int32_t lane_count;      /* planned lanes; 0: no federation */
-  uint64_t lane_bytes;     /* of each */
+  int32_t lane_count;      /* planned lanes, of which request.lanes can be placed; 0: no federation */
+  uint64_t lane_bytes;     /* of each lane */
   brim_arena arena;
 } brim_plan;
 

@@ -39,7 +39,7 @@ void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kin
 
 /* ---- blocks ---- */
 
-/* Are this node's results the only ones up to here that later nodes read? */
+/* Finds, by node, whether its results are the only ones up to there that later nodes read. */
 static bool *find_ends(const brim_walk *w, brim_arena *arena)
 {
   const brim_graph *g = w->g;
@@ -156,7 +156,7 @@ void brim_recompute_choose(const brim_program *p, enum brim_recompute_kind kind,
   out->dropped[1] = dropped;
 }
 
-/* ---- earlier choices ---- */
+/* ---- the cache of choices ---- */
 
 typedef struct brim_recompute_entry {
   enum brim_recompute_kind kind;
@@ -205,7 +205,7 @@ typedef struct rewriting {
   brim_tensor **clone; /* by tensor */
 } rewriting;
 
-/* Two halves that are recomputed together run as their one node. */
+/* Two halves that are recomputed together run as the one node that they came from. */
 static void append_clone(rewriting *r, const brim_node *n)
 {
   brim_graph *g = r->into;
@@ -222,7 +222,7 @@ static void append_clone(rewriting *r, const brim_node *n)
     if (!copy->out[k]) return; /* the graph has the error */
     if (t->role == BRIM_ROLE_ACTIVATION) r->clone[t->id] = copy->out[k];
   }
-  if (!n->descriptor->traits.view) { /* views are no work */
+  if (!n->descriptor->traits.view) { /* views cost no work */
     g->recomputed_flops += brim_op_cost(n).flops;
     g->recomputed_count++;
   }

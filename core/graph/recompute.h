@@ -34,12 +34,12 @@ typedef struct brim_recompute_cache {
   brim_arena arena;
   struct brim_recompute_entry *first;
 } brim_recompute_cache;
-/* [plan] brim_recompute_choose, with the cache, which owns the result. */
+/* [plan] The same as brim_recompute_choose with a cache, which owns the result. */
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);
 /* [plan] Adds the clones to another graph of the same model and batch, which is not prepared yet. On error the graph
- * holds it. */
+ * keeps it. */
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);
 /* Recomputed FLOPs of a program, as a share of those without recompute. */
 double brim_recompute_share(const struct brim_program *p);

@@ -15,7 +15,7 @@
 
 #include "graph/recompute_blocks.h"
 
-/* Weight of a moved byte against an operation: machines compute about this many times faster than they read. */
+/* Operations that cost as much as moving one byte: machines compute about this many times faster than they read. */
 #define OPERATIONS_PER_BYTE 8
 /* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
@@ -190,7 +190,7 @@ static uint64_t work_made(const search *s)
   return work;
 }
 
-/* Keeps the present set if it is the best so far for `bytes`. */
+/* Keeps the current set if it is the best so far for `bytes`. */
 static void offer(search *s, uint64_t bytes)
 {
   const uint64_t work = work_made(s);

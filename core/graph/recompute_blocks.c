@@ -1,7 +1,7 @@
 /* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
  * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
  * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
- * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped beside that path, which are
+ * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped off that path, which are
  * recomputed later, block by block. Meanwhile the bytes that earlier segments keep stay in memory.
  *
  * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its
@@ -30,7 +30,7 @@ struct brim_blocks {
   brim_chain chain;
   int32_t *reader; /* by tensor */
   size_t places;
-  int64_t rest_peak;    /* after the last block, above all that waits */
+  int64_t rest_peak;    /* of the nodes after the last block, besides the bytes that wait */
   int64_t start_bytes;  /* the peak when nothing is dropped */
   double places_a_byte; /* steps per byte of the budget */
   place *place;         /* [count + 1][places] */
@@ -55,7 +55,7 @@ static int64_t bytes_of(const brim_blocks *b, const brim_node *n, bool read)
   return bytes;
 }
 
-/* By tensor: the last node of the backward pass that reads it or a view of it; -1: none. */
+/* Finds, by tensor, the last node of the backward pass that reads it or a view of it; -1: none. */
 static void find_readers(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
@@ -70,7 +70,7 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
   return b->given->repeats[n->index] && !n->descriptor->traits.view && bytes_of(b, n, false) > 0;
 }
 
-/* Finds the atoms of a block: if there are too many, those of fewest bytes are left out. */
+/* Finds the atoms of a block: if there are too many, leaves out those of fewest bytes. */
 static void find_atoms(const brim_blocks *b, brim_chain_block *k)
 {
   const brim_graph *g = b->e->w.g;

@@ -17,7 +17,7 @@ static bool is_better(const brim_choice *x, const brim_choice *y)
   return x->work != y->work ? x->work < y->work : needs(x) < needs(y);
 }
 
-/* Marks those that are best at some price per byte. */
+/* Marks the choices that are best at some price per byte. */
 static void mark_priced(const brim_chain *b, const brim_choice *from, int count, bool *taken)
 {
   static const double weight[2][2] = {{1, 0}, {1, 1}}; /* of bytes kept, and of bytes alive */
@@ -35,7 +35,7 @@ static void mark_priced(const brim_chain *b, const brim_choice *from, int count,
   }
 }
 
-/* Marks those of least work per step of bytes kept, which lie between. */
+/* Marks, for each step of bytes kept, the choice of least work: these lie between the priced ones. */
 static void mark_stepped(const brim_choice *from, int count, bool *taken)
 {
   int best[STEPS];
@@ -108,7 +108,8 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
 }
 
 /* The peak of segment x extended by block k, with k's choice. Tensors dropped on the path to k are recomputed when they
- * are needed: if k is the last block, not before k's backward pass, or a node that is recomputed in k, reads it. */
+ * are needed; if k is the last block, that is when k's backward pass, or a node that is recomputed in k, first reads
+ * them. */
 static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
 {
   const int64_t early = x->kept + k->peak, late = x->alive + (is_last && !y->reads ? k->late : k->peak);

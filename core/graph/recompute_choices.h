@@ -30,7 +30,7 @@ typedef struct brim_chain_block {
   uint32_t atom[BRIM_ATOMS_MAX], atoms; /* nodes that may be dropped; the end is last if it may be */
   uint32_t reads[BRIM_ATOMS_MAX];       /* bits of the atoms in this block that an atom reads */
   int64_t waits_of[BRIM_ATOMS_MAX];     /* bytes of its results that the backward pass reads */
-  int64_t others_of[BRIM_ATOMS_MAX];    /* and that it does not read */
+  int64_t others_of[BRIM_ATOMS_MAX];    /* bytes of its results that it does not read */
   bool end_drops;                       /* the last atom is the end */
   int64_t waits;                        /* bytes that wait for the backward pass if nothing is dropped */
   int64_t peak;                         /* in that case, above what waits of earlier blocks */
@@ -41,9 +41,9 @@ typedef struct brim_chain_block {
   brim_choices closed[BRIM_SEGMENT_MAX + 1]; /* the same with the end kept */
 } brim_chain_block;
 
-/* The input of choosing, for a graph. */
+/* The input of the search, for a graph. */
 typedef struct brim_chain {
-  const uint64_t *work; /* by node: of running it again */
+  const uint64_t *work; /* by node: cost of running it again */
   brim_arena *arena;
   brim_chain_block *block;
   size_t count;
@@ -52,8 +52,10 @@ typedef struct brim_chain {
 
 /* Finds a block's own choices. */
 void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k);
-/* Finds those of all segments that start at a block. `like`: a block that starts `alike` identical blocks, or NULL. */
+/* Finds the choices of all segments that start at a block. `like`: a block that starts `alike` identical blocks, or
+ * NULL. */
 void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_block *like, size_t alike);
-/* The period after which blocks repeat from here on, and in `alike` for how many blocks; 0: they do not. */
+/* The period with which blocks repeat from `first` on, and the number of blocks for which they do, in `alike`; 0: they
+ * do not repeat. */
 size_t brim_choices_find_period(const brim_chain *b, size_t first, size_t *alike);
 #endif

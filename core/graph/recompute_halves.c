@@ -4,7 +4,7 @@
 
 #include "graph/recompute_walk.h"
 
-/* Does the backend have both operations? It may have only the fused one. */
+/* Whether the backend has both operations; it may have only the fused one. */
 static bool offers_both(const brim_graph *g, const brim_node half[2])
 {
   return !g->offers || (g->offers(g->offers_arg, half[0].op) && g->offers(g->offers_arg, half[1].op));

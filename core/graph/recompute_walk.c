@@ -114,7 +114,7 @@ bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 
 /* ---- lifetimes ---- */
 
-/* `clone`: the second instance of a dropped tensor. */
+/* Extends a tensor's lifetime to the current step. `clone`: its second instance, if it is dropped. */
 static void touch(brim_estimate *e, uint32_t tensor, bool clone)
 {
   const uint32_t root = e->root[tensor];
@@ -152,7 +152,7 @@ static void visit_time(brim_walk *w, uint32_t node, bool clone)
   e->live[e->now++] = w->together ? e->both[node] : e->here[node];
 }
 
-/* May out[k] take the memory of an input, so that the two need it once? */
+/* Whether out[k] may take the memory of an input, so that it counts once for both. */
 static bool may_take_over(const brim_node *n, uint32_t k, const brim_kernel_need *need)
 {
   const brim_op *op = n->descriptor;
@@ -199,7 +199,7 @@ static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
   }
 }
 
-/* The forward pass is the same whatever is dropped. */
+/* The forward pass does not depend on what is dropped, so this runs once. */
 static void run_forward(brim_estimate *e)
 {
   const brim_graph *g = e->w.g;

@@ -21,8 +21,8 @@ typedef struct brim_walk_ids {
  * walk. */
 typedef struct brim_walk {
   const brim_graph *g;     /* with halves; the arrays below are by its nodes */
-  const brim_graph *whole; /* as it was passed */
-  uint32_t *of;            /* by node: that of `whole` */
+  const brim_graph *whole; /* as passed to brim_walk_init */
+  uint32_t *of;            /* by node: its node of `whole` */
   brim_walk_ids in, out;
   bool together;   /* the visited node is a half, and the other half is visited next to it: one kernel computes both */
   size_t tensors;  /* of the forward pass, and those before it */
@@ -33,21 +33,21 @@ typedef struct brim_walk {
   void (*visit)(struct brim_walk *w, uint32_t node, bool clone);
 } brim_walk;
 
-/* `whole`: a graph without recompute. */
+/* Prepares a walk. `whole`: a graph without recompute. */
 void brim_walk_init(brim_walk *w, const brim_graph *whole, brim_arena *arena);
 void brim_walk_backward(brim_walk *w);
 static inline bool brim_walk_drops(const brim_walk *w, uint32_t tensor)
 {
   return w->maker[tensor] >= 0 && w->dropped[w->maker[tensor]];
 }
-/* Is it the second half of a node? The first is right before it. */
+/* Whether a node is the second half of one of `whole`; the first half is right before it. */
 static inline bool brim_walk_is_second(const brim_walk *w, uint32_t node)
 {
   return node > 0 && w->of[node] == w->of[node - 1];
 }
 /* The tensor whose memory a view uses, in the original graph. */
 const brim_tensor *brim_walk_root(const brim_graph *g, const brim_tensor *t);
-/* Does a node give the same result when it runs twice? */
+/* Whether a node gives the same result when it runs twice. */
 bool brim_walk_repeats(const brim_graph *g, const brim_node *n);
 
 /* The lifetimes of tensors, in steps of the walk. By instance: tensors, then their clones. */
@@ -63,9 +63,9 @@ typedef struct brim_estimate {
   int32_t now, when;
 } brim_estimate;
 
-/* For a program that drops nothing and whose nodes are prepared. */
+/* Prepares an estimate for a program that drops nothing and whose nodes are prepared. */
 void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena);
-/* The lower bound for the transient bytes of a plan with the present drops; e->when becomes the step that needs them. A
+/* The lower bound for the transient bytes of a plan with the current drops; e->when becomes the step that needs them. A
  * plan takes more because of gaps between buffers, and of results that could be in place but are not. */
 uint64_t brim_estimate_run(brim_estimate *e);
 #endif

@@ -21,9 +21,9 @@ typedef struct placed {
 typedef struct chunk {
   placed *item; /* by offset */
   size_t count;
-  uint64_t offset;     /* the lowest */
-  uint64_t end;        /* the highest */
-  int32_t first, last; /* all live within these nodes */
+  uint64_t offset;     /* the lowest offset */
+  uint64_t end;        /* the highest end */
+  int32_t first, last; /* all buffers live within these nodes */
 } chunk;
 
 struct brim_room {
@@ -43,7 +43,8 @@ typedef struct part {
   size_t at, begin, size;
 } part;
 
-/* Completes raise_floor's postponed changes below: where the highest floor was, it becomes the value here. */
+/* Applies raise_floor's postponed change to the children: those that had the highest floor get the value of this
+ * node. */
 static void push_down(brim_room *r, size_t at)
 {
   uint64_t *below = &r->floor[2 * at];

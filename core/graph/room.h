@@ -9,7 +9,7 @@
 
 typedef struct brim_room brim_room;
 
-/* For `count` buffers that live between nodes 0 and `last`, inclusive. In `arena`. */
+/* Makes an empty room, in `arena`, for `count` buffers that live between nodes 0 and `last`, inclusive. */
 brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena);
 /* Removes all buffers. */
 void brim_room_clear(brim_room *r);

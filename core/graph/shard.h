@@ -51,7 +51,8 @@ typedef struct brim_shards {
  * largest parameters decide. Starts at `most` and halves it until no more than a 64th of all gradients could be saved.
  * Depends only on the parameters, so that all ranks agree. */
 uint64_t brim_shards_bucket_bytes(const brim_graph *g, uint64_t most);
-/* [plan] `g`: a training graph. `bucket_bytes`: at least this many bytes of parameters per bucket, before padding. */
+/* [plan] Divides the parameters of a training graph `g` among the ranks. `bucket_bytes`: at least this many bytes of
+ * parameters per bucket, before padding. */
 brim_shards *brim_shards_make(brim_arena *arena, const brim_graph *g, const brim_world *world, bool gradients,
                               uint64_t bucket_bytes);
 /* The part of a parameter that this rank updates: elements [*first, *first + *count). False, with nothing set, if it

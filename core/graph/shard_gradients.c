@@ -1,7 +1,7 @@
 /* Sharded gradients (dist.shard=gradients): those of a bucket share one buffer, which is zeroed right before the first
  * node that adds to any of them. After the last such node the sum over all ranks is scattered (graph/collectives.h),
  * and a node adds the own part to the rank's stored part. That node comes after the last node of the next bucket, so
- * that a device works on while ranks communicate, and two buckets exist at a time.
+ * that a device keeps working while ranks communicate; two buckets exist at a time.
  *
  * Gradients of further uses of a parameter are buffers of their own, added to the parameter's when they are
  * complete. */
@@ -87,14 +87,14 @@ static void begin(rewriting *r, brim_tensor *t)
   brim_graph_node_into(r->g, "zero", t->name, NULL, 0, &t, 1, NULL);
 }
 
-/* Before a node that adds to a gradient: zeroes its buffer. */
+/* Called before a node that adds to a gradient: zeroes its buffer. */
 static void begin_gradient(rewriting *r, brim_tensor *gradient)
 {
   if (gradient->id >= r->tensors || r->bucket[gradient->id] == NONE) return;
   begin(r, r->further[gradient->id] == NONE ? r->g->shard[r->bucket[gradient->id]].all : gradient);
 }
 
-/* After the last node that adds to a further gradient. */
+/* Called after the last node that adds to a further gradient: adds it to the parameter's. */
 static void add_further(rewriting *r, brim_tensor *gradient, size_t node)
 {
   if (r->further[gradient->id] == NONE || r->last[gradient->id] != node) return;

@@ -15,7 +15,7 @@ static bool is_of_samples(const brim_graph *g, const brim_tensor *t)
   return t == g->input || t == g->label || t->role == BRIM_ROLE_ACTIVATION;
 }
 
-/* Does its first dimension follow the samples? Not for a parameter's copy in a smaller type. */
+/* Whether the tensor's first dimension follows the samples; not for a parameter's copy in a smaller type. */
 static bool follows_samples(const brim_graph *g, const brim_tensor *t)
 {
   if (!is_of_samples(g, t)) return false;
@@ -53,7 +53,7 @@ static void print_tensor(const brim_program *p, const brim_tensor *t, brim_text 
   if (t->channel_block > 1) brim_text_printf(out, "/%" PRId64, t->channel_block);
 }
 
-/* If so, the node's time includes copies. */
+/* Whether the node's states are offloaded, so that its time includes copies. */
 static bool is_offloaded(const brim_program *p, const brim_node *n)
 {
   for (uint32_t i = 0; i < n->out_count; i++)

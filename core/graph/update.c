@@ -17,8 +17,8 @@ static brim_tensor *add_square(brim_graph *g, const char *name, brim_tensor *gra
   return sum;
 }
 
-/* The nodes before the updates: the norm of all gradients (without buffers). A rank has its parts of them, with zeros
- * between. Returns the sum of their squares. */
+/* Adds the nodes for the norm of all gradients, without buffers, and returns the sum of their squares. With shards, a
+ * rank has its own parts, with zeros between them. */
 static brim_tensor *add_squares(brim_graph *g, const brim_update_options *options)
 {
   brim_tensor *sum = NULL;
@@ -90,7 +90,7 @@ const char *brim_update_state_name(brim_arena *arena, const brim_tensor *paramet
   return brim_arena_printf(arena, "%s.%u", parameter->name, k);
 }
 
-/* For a slice, the states of its elements. */
+/* Adds the k-th state of a parameter; for a slice, the state of its elements. */
 static void add_state(brim_graph *g, size_t parameter, const brim_update_form *form, uint32_t k)
 {
   const brim_tensor *whole = g->parameter[parameter].value;
@@ -106,7 +106,7 @@ static void add_state(brim_graph *g, size_t parameter, const brim_update_form *f
   g->state[g->state_count++] = (brim_state){t, parameter, first};
 }
 
-/* Does this rank update any of a parameter? Optimizers skip buffers and frozen parameters. */
+/* Whether this rank updates any part of a parameter. Optimizers skip buffers and frozen parameters. */
 static bool is_updated(const brim_graph *g, size_t parameter)
 {
   return brim_parameter_is_trained(&g->parameter[parameter]) && (!g->slice || g->slice[parameter].value);
@@ -214,7 +214,7 @@ void brim_update_add_steer(brim_graph *g, size_t parameter)
   brim_graph_node_into(g, "steer", p->value->name, in, control ? 4 : 3, &gradient, 1, NULL);
 }
 
-/* Adds a node that moves `count` values from `start` of x to a flat tensor: slice or reshape. */
+/* Adds a node, slice or reshape, that moves `count` values of x from `start` on to a flat tensor. */
 static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t start, int64_t count)
 {
   const brim_shape flat = {1, {count}};
@@ -273,7 +273,7 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
   g->freezing = false;
 }
 
-/* For the update's graph; with a gradient if it still exists then, and is whole. */
+/* Adds a parameter to the update's graph, with its gradient if that still exists then and is whole. */
 static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
 {
   g->training = p->is_buffer || with_gradient;
@@ -299,7 +299,7 @@ static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *s
 
 /* ---- tensors made of parameters alone ---- */
 
-/* Adds the same nodes as in the forward pass of `like`; the sums then belong to their tensors. */
+/* Adds the same nodes as in the forward pass of `like`, and assigns the sums to their tensors. */
 static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, brim_arena *scratch)
 {
   brim_tensor **same = BRIM_ARENA_NEW(scratch, brim_tensor *, like->tensor_count);
@@ -345,7 +345,8 @@ static void append_needed(brim_graph *g, brim_node *const *node, size_t forward,
     if (needed[i]) brim_graph_append(g, node[i]);
 }
 
-/* Passes the sums of a step on through tensors without samples, once a step, independently of its micro-batches. */
+/* Passes the sums of a step to the parameters, through tensors without samples, once a step, independently of its
+ * micro-batches. */
 static void add_fold(brim_graph *g, const brim_graph *like)
 {
   brim_arena scratch = {0};
@@ -480,7 +481,7 @@ static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, c
   return list;
 }
 
-/* The sum starts with the losses, the first of the metrics; the last node's result is the proof. */
+/* The sum starts with the step's losses, which are the first metric; the last node's result is the proof. */
 brim_status brim_graph_build_check(const brim_graph *like, const brim_shards *shards, brim_graph **out)
 {
   const brim_shape one = {1, {1}};

@@ -4,9 +4,9 @@
 #define BRIM_GRAPH_UPDATE_H
 #include "graph/graph.h"
 
-/* How the whole parameter is updated, even if a rank has only a slice. */
+/* The form of a parameter's update: of the whole parameter, even if a rank has only a slice. */
 brim_update_form brim_update_form_of(const brim_update_options *options, const brim_tensor *parameter);
-/* The name of its k-th state. */
+/* The name of a parameter's k-th state. */
 const char *brim_update_state_name(brim_arena *arena, const brim_tensor *parameter, const brim_update_form *form,
                                    uint32_t k);
 /* Adds the own parts of all gradients, without the nodes that make them: see graph/shard.h. */

@@ -47,7 +47,7 @@ static void find_owners(rewriting *r)
   }
 }
 
-/* Not before the node after which the loss is known. */
+/* Finds the last node that uses each parameter, at least the node after which the loss is known. */
 static void find_last_uses(rewriting *r)
 {
   const brim_graph *g = r->g;

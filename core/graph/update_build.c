@@ -99,7 +99,7 @@ static int32_t place(brim_tensor **list, uint32_t *count, brim_tensor *t)
   return (int32_t)*count - 1;
 }
 
-/* Makes the values that the formula uses the node's operands. */
+/* Collects the values that the formula uses as the node's operands. */
 static bool gather(const brim_update *u, brim_formula *f, operands *o)
 {
   for (uint32_t i = 0; i < f->uniforms + f->lines; i++) {
@@ -164,7 +164,7 @@ static bool is_product(const brim_shape *to, const brim_shape *a, const brim_sha
          to->dim[1] == b->dim[!tb];
 }
 
-/* Only formulas multiply g by the factor that limits its norm. */
+/* Rejects g outside formulas: only they multiply it by the factor that limits its norm. */
 static bool refuse_gradient(const brim_update *u, const named *n)
 {
   if (!n->is_read_only) return false;

@@ -18,7 +18,7 @@
 
 #define LAYERS_LISTED 64 /* listed in an error */
 
-/* A position in a graph, while it grows. */
+/* A position in a growing graph. */
 typedef struct extent {
   size_t tensors, nodes, parameters, blocks;
 } extent;
@@ -27,7 +27,7 @@ struct brim_wrap {
   const brim_model_ops *backbone;
   const void *self;
   const char *id;
-  bool given;              /* the input is the features already */
+  bool given;              /* the input already consists of features */
   bool building, built;    /* the backbone */
   brim_tensor *features;   /* named by the backbone; NULL: not yet */
   brim_tensor *output;     /* the backbone's own output */
@@ -115,7 +115,8 @@ static void check_targets(brim_graph *g)
   brim_text_release(&layers);
 }
 
-/* The reason is the thread's error text, as for any model; the hint names the keys of the backbone. */
+/* Makes the thread's error text the graph's error, as for any model, with a hint that names the keys of the
+ * backbone. */
 static void take_reason(brim_graph *g, brim_status status)
 {
   const char *id = g->wrap->id, *reason = brim_error_text();
@@ -225,7 +226,7 @@ static void note_layer(brim_graph *g, const char *name)
   if (w->layers < LAYERS_LISTED) w->layer[w->layers++] = pattern;
 }
 
-/* The part of a layer that a target names: 0: none; 'a': all of it; 'q', 'k', 'v': a third. */
+/* The part of a layer that a target names: 0 for none, 'a' for all of it, 'q', 'k' or 'v' for a third. */
 static char part_of(const char *target, const char *name)
 {
   const size_t length = strlen(target), whole = strlen(name);

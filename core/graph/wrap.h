@@ -4,17 +4,17 @@
 #define BRIM_GRAPH_WRAP_H
 #include "graph/graph.h"
 
-/* For a model that may call brim_backbone. */
+/* Prepares the graph of a model that may call brim_backbone. */
 void brim_wrap_open(brim_graph *g, const brim_graph_options *options);
 /* EINVAL, as the graph's error, if the model must wrap a backbone and has not built it. */
 brim_status brim_wrap_check(brim_graph *g);
 /* Where brim_output stores the output: in the graph or, while a backbone is built, apart from it. */
 brim_tensor **brim_wrap_output(brim_graph *g);
-/* The features of its backbone, or NULL. */
+/* The features of the graph's backbone, or NULL. */
 brim_tensor *brim_wrap_features(const brim_graph *g);
 /* The name of the backbone's own layer on the features, such as "head"; NULL if there is none. */
 const char *brim_wrap_head(const brim_graph *g);
-/* The changes to its layers; r 0: none. */
+/* The changes to the backbone's layers; r 0: none. */
 const brim_lora_options *brim_wrap_lora(const brim_graph *g);
 /* A low-rank change: adds scale * up x down to the rows of a weight from first_row on. */
 typedef struct brim_wrap_change {
@@ -25,7 +25,7 @@ typedef struct brim_wrap_change {
 } brim_wrap_change;
 /* The graph's changes, in the order of the layers. */
 const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count);
-/* y, a linear layer's result for x, plus the change if the layer is a target. NULL on error. */
+/* Adds the change of a linear layer, if it is a target, to y, its result for x. NULL on error. */
 brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *weight,
                              brim_tensor *y);
 #endif

@@ -1,7 +1,7 @@
 /* The launcher's loop: waits for ranks' messages, signals and ends of processes, and acts on them. See launch.h.
  *
  * A rank is lost if its line closes without goodbye: the kernel closes lines however a process ends. Only its parent
- * knows how it ended, that is this process or mpirun (whose exit status tells it), so the message waits for that.
+ * knows how it ended, that is this process or mpirun (whose exit status shows it), so the message waits for that.
  * Orphans of mpirun become children of this process (PR_SET_CHILD_SUBREAPER), which ends them. */
 #include "launch/launch.h"
 
@@ -114,7 +114,7 @@ static void stop(launcher *l, int number)
   end_job(l, -1);
 }
 
-/* Also passes it to ranks that connect later. */
+/* Passes the stop signal to the ranks, also to those that connect later. */
 static void pass_on(launcher *l)
 {
   const int32_t came = brim_seats_came(&l->seats);
@@ -283,7 +283,7 @@ static brim_status start(launcher *l, const char *const *word, const sigset_t *m
 {
   if (l->signals < 0) return brim_fail(BRIM_EIO, "cannot watch signals: %s", strerror(errno));
   fflush(NULL); /* otherwise every process would write the buffered output */
-  if (!l->launch->mpirun[0]) return brim_launch_ranks(word, mask, &l->seats);
+  if (!l->launch->mpirun[0]) return brim_launch_ranks(l->launch, word, mask, &l->seats);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   l->listener = brim_launch_listen();
   return l->listener < 0 ? BRIM_EIO : brim_launch_mpirun(l->launch, word, mask, &l->mpirun, &l->output);
@@ -350,7 +350,8 @@ static brim_status sum_up(const launcher *l, int *exit_status)
   return BRIM_ECOMM;
 }
 
-/* As a run of one process does: by the second signal, or by the first if the ranks had not started. */
+/* Whether the launcher ends by the signal, as a run of one process does: by the second one, or by the first if the
+ * ranks had not started. */
 static bool ends_by_signal(const launcher *l)
 {
   return l->is_stopped || l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);

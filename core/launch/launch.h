@@ -6,12 +6,14 @@
 #include <stdbool.h>
 
 #include "config/config.h"
+#include "launch/isolate.h"
 
 typedef struct brim_rank_launch {
-  int32_t ranks;      /* 1: nothing is started, this process trains */
-  char mpirun[4096];  /* its path; empty: brim starts the ranks */
-  char folder[4096];  /* of the run; empty: a new one, unknown until the ranks report it */
-  double end_seconds; /* limit for ranks to start, and to end once the first has ended */
+  int32_t ranks;           /* 1: nothing is started, this process trains */
+  char mpirun[4096];       /* its path; empty: brim starts the ranks */
+  char folder[4096];       /* of the run; empty: a new one, unknown until the ranks report it */
+  brim_isolated *isolated; /* [ranks] of processes of clients; NULL: the ranks are alike. The caller frees it */
+  double end_seconds;      /* limit for ranks to start, and to end once the first has ended */
 } brim_rank_launch;
 
 /* [init] Decides how many ranks this process starts, and how. ELOAD if it cannot start them. */

@@ -5,13 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "brim/comm.h"
 #include "dist/dist.h"
 #include "dist/line.h"
 #include "dist/started.h"
 #include "launch/launch.h"
-#include "memory/board.h"
 
 static bool is_on_device(const brim_config *config)
 {
@@ -19,7 +19,7 @@ static bool is_on_device(const brim_config *config)
   return BRIM_HAS(brim_backend_ops, ops, run_program);
 }
 
-/* The communicator for this half: the chosen one if it has it, else the one that "auto" stands for; NULL if none is
+/* The communicator for this half: the chosen one if it has this half, else the one that "auto" selects; NULL if none is
  * available. */
 static const brim_plugin *communicator(const brim_config *config, bool host)
 {
@@ -36,27 +36,15 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* 0 if unknown. */
-static int32_t count_devices(const brim_config *config)
-{
-  const brim_config_choice *backend = brim_config_choice_of(config, "backend");
-  const brim_backend_ops *ops = backend->plugin->ops;
-  void *self = backend->params;
-  brim_shared_folder_set(config->settings.claims.dir);
-  if (backend->plugin->create && backend->plugin->create(backend->params, &self) != BRIM_OK) return 0;
-  const int count = ops->device_count(self);
-  if (backend->plugin->destroy) backend->plugin->destroy(self);
-  return count;
-}
-
-/* One for each GPU, unless the user names a device, or the run is one of many that queue for devices. */
+/* The number of ranks to start: one for each GPU, unless the user names a device, or the run is one of many that queue
+ * for devices. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const char *named = getenv("GPU_DEVICE_ID");
   if (s->dist.ranks > 0) return (int32_t)s->dist.ranks;
   if (!is_on_device(config) || strcmp(s->device, "auto") != 0 || s->wait_for_gpu || (named && named[0])) return 1;
-  const int32_t devices = count_devices(config);
+  const int32_t devices = brim_launch_devices(config);
   if (devices <= 1) return 1;
   if (!communicator(config, false)) {
     brim_log(BRIM_LOG_INFO, "using one of %d GPUs: several ranks need communicator 'nccl': %s", devices,
@@ -82,8 +70,10 @@ static bool find_program(const char *name, char *out, size_t room)
   return false;
 }
 
+/* Isolated clients exchange messages through this process, which sets the environment of each, so they need no MPI. */
 static brim_status choose_starter(const brim_config *config, brim_rank_launch *out)
 {
+  if (out->isolated) return BRIM_OK;
   const bool has_mpi = communicator(config, true) != NULL;
   if (has_mpi && find_program("mpirun", out->mpirun, sizeof out->mpirun)) return BRIM_OK;
   if (is_on_device(config)) return BRIM_OK;
@@ -100,6 +90,10 @@ brim_status brim_launch_plan(const brim_config *config, const char *resume, brim
   if (brim_dist_started() > 1 || brim_line_is_open()) return BRIM_OK;
   out->ranks = count_ranks(config);
   if (out->ranks == 1) return BRIM_OK;
+  if (brim_isolate_is_wanted(config)) {
+    out->isolated = brim_xcalloc((size_t)out->ranks, sizeof *out->isolated);
+    BRIM_TRY(brim_isolate_plan(config, out->ranks, out->isolated));
+  }
   if (resume) snprintf(out->folder, sizeof out->folder, "%s", resume);
   BRIM_TRY(choose_starter(config, out));
   brim_log(BRIM_LOG_DEBUG, "%d ranks are started by %s", (int)out->ranks, out->mpirun[0] ? out->mpirun : "brim itself");

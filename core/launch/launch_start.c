@@ -38,8 +38,9 @@ int brim_launch_listen(void)
 
 /* ---- mpirun ---- */
 
-/* For Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than processors, and all must
- * be on this machine, even within a batch job of several. Variables that the user has set stay. */
+/* Sets the environment for Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than
+ * processors, and all must be on this machine, even within a batch job of several. Variables that the user has set
+ * stay. */
 static void set_environment(const brim_rank_launch *launch)
 {
   static const char *const names[][2] = {
@@ -154,12 +155,17 @@ static brim_status start_rank(const char *const *word, const sigset_t *mask, int
   return BRIM_OK;
 }
 
-brim_status brim_launch_ranks(const char *const *word, const sigset_t *mask, brim_seats *seats)
+brim_status brim_launch_ranks(const brim_rank_launch *launch, const char *const *word, const sigset_t *mask,
+                              brim_seats *seats)
 {
   brim_status status = BRIM_OK;
   seats->own_streams = true;
   set_number("BRIM_RANKS", seats->count);
-  for (int32_t r = 0; r < seats->count && status == BRIM_OK; r++) status = start_rank(word, mask, r, &seats->seat[r]);
+  for (int32_t r = 0; r < seats->count && status == BRIM_OK; r++) {
+    if (launch->isolated) brim_isolate_set(&launch->isolated[r]);
+    status = start_rank(word, mask, r, &seats->seat[r]);
+  }
+  brim_isolate_unset();
   unsetenv("BRIM_RANKS");
   unsetenv("BRIM_RANK");
   unsetenv(BRIM_LINE_FD);

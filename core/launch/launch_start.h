@@ -15,7 +15,8 @@ brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const
                                pid_t *pid, int *output);
 /* [init] Starts every rank, each with a line to its seat; they are killed if this process ends. EIO: some may be
  * running. */
-brim_status brim_launch_ranks(const char *const *word, const sigset_t *mask, brim_seats *seats);
+brim_status brim_launch_ranks(const brim_rank_launch *launch, const char *const *word, const sigset_t *mask,
+                              brim_seats *seats);
 /* Kills all children of this process, including adopted ones. */
 void brim_launch_kill_children(void);
 #endif

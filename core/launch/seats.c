@@ -99,7 +99,7 @@ static void welcome(brim_seats *s, int32_t rank)
     lose(s, seat);
 }
 
-/* All have arrived: each gets the data of all. */
+/* Ends an exchange in which all ranks have arrived: sends each the data of all. */
 static void finish_exchange(brim_seats *s)
 {
   const brim_line_head head = {.kind = BRIM_LINE_ALL, .bytes = (uint32_t)s->count * s->bytes};

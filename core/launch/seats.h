@@ -32,11 +32,11 @@ typedef struct brim_seats {
   bool own_streams;                 /* ranks inherited the launcher's streams */
   int32_t waiting;                  /* ranks in the exchange */
   double since;                     /* when the first of them arrived */
-  double patience;                  /* its time limit in seconds */
-  uint32_t bytes;                   /* that each rank gives; others are refused */
+  double patience;                  /* time limit of the exchange, in seconds */
+  uint32_t bytes;                   /* size of each rank's part of the exchange; other sizes are refused */
   int32_t speaker;                  /* the rank that may report what ended the job; -1: none has asked */
   int32_t ended_by, end_status;     /* the rank that ended the job by BRIM_LINE_END; -1: none */
-  double left_at;                   /* when the first said goodbye */
+  double left_at;                   /* when the first rank said goodbye */
   char folder[BRIM_EXCHANGE_BYTES]; /* of the run; empty if unknown */
   struct pollfd *poll;
 } brim_seats;

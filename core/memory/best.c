@@ -13,7 +13,9 @@
 #include "plugin/instance.h"
 #include "plugin/registry.h"
 
-enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU }; /* RANK_CPU: the host, through the backend written for it */
+/* The kinds of devices, in ascending order of preference. RANK_CPU: the host with backend cpu; RANK_HOST: with another
+ * backend. */
+enum rank { RANK_NONE, RANK_HOST, RANK_CPU, RANK_GPU };
 
 typedef struct search {
   const brim_device_search *wanted;

@@ -98,7 +98,7 @@ static bool lock_bytes(int fd, short type, off_t at)
   return result == 0;
 }
 
-/* `bytes` 0: to the end of the file. */
+/* Whether others have locked a byte of a range; `bytes` 0: up to the end of the file. */
 static bool is_locked_by_others(int fd, off_t at, off_t bytes)
 {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = bytes};
@@ -239,7 +239,7 @@ static int open_file(const char *path)
   return fd < 0 && errno == EEXIST ? open(path, flags) : fd;
 }
 
-/* *removed: another process removed the file in the meantime. */
+/* Tries to open the file. *removed: another process removed it in the meantime. */
 static brim_status open_once(brim_board *b, bool *removed)
 {
   struct stat info;

@@ -21,7 +21,7 @@ bool brim_device_is_shared(const brim_device_info *info)
   return !info->on_host || info->limited;
 }
 
-/* Among devices with enough free memory, the one with the most, or simply the first; else ENODEVICE. */
+/* Finds, among devices with enough free memory, the one with the most, or simply the first; else ENODEVICE. */
 static brim_status find_free(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                              int *out)
 {

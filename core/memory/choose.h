@@ -1,6 +1,9 @@
 /* Chooses one of a backend's devices to train on. */
 #ifndef BRIM_MEMORY_CHOOSE_H
 #define BRIM_MEMORY_CHOOSE_H
+/* An environment variable that the launcher of clients' processes sets: the device of this process, as a table of
+ * shares and `device` name it. A process that sees only this GPU numbers it 0. policy=capped reads it too. */
+#define BRIM_SHARE_DEVICE "BRIM_SHARE_DEVICE"
 #include <stdbool.h>
 
 #include "brim/backend.h"

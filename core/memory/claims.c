@@ -154,7 +154,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
   for (size_t i = 0; i < count; i++) {
-    bool meets = false; /* whether both would take one and the same device */
+    bool meets = false; /* whether both accept the same device */
     for (uint32_t k = 0; k < all[i].keys; k++) meets = meets || accepts(&claim->own, all[i].key[k]);
     v->ahead += meets && all[i].claimed == 0 && all[i].number < claim->own.number;
   }
@@ -194,7 +194,7 @@ static brim_status look_alone(brim_claim *claim, const brim_claim_request *r, vi
 
 /* ---- waiting ---- */
 
-/* "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10" */
+/* Formats "3rd in line, 1.2 GiB of 4.0 GiB free on cuda:0, since 04:10". */
 static const char *describe_wait(char *out, size_t room, const brim_claim *claim, const brim_claim_request *r,
                                  const view *v)
 {
@@ -285,7 +285,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-/* Joins the queue with a ticket that holds the device or waits for it; -1: for any device. */
+/* Joins the queue with a ticket that has claimed the device (`holds`) or waits for it; -1: for any device. */
 static brim_status join(brim_claim *claim, const brim_claim_request *r, int device, bool holds, bool alone)
 {
   BRIM_TRY(fill_ticket(claim, r, device));

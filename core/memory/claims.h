@@ -7,7 +7,7 @@
 #include "memory/choose.h"
 
 #define BRIM_CLAIM_DEVICES_MAX 64    /* of a backend, from the first */
-#define BRIM_CLAIM_LOOK_SECONDS 0.05 /* between two looks at the queue, at first; doubles each time */
+#define BRIM_CLAIM_LOOK_SECONDS 0.05 /* between the first two checks of the queue; doubles each time */
 /* How long a rank waits for other ranks of its job to place their plans on the same device. */
 #define BRIM_CLAIM_TURN_SECONDS 10
 
@@ -21,7 +21,7 @@ typedef struct brim_claim_request {
   uint64_t
       need_bytes; /* free memory that the device must have: the plan's peak or wish.min_bytes, whichever is larger */
   bool wait;
-  double timeout_seconds, interval_seconds; /* of waiting: in all; the longest between two looks */
+  double timeout_seconds, interval_seconds; /* of waiting: in total; the longest interval between two checks */
   const volatile int *stop;                 /* waiting ends when it becomes nonzero; may be NULL */
   void (*on_wait)(void *context,
                   const char *place); /* called once, when waiting begins, with "3rd in line, ..."; may be NULL */
@@ -31,7 +31,7 @@ typedef struct brim_claim_request {
 /* [init] Takes a ticket and, if allowed, waits for its turn. *out: release it once the arena is placed or will not be.
  * ENODEVICE: other runs wait and this one may not, or it waited too long; the text lists the devices. ENOMEM_DEVICE: no
  * device has that much memory, or none has it free and the run may not wait. EINTERRUPTED. Logs the reason for a wait
- * at level info. *waited_seconds: 0 if the device was free at the first look; also set on failure. */
+ * at level info. *waited_seconds: 0 if the device was free at the first check; also set on failure. */
 brim_status brim_claim_take(const brim_claim_request *request, brim_claim **out, int *device, double *waited_seconds);
 /* [step] For a run that already holds memory of a device and changes its size: no other run is served there until
  * *out is released. Does not wait. `alone`: ENODEVICE if another run waits for the device or places on it. Reads only
@@ -56,6 +56,6 @@ typedef struct brim_ticket {
 /* A key that is the same in all processes that mean the same device of `devices`, whatever number they give it. */
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info);
 bool brim_ticket_accepts(const brim_ticket *t, uint64_t key);
-/* [init] All tickets in the order of their numbers. */
+/* [init] Lists all tickets in the order of their numbers. */
 brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count);
 #endif

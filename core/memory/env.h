@@ -7,7 +7,7 @@
 typedef struct brim_env {
   void *self;                /* the first argument of each function */
   double (*now)(void *self); /* seconds since an arbitrary moment */
-  /* [init] See brim_claim_take and brim_claim_hold. *out goes to `release`, which accepts NULL. */
+  /* [init] See brim_claim_take and brim_claim_hold. Pass *out to `release`, which accepts NULL. */
   brim_status (*claim)(void *self, const brim_claim_request *request, void **out, int *device, double *waited_seconds);
   brim_status (*hold)(void *self, const brim_claim_request *request, int device, bool alone, void **out);
   void (*release)(void *self, void *claim);

@@ -24,7 +24,7 @@ struct brim_ledger {
   brim_board board;
   int devices;
   uint64_t bytes;  /* of each device */
-  uint64_t last[]; /* use of each device as found by the last look, plus one; 0: not looked at yet */
+  uint64_t last[]; /* use of each device when last read, plus one; 0: not read yet */
 };
 
 brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim_ledger **out)
@@ -142,7 +142,7 @@ void brim_ledger_give(brim_ledger *ledger, int32_t slot)
   brim_board_unlock(&ledger->board);
 }
 
-/* If the ledger cannot be locked, a run that has its share continues with the last known value. */
+/* If the ledger cannot be locked, returns the last known value, so that a run that has its share continues. */
 brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes)
 {
   found f = {0};

@@ -43,7 +43,7 @@ typedef struct brim_sight {
   int32_t basis;       /* basis of the prediction: enum brim_basis */
   int64_t grain, norm_group, samples,
       steps;            /* of a run: how its steps may be divided, its training samples, its length */
-  const char *detail;   /* of a wait: text for people; else NULL */
+  const char *detail;   /* of a wait: text for the user; else NULL */
   double queue_seconds; /* of a wait: its duration; negative when it begins */
 } brim_sight;
 
@@ -75,25 +75,26 @@ void brim_policies_listen(brim_policies *policies, brim_decision_fn listen, void
  * `brim simulate` where plans do not come from a real model. */
 void brim_policies_answer_there(brim_policies *policies);
 
-/* Each asks the policies in order. ENOTSUP, without a text: no policy decided. ECONFIG naming the policy if its
- * decision cannot be carried out, else the policy's own status and text. */
+/* Each of these asks the policies in order. ENOTSUP, without a text: no policy decided. ECONFIG naming the policy if
+ * its decision cannot be carried out, else the policy's own status and text. */
 brim_status brim_policies_choose_device(brim_policies *policies, const brim_device_query *query, brim_place *out);
 brim_status brim_policies_choose_plan(brim_policies *policies, const brim_plan_query *query, brim_plan_choice *out);
 brim_status brim_policies_on_oom(brim_policies *policies, const brim_oom *event, brim_action *out);
 brim_status brim_policies_on_boundary(brim_policies *policies, const brim_memory_view *memory, brim_boundary *out);
-/* Whether any policy looks at memory between rounds. */
+/* Whether any policy examines memory between rounds. */
 bool brim_policies_watch(const brim_policies *policies);
-/* Whether any policy looks at runs between steps. */
+/* Whether any policy is asked between steps. */
 bool brim_policies_follow(const brim_policies *policies);
-/* The same for another plan between two steps, but without reporting the decision. *decider: "policy.elastic". */
+/* Asks the policies in order for another plan between two steps, without reporting the decision. *decider:
+ * "policy.elastic". */
 brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
                                   const char **decider);
 /* [step] Passes what policies are shown to the listener. Allocates nothing if there is a listener. */
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* The policy of the last reported decision: "policy.robust"; NULL: none yet. */
 const char *brim_policies_decider(const brim_policies *policies);
-/* [init] From now on policies see *seconds as their time; the caller may change it while no policy is being asked.
- * NULL: the system's clock again. */
+/* [init] Makes policies see *seconds as their time from now on; the caller may change it while no policy is being
+ * asked. NULL: the system's clock again. */
 void brim_policy_clock_follow(const double *seconds);
 /* Reports a decision other than those above, such as one by "training.clear_cache_every_n_rounds". */
 void brim_policies_tell(brim_policies *policies, const char *decider, const char *choice, const char *reason);

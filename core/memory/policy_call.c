@@ -229,7 +229,7 @@ static void take_query(call *c, const void *query)
 
 /* ---- its answers ---- */
 
-/* On the policies' thread, where an invalid pointer crashes under the guard. */
+/* Copies the model's name on the policies' thread, where an invalid pointer crashes under the guard. */
 static void take_model(call *c, brim_plan_choice *plan)
 {
   if (!plan->model) return;
@@ -332,7 +332,7 @@ static brim_status destroy(void *context)
   return BRIM_OK;
 }
 
-/* Keeps an error that has yet to be shown. */
+/* Preserves the thread's error text, which may still have to be shown. */
 void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *policy, void *self)
 {
   brim_error before;

@@ -19,12 +19,12 @@ struct brim_pressure {
   brim_pressure_watch watch; /* of the thread */
   pthread_t thread;
   atomic_int due; /* enum brim_pressure_level */
-  /* guarded by the lock, which the thread holds while it looks */
+  /* guarded by the lock, which the thread holds while it takes a reading */
   pthread_mutex_t lock;
   pthread_cond_t wake;
   bool stop;
   brim_pressure_device device;
-  uint64_t others_before; /* at the first look; UINT64_MAX: none yet */
+  uint64_t others_before; /* at the first reading; UINT64_MAX: none yet */
   brim_pressure_reading reading;
   uint64_t more; /* bytes that the run would take, of the host's memory or the device's; 0: none */
   bool on_host;

@@ -11,21 +11,21 @@
 
 enum brim_pressure_level { BRIM_PRESSURE_CALM, BRIM_PRESSURE_WARNS, BRIM_PRESSURE_ACTS };
 
-/* Each is signalled once, until the use has fallen by a twentieth below the lower limit; while it has not, ACTS is
- * repeated, after a gap that doubles each time. */
+/* Each level is signalled once, and again only after use has fallen a twentieth below the lower limit. Until it has,
+ * ACTS is repeated at intervals that double each time. */
 typedef struct brim_pressure_limits {
   double warn_percent, critical_percent; /* 0: never */
 } brim_pressure_limits;
 /* The lower of the two limits that are set, or 0. */
 double brim_pressure_lower(const brim_pressure_limits *limits);
-#define BRIM_PRESSURE_GAP 60 /* looks between the first signal and the second */
+#define BRIM_PRESSURE_GAP 60 /* readings between the first signal and the second */
 
-/* State of a series of looks. Ready when zeroed. */
+/* State of a series of readings. Ready when zeroed. */
 typedef struct brim_pressure_watch {
   bool warned;
-  int64_t gap, wait; /* in looks */
+  int64_t gap, wait; /* in readings */
 } brim_pressure_watch;
-/* Judges one look. *fell: the use is low again, and earlier signals no longer apply. */
+/* Judges one reading. *fell: the use is low again, and earlier signals no longer apply. */
 enum brim_pressure_level brim_pressure_judge(const brim_pressure_limits *limits, brim_pressure_watch *watch,
                                              double percent, bool *fell);
 
@@ -36,7 +36,7 @@ typedef struct brim_pressure_reading {
   uint64_t device_others_bytes, device_left_bytes;
   bool
       device_grew; /* other processes use more than when this run's plan was placed; otherwise they cause no pressure */
-  double cpu_percent; /* since the previous look */
+  double cpu_percent; /* since the previous reading */
 } brim_pressure_reading;
 /* The percentage that decides. */
 double brim_pressure_percent(const brim_pressure_reading *reading);
@@ -56,7 +56,7 @@ typedef struct brim_pressure_options {
 } brim_pressure_options;
 
 typedef struct brim_pressure brim_pressure;
-/* [init] Starts the thread. *out is NULL, and nothing is looked at, if neither limit is set. ENOMEM_HOST. */
+/* [init] Starts the thread. *out is NULL, and nothing is watched, if neither limit is set. ENOMEM_HOST. */
 brim_status brim_pressure_open(const brim_pressure_options *options, brim_pressure **out);
 void brim_pressure_close(brim_pressure *pressure);
 /* [init] Sets the watched device; NULL: none. After the call the thread no longer uses the previous one. */

@@ -55,7 +55,7 @@ static void fill_count(part *p, const char *label, int64_t done, int64_t all)
   fill(p, label, text, "");
 }
 
-/* "812", "2.4k", "1.3M" */
+/* Formats a rate as "812", "2.4k" or "1.3M". */
 static void fill_rate(part *p, double rate, const char *unit)
 {
   char text[40];
@@ -71,7 +71,7 @@ static void fill_rate(part *p, double rate, const char *unit)
   fill(p, "", text, unit);
 }
 
-/* Both numbers in the unit of the planned one. */
+/* Formats both numbers in the unit of the planned one. */
 static void fill_memory(part *p, uint64_t used, uint64_t planned)
 {
   static const char *const units[] = {" KiB", " MiB", " GiB", " TiB"};
@@ -262,7 +262,7 @@ static void emit(const char *text, size_t bytes)
   }
 }
 
-/* One write: the cleared line and the new one never show separately. */
+/* Redraws the line with one write, so that the cleared line is never visible. */
 static void draw(brim_progress *p, double now, const char *end)
 {
   char out[sizeof CLEAR_LINE + BRIM_PROGRESS_LINE_BYTES + 1] = CLEAR_LINE;

@@ -66,7 +66,7 @@ static void print_got(const brim_yaml *node, brim_text *out)
     brim_text_printf(out, "%.100s", node->scalar);
 }
 
-/* "must be ..., got ..."; returns ECONFIG without touching the thread's error text. */
+/* Prints "must be ..., got ..."; returns ECONFIG without touching the thread's error text. */
 BRIM_PRINTF(3, 4)
 static brim_status problem_is(brim_text *problem, const brim_yaml *got, const char *format, ...)
 {
@@ -221,7 +221,7 @@ static brim_status check_range(const brim_param *row, long double value, const b
   return problem_is(problem, node, "%.*s%sin %s", (int)name, row->range, name ? " or " : "", numbers_of(row));
 }
 
-/* Is it a number that is too large for a double? */
+/* Whether the text is a number that is too large for a double. */
 static bool is_too_large(const char *s)
 {
   const size_t length = number_length(s);
@@ -240,7 +240,7 @@ static brim_status parse_bool(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* Is it the name before the row's range? */
+/* Whether the node is the name before the row's range. */
 static bool is_name(const brim_param *row, const brim_yaml *node)
 {
   const size_t name = name_length(row->range);
@@ -514,7 +514,7 @@ static bool enum_is_good(const char *names)
   return true;
 }
 
-/* "a" and "a.b" cannot both be keys of one map. */
+/* Whether two keys clash: "a" and "a.b" cannot both be keys of one map. */
 static bool keys_clash(const char *a, const char *b)
 {
   const size_t n = strlen(a), m = strlen(b);

@@ -22,8 +22,8 @@ typedef union brim_any_value {
   brim_names names;
 } brim_any_value;
 
-/* Are two values equal once they are parsed by the row's type, as `0x10` and `16` are? False if one of them is not
- * valid. */
+/* Whether two values are equal once they are parsed by the row's type, as `0x10` and `16` are. False if one of them is
+ * not valid. */
 bool brim_value_same(const brim_param *row, const brim_yaml *a, const brim_yaml *b, brim_arena *arena);
 /* The row's default as a node (origin "default"); NULL if it has none (required). */
 brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena);

@@ -203,7 +203,7 @@ static brim_status refuse(const reader *r, const yaml_mark_t *mark, const char *
 
 /* ---- from events to nodes ---- */
 
-/* libyaml's index counts characters. */
+/* The character at an index of libyaml, which counts characters. */
 static int32_t character_at(const reader *r, size_t index)
 {
   const char *s = r->text, *end = s + r->bytes;
@@ -414,7 +414,7 @@ static size_t order_mark_bytes(const char *text, size_t bytes)
   return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* libyaml would find the same errors, but without line and column. */
+/* Checks the characters. libyaml would find the same errors, but without line and column. */
 static brim_status check_characters(const reader *r, const char *text, size_t bytes)
 {
   const char *s = text, *end = text + bytes;

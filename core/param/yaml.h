@@ -23,7 +23,7 @@ typedef struct brim_yaml_origin {
   const char *text, *from;
 } brim_yaml_origin;
 
-/* Is a "${...}" in a value still to be replaced, or the text itself? */
+/* Whether a "${...}" in a value is still to be replaced, or is literal text. */
 enum brim_yaml_interpolation { BRIM_YAML_WRITTEN, BRIM_YAML_RESOLVED, BRIM_YAML_FAILED };
 
 typedef struct brim_yaml {
@@ -67,6 +67,6 @@ bool brim_yaml_is_missing(const brim_yaml *node); /* an unquoted ??? */
 /* Prints YAML that parses to the same tree; `origins` adds each scalar's origin as a comment. A comment marks missing
  * values. */
 void brim_yaml_print(const brim_yaml *node, brim_text *out, bool origins);
-/* "configs/model/vit.yaml:7:12" or "command line, argument 3: optimizer.lr=1". */
+/* Prints "configs/model/vit.yaml:7:12" or "command line, argument 3: optimizer.lr=1". */
 void brim_yaml_print_origin(const brim_yaml_origin *origin, brim_text *out);
 #endif

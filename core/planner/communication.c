@@ -59,7 +59,7 @@ static enum want want_of(brim_planner *p)
   return HAS_ALL;
 }
 
-/* All ranks get the same answer. */
+/* Decides whether to time collectives; all ranks decide the same. */
 static brim_status agree(brim_planner *p, bool *times)
 {
   const int32_t own = want_of(p);
@@ -121,7 +121,7 @@ static brim_status time_kind(brim_planner *p, uint32_t kind, void *buffer)
 brim_status brim_communication_time(brim_planner *p)
 {
   bool times;
-  if (p->setup->world.ranks == 1 || !p->setup->options.dist) return BRIM_OK;
+  if (p->setup->world.ranks == 1 || !p->setup->options.dist || brim_setup_is_isolated(p->setup)) return BRIM_OK;
   BRIM_TRY(agree(p, &times));
   if (!times) return BRIM_OK;
   void *buffer = brim_xcalloc(1, sizes[SIZES - 1]);

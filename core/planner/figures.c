@@ -124,7 +124,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
   return brim_rates_seconds(rates, (brim_cost){.bytes = bytes});
 }
 
-/* The last micro-batch of the rank's share, if its size differs from the others. */
+/* The program of the last micro-batch of the rank's share, if its size differs from the others. */
 static const brim_program *odd_one(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const int64_t micros = brim_setup_step_micros(p->setup, batch),
@@ -187,7 +187,8 @@ void brim_planner_compare_times(brim_planner *p, const brim_plan *plan, int64_t 
 
 /* ---- timing ---- */
 
-/* Whether some time is unknown, timing would be short, and there is room. The first timing may take longer. */
+/* Whether timing is worthwhile: some time is unknown, timing would be short, and there is room. The first timing may
+ * take longer. */
 static bool is_worth_timing(brim_planner *p, brim_profile *profile, const brim_rates *rates, const brim_plan *plan)
 {
   const uint64_t most = p->device_info.on_host ? TIMED_HOST_BYTES : UINT64_MAX;
@@ -229,8 +230,8 @@ static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_c
   return status;
 }
 
-/* Times are then guessed. An error of the device other than lack of memory will also affect the run, so it is a
- * warning. */
+/* Continues without timing: times are guessed. An error of the device other than lack of memory will also affect the
+ * run, so it is a warning. */
 static brim_status go_without(brim_planner *p, brim_status status)
 {
   const bool is_want = status == BRIM_ENOMEM_DEVICE || status == BRIM_ENODEVICE;

@@ -36,7 +36,7 @@ void brim_planner_save_profile(const brim_planner *planner);
 /* [plan] The profile of the planner's device with another number of threads; the caller closes it. ENOMEM_HOST. */
 brim_status brim_planner_profile_of(const brim_planner *planner, const brim_device_info *info, brim_profile **out);
 void brim_planner_save_profile_of(const brim_planner *planner, brim_profile *profile);
-/* [init] Times what that profile lacks of a plan, where brim_planner_figures would. */
+/* [init] Times the parts of a plan that such a profile lacks, under the same conditions as brim_planner_figures. */
 brim_status brim_planner_time_client(brim_planner *planner, brim_profile *profile, const brim_device_info *info,
                                      const brim_plan *plan);
 /* [plan] The time of one thread to prepare this many samples. */

@@ -26,7 +26,7 @@ static uint64_t page_bytes(void)
 static uint64_t realized_bytes(const brim_plan *plan)
 {
   uint64_t bytes = 0;
-  for (int32_t i = 0; i < plan->lane_count; i++) bytes += realized_bytes(plan->lane[i]);
+  for (int32_t i = 0; i < plan->lane_count && plan->request.lanes > 0; i++) bytes += realized_bytes(plan->lane[i]);
   for (size_t i = 0; i < plan->program_count; i++)
     for (size_t k = 0; k < plan->program[i].graph->node_count; k++) bytes += plan->program[i].need[k].host_bytes;
   return bytes;
@@ -50,7 +50,8 @@ static uint64_t loader_bytes(const brim_loader_options *options)
          readers * info_of(options->data, options->part)->decoding_bytes;
 }
 
-/* For training: a loader's memory, or the buffers into which a federation's lanes read samples. */
+/* The memory for reading samples in training: a loader's, or the buffers into which a federation's lanes read
+ * samples. */
 static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
 {
   if (brim_setup_is_federated(s)) return (uint64_t)lanes * brim_setup_client_bytes(s, batch);
@@ -66,7 +67,7 @@ static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
   return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
-/* In each lane twice the largest parameter: the client's and the global model's (federate/client.c). And the memory of
+/* Twice the largest parameter in each lane, the client's and the global model's (federate/client.c), plus the memory of
  * an aggregator that gets all updates of a round. */
 static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
 {
@@ -76,12 +77,20 @@ static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
   return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
-/* In each lane of a federation, to compress the updates of its clients. */
+/* Room in each lane of a federation to compress the updates of its clients. */
 static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0) return 0;
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_FOLD, 0)->graph;
   return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, brim_graph_largest(g, true));
+}
+
+/* With federate.async: for clients that are in flight. */
+static uint64_t versions_bytes(const brim_setup *s, const brim_plan *plan)
+{
+  if (plan->lane_count == 0 || brim_setup_versions(s) == 0) return 0;
+  const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
+  return (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g)) * brim_dtype_bytes(g->real);
 }
 
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)
@@ -150,10 +159,11 @@ static void add_copies(brim_footprint *f, const brim_plan *plan)
   }
   for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
   f->copy_bytes = model + optimizer;
-  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes);
+  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes + f->versions_bytes);
 }
 
-/* In the type of computation, and also in the stored type if that differs: see setup/setup_weights.c. */
+/* The largest frozen weight in the type of computation, and also in the stored type if that differs: see
+ * setup/setup_weights.c. */
 static uint64_t frozen_bytes(const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;
@@ -166,11 +176,11 @@ static uint64_t frozen_bytes(const brim_plan *plan)
   return bytes;
 }
 
-/* All that stays allocated from the first step on, except training's loader. */
+/* The bytes that stay allocated from the first step on, without training's loader. */
 static uint64_t kept_bytes(const brim_footprint *f)
 {
   return f->process_bytes + f->arena_bytes + f->state_bytes + f->kernel_bytes + f->compressing_bytes + f->data_bytes +
-         f->clients_bytes + f->updates_bytes + f->noise_bytes;
+         f->clients_bytes + f->updates_bytes + f->versions_bytes + f->noise_bytes;
 }
 
 /* The largest of the temporary needs, which follow one another. */
@@ -208,6 +218,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
                           .updates_bytes = updates_bytes(p->setup, plan),
+                          .versions_bytes = versions_bytes(p->setup, plan),
                           .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
@@ -224,7 +235,7 @@ void brim_footprint_follow_data(const brim_setup *p, const brim_choice *choice, 
   add_up(f);
 }
 
-/* For a training plan. */
+/* The memory that training with a plan needs. */
 static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   brim_footprint f;
@@ -272,6 +283,7 @@ static const struct {
     TERM(data_bytes, "data"),
     TERM(clients_bytes, "clients' states"),
     TERM(updates_bytes, "clients' updates"),
+    TERM(versions_bytes, "versions of the global model"),
     TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
     TERM(loader_bytes, "micro-batches ahead"),

@@ -1,6 +1,6 @@
 /* Predicts the host memory of a training process before anything is placed.
  *
- * Each term has its cause. The memory of the process when it plans (program, libraries, configuration, the plan
+ * The memory of the process when it plans (program, libraries, configuration, the plan
  * itself) is measured; everything later is computed from what will request it. At the peak there is, besides what
  * stays allocated, the largest of: the loader of an evaluation, a copy of parameters and optimizer state for a
  * checkpoint, the summary; they follow one another. Before loaders exist, frozen weights are placed one at a time.
@@ -26,6 +26,7 @@ typedef struct brim_footprint {
   uint64_t loader_bytes; /* training's micro-batches decoded ahead, the threads that decode, and the decoders' memory */
   uint64_t clients_bytes;    /* in a federation, for client states: federate/kept.h */
   uint64_t updates_bytes;    /* clients' updates that the host reads, and all of a round for an aggregator */
+  uint64_t versions_bytes;   /* versions of a federation's global model: federate/versions.h */
   uint64_t noise_bytes;      /* the largest tensor of a federation's sum, while noise is added */
   uint64_t evaluation_bytes; /* loader_bytes of the largest evaluation */
   uint64_t summary_bytes;    /* the test data's confusion matrix, while the summary is written */
@@ -38,18 +39,19 @@ typedef struct brim_footprint {
 /* The cells of an evaluation's confusion matrix; 0: not counted. */
 int64_t brim_footprint_cells(const brim_setup *setup);
 
-/* [plan] For a training plan with micro-batches of `batch` samples, after brim_planner_measure. */
+/* [plan] Predicts the memory of a training plan with micro-batches of `batch` samples; call it after
+ * brim_planner_measure. */
 void brim_footprint_predict(const brim_planner *planner, const brim_plan *plan, int64_t batch, brim_footprint *out);
-/* [init] Once the data is open: replaces estimates, such as the sizes of pictures, by the data's values. */
+/* [init] Called once the data is open: replaces estimates, such as the sizes of pictures, by the data's values. */
 void brim_footprint_follow_data(const brim_setup *setup, const brim_choice *choice, brim_footprint *footprint);
 /* [init] Measures the process's host memory, and estimates that of the data. */
 brim_status brim_planner_measure(brim_planner *planner);
 /* [plan] Predicts the host memory of the process with a plan, for training or evaluation, so that brim_planner_room
  * leaves room for it from here on. Does nothing once the run has begun (has_begun). */
 brim_status brim_planner_foresee(brim_planner *planner, const brim_plan *plan, int64_t batch);
-/* The run will begin with a checkpoint, which is read before there are loaders. */
+/* Adds the memory for a run that begins by reading a checkpoint, before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
-/* "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ..." */
+/* Prints "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ...". */
 void brim_footprint_tell(const brim_footprint *footprint, brim_text *out);
 json_t *brim_footprint_json(const brim_footprint *footprint);
 #endif

@@ -1,4 +1,4 @@
-/* The choices for a run, micro-batches, recompute and where open precision, with the exact peak and the predicted
+/* The possible choices for a run (micro-batch, recompute and, if open, precision) with the exact peak and the predicted
  * time of a step, reduced to those that no other beats in both: less memory costs time. */
 #ifndef BRIM_PLANNER_FRONTIER_H
 #define BRIM_PLANNER_FRONTIER_H
@@ -20,7 +20,8 @@ typedef struct brim_frontier {
   uint64_t room_bytes; /* limit for a plan, within all other limits */
 } brim_frontier;
 
-/* [plan] `chosen`: the run's choice. `precisions`: consider all precisions of the backend, not only the run's. No
+/* [plan] Finds the choices. `chosen`: the run's own. `precisions`: consider all precisions of the backend, not only the
+ * run's. No
  * plan may be placed, as this may time kernels. */
 brim_status brim_frontier_find(brim_planner *planner, const brim_choice *chosen, bool precisions,
                                brim_frontier *frontier);

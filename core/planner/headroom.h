@@ -10,7 +10,7 @@
 bool brim_taken_is_measured(const brim_backend_ops *ops);
 /* The same for the planner's backend; false in a simulation. */
 bool brim_headroom_grows(const brim_planner *planner);
-/* [plan] Memory that must stay free on a device beside a plan, for later allocations of the process:
+/* [plan] Memory that must stay free on a device besides a plan, for later allocations of the process:
  * memory.headroom_mb, less the growth since the device was selected. */
 uint64_t brim_planner_headroom(const brim_planner *planner, const brim_device_info *device);
 #endif

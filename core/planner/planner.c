@@ -51,7 +51,7 @@ struct brim_peaks {
   size_t count, next; /* next: the entry to replace */
 };
 
-/* False if it is not cached. */
+/* Finds a cached peak; false if there is none. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -133,6 +133,7 @@ static int32_t limit_lanes(const brim_planner *p, int64_t lanes)
 {
   const int64_t ranks = p->setup->world.ranks, clients = (p->setup->settings->clients_per_round + ranks - 1) / ranks;
   if (!brim_setup_is_federated(p->setup)) return 0;
+  if (brim_setup_is_isolated(p->setup)) return brim_setup_own_client(p->setup) < 0 ? 0 : 1;
   if (!BRIM_HAS(brim_backend_ops, p->setup->backend_ops, lane)) lanes = 1;
   if (lanes > clients) lanes = clients;
   return lanes < 1 ? 1 : (int32_t)lanes;
@@ -170,7 +171,8 @@ static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
   p->micro_batch[p->micro_batch_count++] = batch;
 }
 
-/* Not larger than the rank's share of a step; the share itself is allowed whatever it divides. */
+/* No micro-batch is larger than the rank's share of a step; the share itself is allowed even if it does not divide the
+ * effective batch. */
 size_t brim_planner_list_cuts(brim_planner *p)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size, share = brim_setup_share(p->setup);
@@ -258,12 +260,12 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   describe_update(p, choice, &client);
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
   client.update.controlled = brim_setup_has_controls(p->setup);
-  client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0;
+  client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0 || brim_setup_is_ditto(p->setup);
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
-  for (size_t i = 0; i < sizes && brim_setup_needs_losses(p->setup); i++)
-    add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
+  const bool evaluates = brim_setup_needs_losses(p->setup) || brim_setup_scores_personal(p->setup);
+  for (size_t i = 0; i < sizes && evaluates; i++) add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
   return client;
 }
 
@@ -286,8 +288,10 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   server.client = &client;
   server.lanes = choice->lanes;
   server.plans_one_lane = alone;
-  add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
-  add_part(p, &server, BRIM_PART_TEST, eval_batch);
+  if (!brim_setup_is_isolated(s) || brim_setup_own_client(s) < 0) {
+    add_part(p, &server, BRIM_PART_VALIDATION, eval_batch);
+    add_part(p, &server, BRIM_PART_TEST, eval_batch);
+  }
   if (server.shape_count == 0) add_shape(&server, BRIM_PROGRAM_EVALUATE, 1); /* holds the parameters */
   return brim_plan_create(&server, out);
 }

@@ -32,7 +32,7 @@ typedef struct brim_planner {
   int32_t lanes;                /* of the present choice, for which the headroom is */
   uint64_t ranks_bytes;         /* measured memory of the job's rank connections; 0: unknown */
   uint64_t comm_bytes;          /* the same for this process, once they are connected */
-  bool waits;                   /* for the device, until there is room */
+  bool waits;                   /* the run waits for the device until there is room */
   double queue_seconds;         /* total time spent in line for devices */
   /* The host, in bytes. */
   uint64_t resident_bytes, data_bytes; /* of this process, and of the data once read: by brim_planner_measure */
@@ -88,7 +88,7 @@ size_t brim_planner_list_cuts(brim_planner *planner);
 /* [plan] The plan of a choice. `alone`: only for full micro-batches and the update, without evaluation; for a
  * federation it has the same peak but cannot be placed. ECONFIG if its micro-batch is not allowed. */
 brim_status brim_planner_plan(const brim_planner *planner, const brim_choice *choice, bool alone, brim_plan **out);
-/* [plan] For a federation, the plan of a client's training without the server, on a backend instance. */
+/* [plan] Plans a client's training in a federation, without the server, on a backend instance. */
 brim_status brim_planner_plan_client(const brim_planner *planner, const brim_choice *choice, void *backend,
                                      brim_plan **out);
 /* [plan] A plan for evaluation only: no gradients, no optimizer state. */

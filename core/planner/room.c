@@ -1,5 +1,5 @@
-/* Checks whether a plan fits the device, and the limits of the process. If not, explains where the memory goes, and
- * what would fit. See room.h. */
+/* Checks whether a plan fits the device, and the limits of the process. If not, explains what uses the memory, and what
+ * would fit. See room.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +35,8 @@ static void add_floor(const brim_planner *p, const brim_choice *choice, brim_tex
                      (long long)least, (long long)p->setup->settings->min_batch_size);
 }
 
-/* Suggests the nearest micro-batch that would fit, or says how much memory the smallest one needs. `beside`: memory
- * that the text counts besides arenas. */
+/* Suggests the nearest micro-batch that would fit, or says how much memory the smallest one needs. `beside`: bytes that
+ * the text adds to those of arenas. */
 static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside, brim_text *text)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size;
@@ -138,13 +138,13 @@ static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
   return device->taken_bytes + p->comm_bytes;
 }
 
-/* Returns the part of a limit that is left for arenas, after the present and predicted memory of the process. */
+/* Returns the part of a limit that is left for arenas, after the current and predicted memory of the process. */
 static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
 {
   return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
 }
 
-/* "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB" */
+/* Adds "memory.limit_mb allows 32.0 MiB, of which the driver and the libraries use 1.0 MiB". */
 static void add_limit(const brim_planner *p, const char *name, uint64_t limit, brim_text *text)
 {
   char bytes[32];
@@ -187,7 +187,7 @@ uint64_t brim_planner_room_on(const brim_planner *p, const brim_device_info *dev
   return limit > 0 && left_of(p, limit, device) < left ? left_of(p, limit, device) : left;
 }
 
-/* Returns the total host memory that this process may use: its present memory and the free memory, or its share of that
+/* Returns the total host memory that this process may use: its current memory and the free memory, or its share of that
  * with several ranks on this host. UINT64_MAX if unknown. */
 static uint64_t host_allows(const brim_planner *p, bool later, bool *is_grouped)
 {
@@ -224,7 +224,7 @@ uint64_t brim_planner_room(const brim_planner *p, bool later)
   return brim_planner_room_beside(p, &p->device_info, room, waits);
 }
 
-/* "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
+/* Adds "the run needs 44.6 MiB, but memory.limit_mb allows 32.0 MiB". Returns EBUDGET or ENOMEM_DEVICE. */
 static brim_status add_shortage(const brim_planner *p, uint64_t peak, const char *purpose, brim_text *text)
 {
   char name[64], bytes[32];
@@ -252,7 +252,7 @@ brim_status brim_planner_check_peak(const brim_planner *p, uint64_t peak)
   return status;
 }
 
-/* Adds the predicted causes. */
+/* Adds the predicted uses of host memory. */
 static void add_causes(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t total,
                        brim_text *text)
 {

@@ -12,11 +12,11 @@ uint64_t brim_planner_room(const brim_planner *planner, bool later);
 /* The same for any of the backend's devices with `has_bytes` available and a policy's limit of `cap_bytes`; 0: none. */
 uint64_t brim_planner_room_on(const brim_planner *planner, const brim_device_info *device, uint64_t cap_bytes,
                               uint64_t has_bytes);
-/* `room`, or less if it is host memory that the process also needs for other purposes; `later`: counts all host
+/* Returns `room`, or less if it is host memory that the process also needs for other purposes; `later`: counts all host
  * memory instead of the free part. */
 uint64_t brim_planner_room_beside(const brim_planner *planner, const brim_device_info *device, uint64_t room,
                                   bool later);
-/* `bytes`, or memory.recompute_budget_mb if that is smaller. */
+/* Returns `bytes`, or memory.recompute_budget_mb if that is smaller. */
 uint64_t brim_planner_within(const brim_planner *planner, uint64_t bytes);
 /* [plan] EBUDGET if the plan of a choice exceeds memory.limit_mb; ENOMEM_DEVICE if it exceeds the device's free memory
  * (or all of it, if the run may wait), or if the process would exceed the memory that the host or its control group

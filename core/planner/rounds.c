@@ -98,8 +98,8 @@ static brim_status find(lane *l, brim_round_figures *out)
   BRIM_TRY(open_lane(l));
   BRIM_TRY(brim_planner_time_client(l->planner, l->profile, &l->info, l->plan));
   const brim_prediction t = predict_client(l);
-  const int64_t ranks = s->world.ranks, of_rank = (s->settings->clients_per_round + ranks - 1) / ranks,
-                turns = (of_rank + l->choice->lanes - 1) / l->choice->lanes;
+  const int64_t ranks = s->world.ranks, lanes = l->choice->lanes > 0 ? l->choice->lanes : 1,
+                of_rank = (s->settings->clients_per_round + ranks - 1) / ranks, turns = (of_rank + lanes - 1) / lanes;
   const double least = (double)of_rank * busy_seconds(l), side_by_side = (double)turns * t.seconds;
   *out = (brim_round_figures){.client_seconds = t.seconds,
                               .round_seconds = side_by_side > least ? side_by_side : least,

@@ -10,7 +10,7 @@ typedef struct brim_round_figures {
   enum brim_basis basis;
 } brim_round_figures;
 
-/* [plan] For a choice's lanes. First times the parts that the profile lacks, as brim_planner_figures does; for that no
- * plan may be placed. ENOMEM_HOST, and errors of planning. */
+/* [plan] Predicts the rounds of a choice with its lanes. First times the parts that the profile lacks, as
+ * brim_planner_figures does; for that no plan may be placed. ENOMEM_HOST, and errors of planning. */
 brim_status brim_planner_round_figures(brim_planner *planner, const brim_choice *choice, brim_round_figures *out);
 #endif

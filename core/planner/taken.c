@@ -16,7 +16,7 @@
 
 /* ---- names in the profile ---- */
 
-/* "libraries gpt2 bf16" */
+/* The name of a measurement in the profile: "libraries gpt2 bf16". */
 static const char *name_of(const brim_planner *p, const char *class_, int32_t precision, char out[NAME_ROOM])
 {
   snprintf(out, NAME_ROOM, "%s %.100s %s", class_, brim_config_choice_of(p->setup->config, "model")->plugin->id,
@@ -67,7 +67,7 @@ static void keep_most(brim_profile *profile, const char *name, uint64_t bytes)
   if (was == BRIM_BYTES_UNKNOWN || bytes > was) brim_profile_add_bytes(profile, name, bytes);
 }
 
-/* For libraries keeps the maximum: a plan of few operations loads less of them. */
+/* Stores the maximum for libraries, as a plan of few operations loads less of them. */
 void brim_taken_keep(brim_planner *p, int32_t precision)
 {
   char name[NAME_ROOM];
@@ -154,7 +154,7 @@ static uint64_t total_of(const brim_taken *t)
          known(t->lanes_bytes) + t->arena_bytes;
 }
 
-/* The larger of the present memory of this process and the profile's. */
+/* The larger of the current memory of this process and the profile's. */
 static uint64_t predict_libraries(const brim_planner *p, const brim_device_takes *takes)
 {
   char name[NAME_ROOM];

@@ -24,14 +24,15 @@ typedef struct brim_taken {
   uint64_t comm_bytes;     /* 0: a single rank */
   uint64_t lanes_bytes;    /* of a federation that trains several clients at a time; else 0 */
   uint64_t arena_bytes;    /* exact; 0: no plan */
-  uint64_t headroom_bytes; /* left free beside all others */
+  uint64_t headroom_bytes; /* left free in addition to all others */
   uint64_t total_bytes;    /* of the process, without the headroom */
 } brim_taken;
 
-/* [init] After a device was selected: reads the values of its profile. ECONFIG if memory.profile belongs to another
- * device. */
+/* [init] Called after a device was selected: reads the values of its profile. ECONFIG if memory.profile belongs to
+ * another device. */
 brim_status brim_taken_learn(brim_planner *planner);
-/* [init] After programs in `precision` (enum brim_precision) have run: keeps the measurements in the device profile. */
+/* [init] Called after programs in `precision` (enum brim_precision) have run: stores the measurements in the device
+ * profile. */
 void brim_taken_keep(brim_planner *planner, int32_t precision);
 /* [init] If the profile has no values for the model in the choice's precision: places the smallest plan, runs its
  * programs once on zeros, and keeps the measurements. No plan may be placed. Does nothing if timing is disabled; lack

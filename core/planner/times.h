@@ -26,8 +26,8 @@ typedef struct brim_times {
   brim_arena arena;
 } brim_times;
 
-/* [init] For a step of a choice. Times the parts that the device profile lacks, however long that takes. The caller
- * must release *out in any case. Errors as for brim_planner_time and of planning. */
+/* [init] Finds the times of a choice's step. Times the parts that the device profile lacks, however long that takes.
+ * The caller must release *out in any case. Errors as for brim_planner_time and of planning. */
 brim_status brim_times_find(brim_planner *planner, const brim_choice *choice, brim_times *out);
 void brim_times_release(brim_times *times);
 #endif

@@ -1,5 +1,6 @@
-/* What a federation needs to keep all updates of a round for an aggregator with `merge` (brim/aggregator.h): a file, in
- * which each selected client has a row, and host memory for the block of values that the aggregator gets. */
+/* The storage that a federation needs to keep all updates of a round for an aggregator with `merge`
+ * (brim/aggregator.h): a file, in which each selected client has a row, and host memory for the block of values that
+ * the aggregator gets. */
 #ifndef BRIM_PLANNER_UPDATES_H
 #define BRIM_PLANNER_UPDATES_H
 #include "planner/planner.h"

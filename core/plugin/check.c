@@ -136,7 +136,7 @@ static brim_status check_policy(const void *table)
   return brim_fail(BRIM_ELOAD, "ops is empty: a policy needs at least one function");
 }
 
-/* Each half must be complete, and one must exist. */
+/* Checks a communicator: each half must be complete, and one must exist. */
 static brim_status check_comm(const void *table)
 {
   const brim_comm_ops *ops = table;
@@ -159,7 +159,7 @@ static size_t count_names(const char *const *name)
   return count;
 }
 
-/* If the optimizer has form(), its formulas are checked when a plan is made. */
+/* Checks an optimizer. If it has form(), its formulas are checked when a plan is made. */
 static brim_status check_optimizer(const void *table)
 {
   const brim_optimizer_ops *ops = table;
@@ -267,7 +267,7 @@ static brim_status check_params(const brim_plugin *plugin)
   return BRIM_OK;
 }
 
-/* "model/cnn", as far as the fields are valid. */
+/* Writes a plugin's name, "model/cnn", as far as the fields are valid. */
 static void name_plugin(const brim_plugin *plugin, size_t index, char *out, size_t room)
 {
   const char *kind = brim_kind_name(plugin->kind);

@@ -53,7 +53,7 @@ static void offer_brim(void)
     dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-/* Kept for ever, like the loaded object. */
+/* Copies a name that, like the loaded object, stays in memory until the process exits. */
 static const char *keep_name(const char *path)
 {
   static brim_arena names;

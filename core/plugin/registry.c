@@ -34,7 +34,7 @@ typedef struct plugin_file {
   ino_t inode;
   enum file_state state;
   const brim_registry_failure *failure;
-  bool warned; /* that its home plugin is hidden */
+  bool warned; /* a warning was logged that its home plugin is hidden */
 } plugin_file;
 
 typedef struct held_plugin {
@@ -74,7 +74,7 @@ static void add_failure(brim_registry *r, plugin_file *file, const char *path, c
   }
 }
 
-/* Plugins found: order, precedence. */
+/* ---- plugins: order, precedence ---- */
 
 static bool is_home(const held_plugin *held)
 {
@@ -147,7 +147,7 @@ static const brim_registry_entry *winner_of(const brim_registry *r, uint32_t kin
   return NULL;
 }
 
-/* Files: listing, loading. */
+/* ---- files: listing, loading ---- */
 
 /* Sets the kind and id that the path suggests, if it ends in KIND/ID.so. */
 static void set_home(brim_registry *r, plugin_file *file)
@@ -223,7 +223,7 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
   return status;
 }
 
-/* Public functions. */
+/* ---- public functions ---- */
 
 brim_registry *brim_registry_create(const brim_plugin *const *own)
 {
@@ -322,7 +322,8 @@ static plugin_file *home_of(const brim_registry *r, uint32_t kind, const char *i
   return NULL;
 }
 
-/* The user may expect the file that loses to be used; that it loses is known without loading it. */
+/* Warns about files KIND/ID.so in later sources, which the user may expect to be used. They need not be loaded for
+ * that. */
 static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_entry *winner, size_t source)
 {
   for (size_t s = source + 1; s <= r->source_count; s++) {

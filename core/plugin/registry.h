@@ -2,9 +2,9 @@
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated), the
  * installation's lib/brim/plugins. A folder in the layout of an installation, such as the build folder of a project
- * with plugins, stands for its lib/brim/plugins, and its share/brim/configs are configurations. Of two plugins of one
- * kind and id the first source wins, with a warning; within a source the file KIND/ID.so wins, then the others sorted
- * by name.
+ * with plugins, is searched in its lib/brim/plugins, and its share/brim/configs adds configurations. Of two plugins of
+ * one kind and id the first source wins, with a warning; within a source the file KIND/ID.so wins, then the others
+ * sorted by name.
  *
  * A folder is only listed at first, as loading takes time (the cpu backend loads oneDNN). Looking up KIND/ID loads the
  * file of that name; operations that need all plugins (enumeration, an id without a file of its name) load the rest. So
@@ -32,7 +32,7 @@ typedef struct brim_registry_failure {
   const char *file, *reason; /* reason: one or more lines */
 } brim_registry_failure;
 
-/* `own`: plugins that need no file, NULL-terminated; they come before all others. */
+/* Makes a registry. `own`: plugins that need no file, NULL-terminated; they come before all others. */
 brim_registry *brim_registry_create(const brim_plugin *const *own);
 void brim_registry_free(brim_registry *registry);
 
@@ -53,7 +53,7 @@ const char *brim_registry_configs(const brim_registry *registry, size_t i);
 
 /* The module's version; for the core's own plugins, brim's. */
 const char *brim_registry_version(const brim_registry_entry *entry);
-/* NULL if there is none. Entries live until brim_registry_free. */
+/* Finds a plugin; NULL if there is none. Entries live until brim_registry_free. */
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id);
 /* Why the file KIND/ID.so, which find would use, cannot be used; NULL if there is no such file, or it can. */
 const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,

@@ -94,7 +94,8 @@ static void list_epochs(rows *r)
   }
 }
 
-/* Each row has the records that end up to its step; records after the last evaluation form a row without one. */
+/* Makes a row for each evaluation: it has the records that end up to its step; records after the last evaluation form a
+ * row without one. */
 static void list_evaluations(rows *r)
 {
   const brim_series *train = r->train->series, *judged = r->judged->series;
@@ -116,7 +117,7 @@ static bool is_whole(double epochs)
   return !(fabs(epochs - round(epochs)) > ROUNDING);
 }
 
-/* True for at most one epoch, or if an evaluation happens inside an epoch. */
+/* Whether rows are evaluations: the run has at most one epoch, or an evaluation happens inside an epoch. */
 static bool is_by_evaluation(const records *train, const records *judged)
 {
   const size_t last = train->series->count - 1;

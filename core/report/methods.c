@@ -132,7 +132,7 @@ typedef struct grouping {
   const brim_compared **run;
   size_t count;
   size_t *first;
-  const char **name, **value; /* `value`: of the present key */
+  const char **name, **value; /* `value`: of the current key */
 } grouping;
 
 /* Separates runs by a key, if runs of a group differ in it. */
@@ -239,7 +239,7 @@ static double accuracy_at(const brim_compared *run, double round)
   return value && at < judged->count && judged->step[at] <= round ? value[at] : NAN;
 }
 
-/* At the evaluations of its first run. */
+/* Computes a method's mean curves at the evaluations of its first run. */
 static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
 {
   const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];

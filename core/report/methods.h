@@ -29,7 +29,7 @@ enum brim_method_figure {
   BRIM_METHOD_FIGURES
 };
 
-/* For programs: "rounds_to_80". */
+/* The figure's name for programs: "rounds_to_80". */
 const char *brim_method_key(enum brim_method_figure figure);
 /* The definition of the score, in words. */
 extern const char brim_method_score_words[];

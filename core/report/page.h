@@ -6,7 +6,8 @@
 
 #define BRIM_REPORT_NAME "report.html" /* in a run's folder */
 
-/* After brim_compare_finish; needs at least one run. Sections without data are omitted, and damaged files are listed.
+/* Prints the page. Call it after brim_compare_finish; it needs at least one run. Sections without data are omitted, and
+ * damaged files are listed.
  */
 void brim_page_print(brim_comparison *c, brim_text *out);
 /* Writes <dir>/report.html for the run in `dir`. ECONFIG, ELOAD: cannot read its configuration or records. EIO. */

@@ -52,7 +52,7 @@ static const char *name_of(brim_arena *arena, const json_t *classes, size_t i)
   return name[0] ? name : brim_arena_printf(arena, "%zu", i);
 }
 
-/* False if the run's confusion matrix is missing or damaged, or there is no memory for it. */
+/* Reads the run's confusion matrix; false if it is missing or damaged, or there is no memory for it. */
 static bool read_confusion(const brim_page_run *page, brim_confusion *out)
 {
   const json_t *rows = json_object_get(page->summary, "test_confusion");

@@ -71,7 +71,7 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
   brim_page_end(out);
 }
 
-/* "12 (0.34 s)" */
+/* Adds a cell such as "12 (0.34 s)". */
 static void add_reached_in_short(const brim_compared *run, double accuracy, brim_table *table)
 {
   const brim_series *judged = judged_of(run);
@@ -118,13 +118,14 @@ static double most_of(const double *value, int64_t count)
   return most;
 }
 
-/* From the square root of the share of the maximum, as a few large numbers would leave all others pale. */
+/* The shade for a share of the maximum, by its square root: otherwise a few large numbers would leave all others
+ * pale. */
 static int shade_of(double share)
 {
   return (int)fmax(1, ceil(BRIM_PAGE_SHADES * sqrt(share) - 1e-9));
 }
 
-/* All squares of one colour form one path, in units of a square. */
+/* Adds all squares of one colour as one path, in units of a square. */
 static void add_squares(const brim_page_clients *c, int shade, double most, brim_text *out)
 {
   bool any = false;
@@ -139,7 +140,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* From the test data's table, or its number. */
+/* A class's name from the test data's table, or its number. */
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =

@@ -12,7 +12,7 @@
 #define PAIRS_MAX 12
 #define LABEL_BYTES_MAX 24 /* of a class name beside a square */
 
-/* 0: no samples; else 1 to BRIM_PAGE_SHADES. */
+/* The shade of a cell, 1 to BRIM_PAGE_SHADES; 0: no samples. */
 static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 {
   const double count = c->count[label * c->classes + answer];
@@ -54,7 +54,7 @@ static void add_numbers(const brim_confusion *c, brim_text *out)
 
 /* ---- squares ---- */
 
-/* All squares of one colour form one path, in units of a square. */
+/* Adds all squares of one colour as one path, in units of a square. */
 static void add_squares(const brim_confusion *c, bool right, int shade, brim_text *out)
 {
   bool any = false;

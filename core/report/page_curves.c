@@ -98,7 +98,7 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
 
 /* ---- memory ---- */
 
-/* In MiB; without `figure`, the largest planned peak. */
+/* A curve of memory in MiB; without `figure`, of the largest planned peak. */
 static brim_curve memory_curve(const brim_page_run *page, const char *figure)
 {
   const brim_series *series = &page->run->metrics.split[BRIM_SPLIT_TRAIN];

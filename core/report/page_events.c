@@ -42,7 +42,7 @@ static void add_step(brim_table *table, const json_t *event)
   brim_table_add(table, isfinite(step) ? text : "-");
 }
 
-/* "auto_plan: micro-batch 64: the largest that fits" */
+/* The text of an event: "auto_plan: micro-batch 64: the largest that fits". */
 static const char *detail_of(brim_arena *arena, const json_t *event)
 {
   const char *by = brim_page_string(event, "by"), *choice = brim_page_string(event, "choice");

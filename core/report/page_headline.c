@@ -7,7 +7,7 @@
 
 #define CARDS_OF_SCORES 4
 
-/* "validation_loss" from the summary; without a summary from the newest record. */
+/* A figure such as "validation_loss": from the summary or, without one, from the newest record. */
 static double score(const brim_page_run *page, enum brim_split split, const char *name)
 {
   char key[128];
@@ -58,7 +58,7 @@ static void add_card(brim_text *out, const char *split, const char *title, const
   brim_text_add(out, "</span></div>\n");
 }
 
-/* For the data that judges the model best. */
+/* Adds cards of the scores on the data that judges the model best. */
 static void add_score_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
 {
   int split = BRIM_SPLIT_COUNT - 1;
@@ -128,7 +128,7 @@ static void add_value(const brim_page_run *page, const char *key, const char *be
   add_named(brim_compare_value(page->all, page->run, key), before, out);
 }
 
-/* "vit on fashion_mnist, cuda:0 (NVIDIA H100), bf16, 938 steps" */
+/* Adds "vit on fashion_mnist, cuda:0 (NVIDIA H100), bf16, 938 steps". */
 static void add_what(const brim_page_run *page, brim_text *out)
 {
   const char *device = brim_page_string(page->summary, "device");

@@ -53,7 +53,7 @@ FILE *brim_page_open(brim_page_run *page, const char *name);
 
 /* ---- page_clients_read.c ---- */
 
-/* NULL if the run was not a federation. Allocates from the arena. */
+/* Reads the clients of a federation; NULL for other runs. Allocates from the arena. */
 brim_page_clients *brim_page_read_clients(brim_page_run *page);
 
 /* ---- page_html.c: building blocks ---- */
@@ -74,9 +74,10 @@ void brim_page_pair(brim_table *table, const char *name, const char *value);
 
 /* Whether a figure judges a model, such as loss or perplexity, rather than describing its training. */
 bool brim_figure_is_score(const char *name);
-/* "accuracy_top5" gives "top-5 accuracy"; an unknown figure keeps its name. Allocates from `arena`. */
+/* A figure's title: "accuracy_top5" gives "top-5 accuracy"; an unknown figure keeps its name. Allocates from
+ * `arena`. */
 const char *brim_figure_title(brim_arena *arena, const char *name);
-/* "92.15 %" for an accuracy; "-" for a value that is not finite. Returns `out`. */
+/* Formats a figure: "92.15 %" for an accuracy; "-" for a value that is not finite. Returns `out`. */
 const char *brim_figure_format(char *out, size_t room, const char *name, double value);
 const char *brim_figure_bytes(char *out, size_t room, double bytes);
 const char *brim_figure_seconds(char *out, size_t room, double seconds);

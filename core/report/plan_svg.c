@@ -429,7 +429,7 @@ void brim_plan_svg(const brim_plan *plan, const brim_program *p, const brim_plan
   pic.piece = BRIM_ARENA_NEW(&scratch, piece, p->buffer_count + 1);
   pic.order = BRIM_ARENA_NEW(&scratch, ranked, p->buffer_count + 1);
   collect(&pic);
-  sort_pieces(&pic, federated ? DRAWN_MAX / (size_t)plan->request.lanes : DRAWN_MAX);
+  sort_pieces(&pic, federated && plan->request.lanes > 0 ? DRAWN_MAX / (size_t)plan->request.lanes : DRAWN_MAX);
   draw_head(&pic, say, out);
   draw_axes(&pic, out);
   if (federated)

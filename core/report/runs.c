@@ -240,7 +240,7 @@ static void add_name(brim_arena *arena, names *list, const char *name)
   list->item[list->count++] = brim_arena_string(arena, name);
 }
 
-/* Each key once, in order of first appearance. */
+/* Collects each key once, in order of first appearance. */
 static void collect_keys(brim_comparison *c, const brim_yaml *node, const char *path, int depth, names *all)
 {
   for (size_t i = 0; i < node->count; i++) {

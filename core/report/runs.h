@@ -30,7 +30,7 @@ typedef struct brim_comparison {
 
 /* Adds a run, or the runs of a sweep's folder. ELOAD if it is neither. */
 brim_status brim_compare_add(brim_comparison *c, const char *dir);
-/* After the last run: finds names and differing keys. */
+/* Called after the last run: finds names and differing keys. */
 void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
 /* A key's value as text; "-" if the run has no such key. Belongs to the comparison's arena. */
@@ -39,7 +39,7 @@ const char *brim_compare_value(brim_comparison *c, const brim_compared *run, con
 const char *brim_compare_dataset(brim_comparison *c, const brim_compared *run);
 /* Whether the run was a federation, whose steps are rounds. */
 bool brim_compare_is_federated(const brim_compared *run);
-/* "round" if all runs are federations, else "step". */
+/* The name of a step: "round" if all runs are federations, else "step". */
 const char *brim_compare_step(const brim_comparison *c);
 /* The split that judges a run: validation data if it has any, else test data. */
 enum brim_split brim_compare_judged(const brim_metrics *metrics);
@@ -66,6 +66,6 @@ typedef struct brim_mean {
   double mean, deviation;
 } brim_mean;
 brim_mean brim_mean_of(const double *value, size_t count);
-/* "85.20 ± 0.31"; without a deviation only the mean. */
+/* Adds a cell "85.20 ± 0.31"; without a deviation only the mean. */
 void brim_table_mean(brim_table *table, brim_mean m, int decimals);
 #endif

@@ -152,7 +152,7 @@ static void add_point(brim_text *out, const brim_curve *c, size_t i, const axis 
   *pen_down = true;
 }
 
-/* All bars form one path; wide ones have gaps between them. */
+/* Draws all bars as one path; wide ones have gaps between them. */
 static void draw_bars(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   const double width = place(x, x->low + c->bar) - place(x, x->low), gap = width > 4 ? 1 : 0;
@@ -174,7 +174,8 @@ static bool has_spread(const brim_curve *c, size_t i)
   return c->spread && is_point(c, i) && c->spread[i] < VALUE_MAX;
 }
 
-/* There and back, for each uninterrupted part of the curve; a long curve has one point per piece. */
+/* Draws a closed path, forward along the upper edge and back along the lower, for each uninterrupted part of the curve.
+ * A long curve has one point per piece. */
 static void draw_band(brim_text *out, const brim_curve *c, const axis *x, const axis *y)
 {
   const size_t step = points_a_piece(c);

@@ -73,7 +73,7 @@ brim_table brim_compare_keys(brim_comparison *c)
 
 /* ---- runs that differ in their seeds ---- */
 
-/* "method=random model.width=8": the differing keys of a run except the seed. */
+/* The differing keys of a run except the seed: "method=random model.width=8". */
 static const char *without_seed(brim_comparison *c, const brim_compared *run)
 {
   brim_text text = {0};

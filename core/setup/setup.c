@@ -275,6 +275,7 @@ void brim_setup_close(brim_setup *s)
   brim_dealing_release(&s->deal);
   brim_partition_release(&s->partition);
   free(s->counted);
+  free(s->view);
   json_decref(s->kept);
   json_decref(s->was);
   free(s);

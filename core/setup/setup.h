@@ -70,6 +70,7 @@ typedef struct brim_setup {
   int64_t answers;             /* numbers that the model outputs: see brim_classes */
   brim_list class_weights;     /* of the loss; count 0: unweighted */
   brim_list label_weights;     /* the weight of each class's samples in the mean loss; count 0: all 1 */
+  uint8_t *view;               /* of an isolated client: a bit for each sample that it may read; else NULL */
   double *counted;             /* storage of label_weights if a class does not count at all; else NULL */
   int64_t grain;               /* resolved */
   int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
@@ -181,19 +182,60 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* FedProx's mu; 0: clients train on their own losses alone. */
+/* Does each client of the federation have a process of its own (federate.mode=processes)? Then rank 0 is the server,
+ * and rank r trains client r - 1. */
+static inline bool brim_setup_is_isolated(const brim_setup *setup)
+{
+  return brim_setup_is_federated(setup) && setup->settings->federate.mode == BRIM_FEDERATE_PROCESSES &&
+         setup->world.ranks > 1;
+}
+/* The client of such a process; -1: the server. */
+static inline int64_t brim_setup_own_client(const brim_setup *setup)
+{
+  return setup->world.rank - 1;
+}
+static inline int32_t brim_setup_rank_of_client(int64_t client)
+{
+  return (int32_t)client + 1;
+}
+/* FedProx's mu, or FedDyn's alpha, of the distance from the global model; 0: there is no such term. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
   const int32_t local = setup->settings->federate.local;
+  if (local == BRIM_LOCAL_FEDDYN) return setup->settings->federate.alpha;
   return local == BRIM_LOCAL_FEDPROX || local == BRIM_LOCAL_SCAFFOLD_FEDPROX ? setup->settings->federate.mu : 0;
 }
-/* Are clients' gradients corrected by control variates? */
+static inline bool brim_setup_is_feddyn(const brim_setup *setup)
+{
+  return setup->settings->federate.local == BRIM_LOCAL_FEDDYN;
+}
+/* Do controls correct clients' gradients (federate/control.h)? */
 static inline bool brim_setup_has_controls(const brim_setup *setup)
 {
-  const int32_t local = setup->settings->federate.local;
-  return local == BRIM_LOCAL_SCAFFOLD || local == BRIM_LOCAL_SCAFFOLD_FEDPROX;
+  return setup->settings->federate.local >= BRIM_LOCAL_SCAFFOLD;
 }
-/* Have clients parameters of their own, so that each has a model of its own? */
+/* Do clients remember what compression left out of their updates (federate.error_feedback)? */
+static inline bool brim_setup_has_feedback(const brim_setup *setup)
+{
+  return setup->settings->federate.error_feedback && setup->settings->federate.compression != BRIM_COMPRESSION_NONE;
+}
+/* Have clients personal models besides the global one? */
+static inline bool brim_setup_is_ditto(const brim_setup *setup)
+{
+  return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
+}
+/* Are personal models evaluated at the end? */
+static inline bool brim_setup_scores_personal(const brim_setup *setup)
+{
+  return brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy &&
+         setup->data.train.task == BRIM_TASK_CLASS;
+}
+/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
+static inline bool brim_setup_sends_controls(const brim_setup *setup)
+{
+  return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
+}
+/* Have clients local parameters, so that each has a model of its own instead of the global one? */
 static inline bool brim_setup_is_personal(const brim_setup *setup)
 {
   return setup->settings->federate.local_parameters[0] != '\0';
@@ -219,6 +261,8 @@ bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
 bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
+/* The versions of the global model that are kept for clients in flight, with the present one; 0: none. */
+int64_t brim_setup_versions(const brim_setup *setup);
 /* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
 /* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "brim/aggregator.h"
@@ -9,6 +10,7 @@
 #include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
+#define ENDS_MOST 20      /* clients that may end in an asynchronous round, for each update that it needs */
 #define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
 
 /* The number of different remainders of a whole batch; counts to REMAINDERS_MAX + 1 at most. */
@@ -56,22 +58,9 @@ static brim_status check_norm_buffers(const brim_setup *s)
 }
 
 /* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may move it. */
-static brim_status check_controls(const brim_setup *s)
+static brim_status check_scaffold(const brim_setup *s)
 {
   brim_step step = {.gradient_scale = 1};
-  if (!brim_setup_has_controls(s)) return BRIM_OK;
-  if (brim_setup_aggregator(s)->merge)
-    return brim_setup_add_origin(
-        s, brim_fail(BRIM_ECONFIG,
-                     "'federate.local': SCAFFOLD needs a weighted mean of the updates, but aggregator=%s compares "
-                     "them\nset federate.local=fedavg or fedprox, or aggregator=fedavg",
-                     brim_config_aggregator(s->config)->plugin->id));
-  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
-    return brim_setup_add_origin(
-        s, brim_fail(BRIM_ECONFIG,
-                     "'federate.local': SCAFFOLD cannot be combined with federate.compression: a compressed update "
-                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
-                     "federate.compression=none"));
   BRIM_TRY(brim_optimizer_fill(s->optimizer, s->optimizer_params, 1, &step));
   const bool is_sgd = s->optimizer == &brim_optimizer_sgd;
   if (is_sgd && step.momentum == 0 && step.lr > 0) return BRIM_OK;
@@ -82,6 +71,56 @@ static brim_status check_controls(const brim_setup *s)
                 "not optimizer=%s%s\nset optimizer=sgd optimizer.momentum=0; the server may have a momentum "
                 "(server_optimizer.momentum)",
                 s->optimizer->id, is_sgd ? " with these values" : ""));
+}
+
+/* The server of FedDyn sets the global model from the clients' mean and its control. */
+static brim_status check_feddyn(const brim_setup *s)
+{
+  brim_step step = {.gradient_scale = 1};
+  BRIM_TRY(brim_optimizer_fill(s->server_optimizer, s->server_params, 1, &step));
+  const bool is_sgd = s->server_optimizer == &brim_optimizer_sgd;
+  if (is_sgd && step.lr == 1 && step.momentum == 0 && step.weight_decay == 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.local': FedDyn has a server step of its own, so it needs server_optimizer=sgd with "
+                   "server_optimizer.lr=1, momentum=0 and weight_decay=0, not server_optimizer=%s%s\nleave these keys "
+                   "out; clients may have any optimizer",
+                   s->server_optimizer->id, is_sgd ? " with these values" : ""));
+}
+
+/* The controls of SCAFFOLD and FedDyn are sums over clients that have moved on their own gradients. */
+static brim_status check_controls(const brim_setup *s)
+{
+  const char *name = brim_setup_is_feddyn(s) ? "FedDyn" : "SCAFFOLD";
+  const brim_aggregator_ops *aggregator = brim_setup_aggregator(s);
+  if (!brim_setup_has_controls(s)) return BRIM_OK;
+  if (aggregator->merge || (aggregator->scale && brim_setup_is_feddyn(s)))
+    return brim_setup_add_origin(
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': %s needs a weighted mean of the updates, but aggregator=%s %s "
+                     "them\nset federate.local=fedavg or fedprox, or aggregator=%s",
+                     name, brim_config_aggregator(s->config)->plugin->id, aggregator->merge ? "compares" : "rescales",
+                     brim_setup_is_feddyn(s) ? "uniform" : "fedavg"));
+  if (s->settings->federate.compression != BRIM_COMPRESSION_NONE)
+    return brim_setup_add_origin(
+        s, brim_fail(BRIM_ECONFIG,
+                     "'federate.local': %s cannot be combined with federate.compression: a compressed update "
+                     "does not show the client's mean gradient\nset federate.local=fedavg or fedprox, or "
+                     "federate.compression=none",
+                     name));
+  return brim_setup_is_feddyn(s) ? check_feddyn(s) : check_scaffold(s);
+}
+
+/* In asynchronous rounds a client can train twice before the first of its states is committed. config/federation.c
+ * names the keys; this covers all kinds of states. */
+static brim_status check_async(const brim_setup *s)
+{
+  if (!s->settings->federate.async || brim_setup_kept_bytes(s) == 0) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.async' cannot be combined with client states, of which each client has %" PRIu64
+                   " bytes here\nset federate.async=false, or leave out what clients keep from round to round",
+                   brim_setup_kept_bytes(s)));
 }
 
 /* Clipping and noise leave out running statistics. */
@@ -114,8 +153,17 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
   if (s->privacy.draws_poisson) return brim_privacy_most_clients(s);
+  if (s->federate.async) return ENDS_MOST * s->clients_per_round + s->federate.concurrency;
   const double most = ceil((double)s->clients_per_round * (1 + s->federate.over_selection));
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
+}
+
+/* Clients in flight started from at most as many versions as there are clients, and the oldest ones are not needed. */
+int64_t brim_setup_versions(const brim_setup *setup)
+{
+  const brim_federate_settings *f = &setup->settings->federate;
+  if (!f->async || !f->train || f->max_staleness == 0) return 0;
+  return (f->max_staleness < f->concurrency ? f->max_staleness : f->concurrency) + 1;
 }
 
 bool brim_setup_selector_needs(const brim_setup *s, uint32_t need)
@@ -151,6 +199,27 @@ bool brim_setup_needs_losses(const brim_setup *s)
          (brim_setup_aggregator(s)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
 }
 
+/* An isolated client reads its own samples, and the server those for validation: a mistake that made it read others'
+ * would be an error. Partitions and selectors may read the labels of all. */
+static brim_status limit_view(brim_setup *s)
+{
+  const int64_t client = brim_setup_own_client(s);
+  const bool validates = client < 0 && s->data.validation.count == 0;
+  const int64_t samples = client >= 0 ? brim_partition_count(&s->partition, client)
+                          : validates ? s->data.count[BRIM_PART_VALIDATION]
+                                      : 0;
+  if (!brim_setup_is_isolated(s)) return BRIM_OK;
+  s->view = brim_try_calloc((size_t)(s->data.train.count + 7) / 8, 1);
+  if (!s->view) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the view of a client");
+  for (int64_t i = 0; i < samples; i++) {
+    const int64_t sample = client >= 0 ? brim_partition_at(&s->partition, client, i)
+                                       : brim_data_index(&s->data, BRIM_PART_VALIDATION, 0, i);
+    s->view[sample / 8] |= (uint8_t)(1u << sample % 8);
+  }
+  s->data.view = s->view;
+  return BRIM_OK;
+}
+
 brim_status brim_setup_open_federation(brim_setup *s)
 {
   const brim_config_choice *server = brim_config_server_optimizer(s->config);
@@ -166,6 +235,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   BRIM_TRY(check_norm_buffers(s));
   BRIM_TRY(check_controls(s));
   BRIM_TRY(check_attack(s));
+  BRIM_TRY(check_async(s));
   BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;
@@ -181,7 +251,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
     brim_log(BRIM_LOG_INFO,
              "partition: %" PRId64 " sample%s went to clients that had fewer than %" PRId64 " (partition.min_samples)",
              s->partition.moved, brim_plural(s->partition.moved), s->settings->partition.min_samples);
-  return BRIM_OK;
+  return limit_view(s);
 }
 
 /* A client with less than one whole batch trains on all of its samples. */

@@ -18,7 +18,10 @@ bool brim_setup_keeps(const brim_setup *s, const brim_parameter *p)
 
 void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
 {
-  const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s);
+  const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s),
+             has_feedback = brim_setup_is_federated(s) && brim_setup_has_feedback(s),
+             is_ditto = brim_setup_is_federated(s) && brim_setup_is_ditto(s);
+  uint64_t largest = 0; /* of FedDyn's server: room for the sum of a parameter */
   s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
@@ -27,13 +30,25 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
       s->kept_bytes += p->value->bytes;
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }
+    if (is_ditto && !p->is_frozen) { /* the personal model's */
+      s->kept_bytes += p->value->bytes;
+      if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
+    }
+    if (has_feedback && brim_parameter_is_controlled(p)) {
+      /* As doubles, the parameter's change, and the same again while it is read or written. */
+      const uint64_t room = 2 * (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
+      s->kept_bytes += p->value->bytes;
+      if (room > s->kept_scratch_bytes) s->kept_scratch_bytes = room;
+    }
     if (!has_controls || !brim_parameter_is_controlled(p)) continue;
     /* A client's control; the server's current and next one; and, as doubles, three tensors of a client that trains. */
     const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
     s->control_bytes += 2 * wide;
+    if (brim_setup_is_feddyn(s) && wide > largest) largest = wide;
     if (3 * wide > s->kept_scratch_bytes) s->kept_scratch_bytes = 3 * wide;
   }
+  s->control_bytes += largest;
 }
 
 uint64_t brim_setup_kept_bytes(const brim_setup *s)

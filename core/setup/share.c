@@ -99,8 +99,10 @@ bool brim_setup_allows(const brim_setup *s, int64_t batch)
   return s->norm_group == 0 || is_whole || batch % s->norm_group == 0;
 }
 
+/* Of isolated processes, only the server evaluates. */
 static int64_t part_from(const brim_setup *s, enum brim_part part, int32_t rank)
 {
+  if (brim_setup_is_isolated(s)) return rank > 0 ? s->data.count[part] : 0;
   return s->data.count[part] * rank / s->world.ranks;
 }
 
@@ -126,7 +128,7 @@ void brim_setup_warn_of_idle_ranks(const brim_setup *s)
   const int64_t step = brim_setup_all_samples(s), clients = s->settings->clients_per_round;
   int32_t idle = 0, first = -1;
   char groups[64] = "";
-  if (s->world.rank > 0) return;
+  if (s->world.rank > 0 || brim_setup_is_isolated(s)) return;
   if (brim_setup_is_federated(s) && clients < s->world.ranks)
     brim_log(BRIM_LOG_WARN, "%lld of %d ranks have nothing to do: a round has %lld client%s",
              (long long)(s->world.ranks - clients), (int)s->world.ranks, (long long)clients, brim_plural(clients));

@@ -22,7 +22,7 @@ static const brim_scene_failure *take_failure(brim_sim_job *job, int64_t step)
   return NULL;
 }
 
-/* ---- its plan ---- */
+/* ---- the job's plan ---- */
 
 static brim_status plan_model(void *self, uint64_t *peak)
 {
@@ -108,7 +108,7 @@ static uint64_t placed_bytes(void *self)
   return job->is_placed ? job->arena : 0;
 }
 
-/* False after a failure that loses them. */
+/* Whether the parameters exist: false after a failure that lost them. */
 static bool has_values(void *self)
 {
   const brim_sim_job *job = self;
@@ -323,7 +323,7 @@ static int64_t next_stop(const brim_sim_job *job)
   return stop;
 }
 
-/* The time of the next look; the host's memory is looked at only while it matters. */
+/* The time of the next look; the host's memory is read only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
   const brim_memory_settings *m = &job->drive->setup->settings->memory;

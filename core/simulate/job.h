@@ -68,7 +68,7 @@ void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const 
 /* ---- stand_in.c: replaces the plans and plugins of a drive ---- */
 /* Opens the job's drive, on the chosen device. */
 brim_status brim_sim_open(brim_sim_job *job);
-/* Seconds of a step with the drive's present plan; *again: the part for recompute. */
+/* Seconds of a step with the drive's current plan; *again: the part for recompute. */
 brim_status brim_sim_step_seconds(brim_sim_job *job, double *seconds, double *again);
 
 /* ---- job.c ---- */

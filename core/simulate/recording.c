@@ -218,7 +218,8 @@ static void take_seen(brim_recording *r, const json_t *event)
   }
 }
 
-/* Each action of the ladder follows one failure of the step that the reason begins with: "step 3: the error". */
+/* Takes a failure from an action of the ladder. Each action follows one failure of the step that the reason begins
+ * with: "step 3: the error". */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;

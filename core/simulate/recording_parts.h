@@ -19,8 +19,8 @@ _Static_assert(7 * BRIM_RECORD_CHANGES_MAX + 9 * BRIM_RECORD_PLANS_MAX + 9 * BRI
                    BRIM_YAML_NODES_MAX,
                "a recorded scenario has more nodes than the YAML reader allows");
 
-/* A value from one moment on, and its changes: seconds from the first look, to a millisecond. In `use`, `waiting` is
- * unused. */
+/* A recorded value over time: each entry gives the value from a moment on, in seconds since the first look, to a
+ * millisecond. In `use`, `waiting` is unused. */
 typedef struct brim_record_series {
   brim_scene_line *change;
   size_t count;

@@ -296,7 +296,7 @@ void brim_scenario_free(brim_scenario *s)
 
 /* ---- settings ---- */
 
-/* In the form of the command line: lists and maps in brackets. */
+/* Prints a value in the form of the command line, with lists and maps in brackets. */
 static void print_value(const brim_yaml *value, brim_text *out)
 {
   const bool map = value->kind == BRIM_YAML_MAP;

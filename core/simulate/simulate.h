@@ -9,8 +9,8 @@
 
 /* Plans of a real model and data, which replace a scenario's model. */
 typedef struct brim_real_plans brim_real_plans;
-/* [init] For a configuration, which must outlive the plans: reads the data's description; times nothing. Errors as for
- * brim_drive_open. */
+/* [init] Opens plans for a configuration, which must outlive them: reads the data's description; times nothing. Errors
+ * as for brim_drive_open. */
 brim_status brim_real_plans_open(const brim_config *config, brim_real_plans **out);
 void brim_real_plans_close(brim_real_plans *plans); /* may be NULL */
 

@@ -109,7 +109,7 @@ void brim_real_plans_close(brim_real_plans *p)
   free(p);
 }
 
-/* For a choice with its budget. */
+/* Finds the figures of a choice with its budget. */
 static brim_status find_real_figures(brim_real_plans *p, const brim_choice *choice, brim_figures *out)
 {
   for (size_t i = 0; i < p->count; i++) {

@@ -6,7 +6,7 @@
 
 #define MINUTE 60.0
 
-/* The times of something that comes and perhaps comes again. */
+/* The times of a program or run that comes once or repeatedly. */
 typedef struct visit {
   double next, since; /* next time; time of the last one */
 } visit;
@@ -134,7 +134,7 @@ static int by_number(const void *a, const void *b)
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* All waiters in order; the caller frees the list. */
+/* Lists all waiters in order; the caller frees the list. */
 static waiter *list_waiters(const brim_scene *s, size_t *count)
 {
   waiter *all = brim_xcalloc(s->scenario->run_count + BRIM_SCENE_JOBS_MAX, sizeof *all);
@@ -197,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* After it has left: the next visit is the first one from now on. */
+/* Called after it has left: the next visit is the first one from now on. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
@@ -260,7 +260,7 @@ static void feed_programs(brim_scene *s)
   }
 }
 
-/* Places the first run in line that fits a device. Jobs look by themselves. */
+/* Places the first run in line that fits a device. Jobs check for themselves. */
 static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];

@@ -12,7 +12,7 @@ typedef struct brim_scene brim_scene;
 /* Reports an event that no job caused. */
 typedef void (*brim_scene_tell_fn)(void *context, const char *name, const char *what);
 
-/* The losses of others, in seconds. */
+/* Seconds that other users of the scene lost. */
 typedef struct brim_scene_others {
   double waited; /* runs in line */
   double lacked; /* programs that did not get all the memory they wanted */
@@ -21,7 +21,7 @@ typedef struct brim_scene_others {
 /* [init] The scenario must outlive it. */
 brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_tell_fn tell, void *context);
 void brim_scene_close(brim_scene *scene);
-/* Advances to seconds since the scenario's beginning; never goes back. */
+/* Advances the clock to `to` seconds since the scenario's beginning; never moves it back. */
 void brim_scene_advance(brim_scene *scene, double to);
 const double *brim_scene_clock(const brim_scene *scene); /* since 1970 */
 double brim_scene_now(const brim_scene *scene);
@@ -48,7 +48,7 @@ typedef struct brim_scene_wish {
   uint64_t bytes;
 } brim_scene_wish;
 typedef struct brim_scene_turn {
-  int device; /* assigned; -1: none */
+  int device; /* the assigned device; -1: none */
   int best;   /* of the acceptable ones, the one with the most free memory */
   bool large; /* one of them is large enough in all */
   size_t ahead;

@@ -54,7 +54,7 @@ static int64_t name_step(const char *name, const char *before, const char *after
   return strcmp(name, same) == 0 ? step : -1;
 }
 
-/* "<folder>/<before>step-N<after>" */
+/* Writes the path "<folder>/<before>step-N<after>". */
 static brim_status step_path(char *out, const char *folder, const char *before, int64_t step, const char *after)
 {
   char name[NAME_BYTES];
@@ -264,7 +264,7 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
   return status;
 }
 
-/* Once a checkpoint is written, later failures are only warnings. */
+/* Logs a failure as a warning: the checkpoint is written already. */
 static void warn_after(const brim_train_state *state, brim_status status)
 {
   if (status != BRIM_OK)

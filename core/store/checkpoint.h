@@ -43,10 +43,10 @@ typedef struct brim_train_state {
   double loss_scale;        /* of the next step */
   int64_t loss_scale_steps; /* consecutive steps kept with it, or since a step was skipped */
   int64_t skipped_steps, skipped_in_a_row;
-  /* Totals of a federation's simulated world: seconds, joules, bytes; and their values in the newest training record.
-   */
+  /* Totals of a federation's simulated world: seconds, joules, bytes, bytes of edges; and their values in the newest
+   * training record. */
   double world_seconds, world_joules, recorded_seconds, recorded_joules;
-  int64_t world_bytes, recorded_bytes;
+  int64_t world_bytes, recorded_bytes, world_edge_bytes, recorded_edge_bytes;
 } brim_train_state;
 
 typedef struct brim_checkpoint_tensors {

@@ -33,6 +33,6 @@ brim_status brim_checkpoint_publish(brim_checkpoint_attempt *attempt);
 /* Undoes everything, in reverse, and preserves the thread's error text. Leftovers have a name with a leading dot, and
  * the next sweep removes them. */
 void brim_checkpoint_abandon(brim_checkpoint_attempt *attempt);
-/* After publishing: updates the links and deletes old checkpoints. Errors are only warnings. */
+/* Called after publishing: updates the links and deletes old checkpoints. Errors are only warnings. */
 void brim_checkpoint_conclude(brim_checkpoint_attempt *attempt, const brim_train_state *state, int64_t keep);
 #endif

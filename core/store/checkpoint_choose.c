@@ -13,8 +13,8 @@
 
 #include "base/file.h"
 
-#define WAIT_NANOSECONDS 1000000 /* between looks at a checkpoint that is being deleted */
-#define WAITS_MAX 2000           /* maximum number of looks: the deleting process may have been stopped */
+#define WAIT_NANOSECONDS 1000000 /* between checks of a checkpoint that is being deleted */
+#define WAITS_MAX 2000           /* maximum number of checks: the deleting process may have been stopped */
 
 /* Resolves <folder>/<name> if it is a checkpoint. A name that is too long does not exist. */
 static bool resolve(const char *folder, const char *name, char *path, size_t room)

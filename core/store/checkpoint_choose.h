@@ -13,7 +13,7 @@ brim_status brim_checkpoint_choose(const char *run, const char *which, char *pat
 
 #define BRIM_CHECKPOINT_FREE (-1) /* no lock needed */
 #define BRIM_CHECKPOINT_HELD (-2)
-/* For a caller that is about to delete a checkpoint: returns a descriptor, to be closed afterwards, or one of these
- * two. */
+/* For a caller that is about to delete a checkpoint: returns a descriptor to be closed afterwards,
+ * BRIM_CHECKPOINT_FREE, or, if another process reads it, BRIM_CHECKPOINT_HELD. */
 int brim_checkpoint_lock_to_delete(const char *path);
 #endif

@@ -82,6 +82,8 @@ static const field fields[] = {
     NEWER_FIELD(recorded_seconds, NUMBER),
     NEWER_FIELD(recorded_joules, NUMBER),
     NEWER_FIELD(recorded_bytes, INTEGER),
+    NEWER_FIELD(world_edge_bytes, INTEGER),
+    NEWER_FIELD(recorded_edge_bytes, INTEGER),
 };
 #define FIELD_COUNT (sizeof fields / sizeof fields[0])
 #define TEXT_COUNT 3

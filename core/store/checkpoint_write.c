@@ -10,8 +10,8 @@
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_state.h"
 
-/* state.json counts their records (those of participants.jsonl are rounds), so after a power failure there must not
- * be fewer. */
+/* Syncs the records. state.json counts them (those of participants.jsonl are rounds), so after a power failure there
+ * must not be fewer. */
 static brim_status sync_logs(const char *run_dir)
 {
   static const char *const names[] = {"metrics.jsonl", "events.jsonl", "participants.jsonl"};

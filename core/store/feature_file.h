@@ -22,12 +22,13 @@ typedef struct brim_feature_file {
   uint64_t bytes;
 } brim_feature_file;
 
-/* "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment does not name that folder. */
+/* Writes the path "<the user's cache folder>/brim/features/<key>.bin". ECONFIG if the environment does not name that
+ * folder. */
 brim_status brim_feature_file_path(uint64_t key, char out[BRIM_PATH_MAX]);
-/* False without a file of this shape; warns about a damaged one. */
+/* Opens a file; false if there is none of this shape. Warns about a damaged one. */
 bool brim_feature_file_open(const char *path, const brim_feature_shape *shape, brim_feature_file *out);
 void brim_feature_file_close(brim_feature_file *file);
-/* [any thread] `values` floats. */
+/* [any thread] Returns the `values` floats of a sample, and its label. */
 const float *brim_feature_file_sample(const brim_feature_file *file, enum brim_feature_split split, int64_t i,
                                       int32_t *label);
 
@@ -37,8 +38,8 @@ typedef struct brim_feature_writer {
   char path[BRIM_PATH_MAX];
   int fd;
 } brim_feature_writer;
-/* Only one process writes a file: waits for another one that does, until *stop becomes nonzero (may be NULL). So the
- * caller must check whether the file exists when this returns. EINTERRUPTED. */
+/* Begins a file. Only one process writes a file: if another one is writing it, waits until that ends or *stop becomes
+ * nonzero (may be NULL). When this returns, the caller must therefore check whether the file exists. EINTERRUPTED. */
 brim_status brim_feature_writer_open(brim_feature_writer *w, const char *path, const brim_feature_shape *shape,
                                      const volatile int *stop);
 brim_status brim_feature_writer_put(brim_feature_writer *w, enum brim_feature_split split, int64_t i,

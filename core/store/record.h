@@ -7,8 +7,8 @@
 
 /* Writes <run>/<name>. EIO with the reason. */
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
-/* *out belongs to the caller; NULL if there is no such file. ELOAD if it cannot be read. */
+/* Reads it back. *out belongs to the caller; NULL if there is no such file. ELOAD if it cannot be read. */
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
-/* json_load_file() for regular files: does not block on a pipe. `problem` may be NULL. */
+/* Like json_load_file(), but for regular files only, so that it does not block on a pipe. `problem` may be NULL. */
 json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
 #endif

@@ -79,8 +79,7 @@ static brim_status create_given(const char *dir)
   char path[BRIM_PATH_MAX];
   struct stat info;
   BRIM_TRY(brim_path_join(path, dir, BRIM_RUN_LOCK_NAME));
-  const bool was_begun =
-      lstat(path, &info) == 0; /* it ended before it had a configuration; its files belong to a run */
+  const bool was_begun = lstat(path, &info) == 0; /* a run that ended before it had a configuration left this file */
   const size_t count = was_begun ? FIRST_OTHER : sizeof run_marks / sizeof run_marks[0];
   for (size_t i = 0; i < count; i++) {
     BRIM_TRY(brim_path_join(path, dir, run_marks[i]));
@@ -92,7 +91,7 @@ static brim_status create_given(const char *dir)
 brim_status brim_run_check_dir(const char *dir)
 {
   char real[PATH_MAX], here[PATH_MAX];
-  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here)) return BRIM_OK; /* it will be made */
+  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here)) return BRIM_OK; /* the folder does not exist yet */
   const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
   if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
@@ -158,7 +157,7 @@ static void remove_asides(const char *path)
       unlink(aside);
 }
 
-/* " (process 7)", the holder of the lock; "" if it has not written its process id there. */
+/* Formats the holder of the lock, " (process 7)"; "" if it has not written its process id there. */
 static const char *lock_holder(int fd, char *out, size_t room)
 {
   char text[32] = "";

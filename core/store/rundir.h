@@ -20,7 +20,7 @@ brim_status brim_path_aside(const char *path, char *folder, char *aside);
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), and writes its path. The parent must exist. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
-/* ECONFIG if it is the working folder or one above it: a run needs its own folder. */
+/* ECONFIG if `dir` is the working folder or one above it: a run needs its own folder. */
 brim_status brim_run_check_dir(const char *dir);
 /* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use --resume or
  * another run.dir) nor other files with names that a run writes. `dir` empty: runs/<name>-YYYYmmdd-HHMMSS, numbered

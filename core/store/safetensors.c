@@ -97,7 +97,7 @@ static brim_status parse_dtype(const char *path, const char *name, const json_t 
   return BAD(NAME " has dtype %.20s, which the format does not define", path, name, text);
 }
 
-/* Also computes the bytes that the shape needs, which overflow in a hostile file. */
+/* Reads a shape, and computes the bytes that it needs, which may overflow in a hostile file. */
 static brim_status parse_shape(const char *path, const char *name, const json_t *value, brim_safetensor *tensor,
                                uint64_t *bytes)
 {

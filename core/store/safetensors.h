@@ -33,7 +33,7 @@ brim_status brim_safetensors_write(const char *path, const brim_safetensor *tens
                                    const char *const *metadata, brim_file_digest *digest);
 /* The same with values that are produced one tensor at a time. */
 typedef struct brim_safetensors_source {
-  /* *out: the values of tensor `i`, until the next call. */
+  /* Sets *out to the values of tensor `i`, valid until the next call. */
   brim_status (*values)(void *context, size_t i, const void **out);
   void *context;
 } brim_safetensors_source;

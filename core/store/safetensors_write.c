@@ -93,7 +93,7 @@ static brim_status make_header(const char *path, const brim_safetensor *tensor, 
   return status;
 }
 
-/* `source` NULL: the tensors hold their values. */
+/* Writes all data. `source` NULL: the tensors have their values. */
 static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count,
                             const brim_safetensors_source *source)
 {

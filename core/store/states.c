@@ -34,7 +34,7 @@ struct brim_states {
   int64_t slots, lowest;    /* lowest: no slot below it is free */
   int32_t *round;           /* [clients] of the newest state, from 1; 0: none */
   int32_t *newest, *stable; /* [clients] the newest slot, and that of the last checkpoint; -1: none */
-  int32_t *place;           /* [places] the slot that the present round writes */
+  int32_t *place;           /* [places] the slot that the current round writes */
   int64_t placed;
   uint8_t *used; /* a bit for each slot */
   int fd;        /* -1: no file yet */
@@ -175,7 +175,7 @@ static brim_status write_stamp(const brim_states *s, int64_t slot, stamp value)
   return brim_file_write_at(s->fd, s->path, &value, sizeof value, stamp_at(slot));
 }
 
-/* Holes read as zeros: no slot has a stamp. */
+/* Makes a sparse file: holes read as zeros, so no slot has a stamp. */
 static brim_status make_file(const brim_states *s)
 {
   header h = {.bytes = s->layout.bytes, .hash = s->layout.hash, .slots = s->slots};

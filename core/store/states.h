@@ -1,8 +1,8 @@
 /* The file of client states: states.bin in the run's folder, sparse, with slots of one size. A client has its newest
  * slot and the slot that the last checkpoint refers to, which are often the same. A round writes only to other slots,
  * so a failed round changes nothing, and after a kill at any moment the slots of the last checkpoint are intact.
- * Checkpoints do not copy states: they hold the round of each client's state (brim_states_rounds). A slot is valid if
- * its stamp, in a table at the start of the file, has the client and that round.
+ * Checkpoints do not copy states: they contain the round of each client's state (brim_states_rounds). A slot is valid
+ * if its stamp, in a table at the start of the file, has the client and that round.
  *
  * The file is read and written by offset rather than mapped, so that a full disk is an error instead of a signal and
  * the file's pages do not count as memory of the process.
@@ -44,7 +44,7 @@ bool brim_states_is_attached(const brim_states *states);
 /* [any] The round of each client's state, from 1; 0: it has none. [clients], to be written to a checkpoint or, between
  * two rounds, read from one. */
 int32_t *brim_states_rounds(brim_states *states);
-/* [init] After rounds were read from a checkpoint: finds the slots. ELOAD if one is missing. */
+/* [init] Called after rounds were read from a checkpoint: finds the slots. ELOAD if one is missing. */
 brim_status brim_states_find(brim_states *states, const char *checkpoint);
 /* [step] Makes all written states durable, before a checkpoint is written that refers to them. EIO. */
 brim_status brim_states_sync(const brim_states *states);

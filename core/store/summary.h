@@ -18,7 +18,7 @@ typedef struct brim_summary {
 
 #define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: parsed, it takes about six times its length */
 
-/* False, with every figure NAN, if the folder has no readable summary or it is too large. */
+/* Reads a folder's summary. False, with every figure NAN, if it is missing, unreadable or too large. */
 bool brim_summary_read(const char *dir, brim_summary *out);
 /* The score shown besides the loss in comparisons of runs. */
 enum brim_score { BRIM_SCORE_ACCURACY, BRIM_SCORE_PERPLEXITY, BRIM_SCORE_MAE, BRIM_SCORE_COUNT };

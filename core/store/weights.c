@@ -67,7 +67,7 @@ static bool fits(const brim_safetensor *have, const brim_safetensor *want)
   return brim_dtype_is_real(have->dtype) && brim_shape_equal(&have->shape, &want->shape);
 }
 
-/* Without the type, which the file may choose. */
+/* The part after the type, as the file may choose the type. */
 static const char *shape_only(const char *form)
 {
   return strchr(form, '[');
@@ -108,7 +108,7 @@ static void add_unexpected(brim_weights *w, brim_weights_mismatches *problems, c
   brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_UNEXPECTED, t->name, NULL, text});
 }
 
-/* Its values are compared when those of the parameter are read. */
+/* Records a second tensor with a parameter's values; they are compared when the parameter is read. */
 static void add_twin(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i)
 {
   const brim_safetensor want = wanted_of(w->parameter[i], false);
@@ -145,7 +145,7 @@ static void find_missing(brim_weights *w, brim_weights_mismatches *problems)
   }
 }
 
-/* A pattern that matches nothing is a mistake. */
+/* Marks the parameters that keep their initial values. ECONFIG if a pattern matches none. */
 static brim_status keep_excepted(brim_weights *w)
 {
   static const char parts[] = ", \t\n";

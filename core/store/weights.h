@@ -34,8 +34,8 @@ const brim_safetensor *brim_weights_source(const brim_weights *weights, size_t p
 /* [init] Writes the values of one parameter, in the model's type and order, to `to`. ELOAD if one is not finite.
  * Keeps only some MiB of the files in memory at a time. */
 brim_status brim_weights_read(const brim_weights *weights, size_t parameter, void *to);
-/* "152 tensors, 343.2 MB, from 'vit.safetensors' using map timm_vit; head.weight and head.bias keep their initial
- * values". */
+/* Prints "152 tensors, 343.2 MB, from 'vit.safetensors' using map timm_vit; head.weight and head.bias keep their
+ * initial values". */
 void brim_weights_tell(const brim_weights *weights, brim_text *out);
 /* The record of the weights for the run's folder: the path, the files with length and hash, the map, and the tensors
  * that were not used. With `hashes` every byte is read. NULL with the thread's error text if a file cannot be read. */

@@ -8,12 +8,13 @@
  *       - {from: "**.attn.masked_bias", drop: true}
  *       - {from: lm_head.weight, same_as: transformer.wte.weight}
  *
- * In a pattern `*` stands for one or more characters other than dots, and `**` for any text or none. `to` has the same
- * of them in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
+ * In a pattern `*` matches one or more characters other than dots, and `**` any text or none. `to` has the same
+ * wildcards in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
  * model's name applies. A name that no rule matches stays as it is.
  *
  * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
- * has it, and the model has no use for it. `same_as`: the file has it twice, the model once; both must be equal. */
+ * has the tensor, but the model does not use it. `same_as`: the file has the tensor twice, the model once; both must be
+ * equal. */
 #ifndef BRIM_STORE_WEIGHTS_MAP_H
 #define BRIM_STORE_WEIGHTS_MAP_H
 #include <stdbool.h>
@@ -40,7 +41,8 @@ typedef struct brim_weights_map {
   const brim_yaml *config; /* a map of scalars and lists of them; may be NULL */
 } brim_weights_map;
 
-/* [any thread] Allocates from `arena`. ECONFIG with every mistake and its position. `name` is the map's. */
+/* [any thread] Parses a map, allocated from `arena`; `name` is the map's. ECONFIG with every mistake and its
+ * position. */
 brim_status brim_weights_map_parse(brim_arena *arena, const char *text, size_t bytes, const char *file,
                                    const char *name, brim_weights_map *out);
 /* The folders that are searched for configurations; maps are in their subfolder "weights". */

@@ -34,7 +34,7 @@ static void check_keys(reader *r, const brim_yaml *map, const char *const *known
   }
 }
 
-/* NULL if it is missing, or if it is not a text, which is reported. */
+/* The text of a key; NULL if it is missing, or is not a text, which is reported. */
 static const char *text_of(reader *r, const brim_yaml *map, const char *key)
 {
   const brim_yaml *node = brim_yaml_get(map, key);
@@ -215,7 +215,7 @@ static brim_status read_file(brim_arena *arena, const char *path, const char *na
   return finish_map(arena, root, name, out);
 }
 
-/* Sorted; a name that several folders have is listed several times. */
+/* Lists the names of maps, sorted; a name that several folders have is listed several times. */
 static size_t list_names(brim_arena *arena, const brim_weights_search *search, const char ***out)
 {
   brim_yaml *found = brim_yaml_list(arena, (brim_yaml_origin){0});
@@ -235,7 +235,7 @@ static size_t list_names(brim_arena *arena, const brim_weights_search *search, c
   return found->count;
 }
 
-/* NULL if no folder has it. */
+/* The path of the map's file; NULL if no folder has it. */
 static const char *file_of(brim_arena *arena, const brim_weights_search *search, const char *name)
 {
   for (size_t i = 0; i < search->count && !strchr(name, '/'); i++) {

@@ -100,7 +100,7 @@ static line *make_lines(brim_weights *w, const brim_weights_mismatches *m)
   return out;
 }
 
-/* "{0,2,6..11}" */
+/* Adds the numbers of a group as "{0,2,6..11}". */
 static void add_numbers(const line *l, size_t count, brim_text *out)
 {
   for (size_t i = 0, end; i < count; i = end) {

@@ -133,7 +133,7 @@ brim_status brim_generator_check(const brim_generator *g, const int32_t *prompt,
   return BRIM_OK;
 }
 
-/* In [0, 1), with 53 bits, as a vocabulary may have many improbable tokens. */
+/* Draws a number in [0, 1) with 53 bits, as a vocabulary may have many improbable tokens. */
 static double draw(const brim_generate_options *o, int64_t place)
 {
   const brim_philox r = brim_random4(o->seed, BRIM_STREAM_SAMPLE, o->number, (uint64_t)place, 0);

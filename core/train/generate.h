@@ -37,8 +37,8 @@ typedef struct brim_generate_options {
   void *context;
 } brim_generate_options;
 
-/* [init] Places the model for one sample of the data's length and reads the parameters. Of its data the drive needs
- * only the description. ECONFIG if the data are not tokens; ELOAD, EBUDGET, ENOMEM_DEVICE. */
+/* [init] Places the model for one sample of the data's length and reads the parameters. The drive needs only the
+ * description of its data. ECONFIG if the data are not tokens; ELOAD, EBUDGET, ENOMEM_DEVICE. */
 brim_status brim_generator_open(brim_drive *drive, const char *checkpoint, brim_generator **out);
 void brim_generator_close(brim_generator *generator); /* may be NULL */
 /* Whether the model can continue these tokens. ECONFIG for a token outside the vocabulary. */

@@ -26,11 +26,11 @@ static void add_loss(brim_text *line, const brim_client_result *c)
     brim_text_add(line, "null");
 }
 
-enum column { CLIENT, SAMPLES, LOSS, ARRIVED, MALICIOUS, SECONDS, LEFT_OUT, COLUMNS };
+enum column { CLIENT, SAMPLES, LOSS, ARRIVED, MALICIOUS, VERSION, SECONDS, LEFT_OUT, COLUMNS };
 
 static bool is_shown(enum column k, const brim_round_result *r)
 {
-  return k < MALICIOUS || (k == MALICIOUS ? r->has_attack : r->has_world);
+  return k < MALICIOUS || (k == MALICIOUS ? r->has_attack : k == VERSION ? r->is_async : r->has_world);
 }
 
 static void add_value(brim_text *line, enum column k, const brim_client_result *c)
@@ -41,6 +41,7 @@ static void add_value(brim_text *line, enum column k, const brim_client_result *
   if (k == LOSS) add_loss(line, c);
   if (k == ARRIVED) brim_text_add(line, c->arrived ? "true" : "false");
   if (k == MALICIOUS) brim_text_add(line, c->is_malicious ? "true" : "false");
+  if (k == VERSION) brim_text_int(line, c->version);
   if (k == SECONDS) brim_text_printf(line, "%.9g", c->fate.spent.seconds);
   if (k == LEFT_OUT) {
     brim_text_add(line, "\"");
@@ -52,7 +53,7 @@ static void add_value(brim_text *line, enum column k, const brim_client_result *
 brim_status brim_participants_add(brim_participants *p, int64_t round, const brim_round_result *r)
 {
   static const char *const names[COLUMNS] = {"client",    "samples", "loss",    "arrived",
-                                             "malicious", "seconds", "left_out"};
+                                             "malicious", "version", "seconds", "left_out"};
   brim_text *line = &p->line;
   brim_text_clear(line);
   brim_text_printf(line, "{\"round\":%lld", (long long)round);

@@ -46,7 +46,7 @@ static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
   return true;
 }
 
-/* The numbers as they are. False if one is not finite. */
+/* Takes the model's numbers as the prediction. False if one is not finite. */
 static bool answer(const predictor *p, int64_t sample, brim_prediction *out)
 {
   for (int64_t k = 0; k < p->drive->setup->answers; k++) {

@@ -16,8 +16,8 @@ typedef struct brim_predicted_file {
   const brim_prediction *prediction;
 } brim_predicted_file;
 
-/* Predicts every sample of the files. The caller sets the paths; the other members are filled in, in `arena`. Of its
- * data the drive needs only the description. ECONFIG if the dataset reads no files or the model predicts tokens,
+/* Predicts every sample of the files. The caller sets the paths; the other members are filled in, in `arena`. The drive
+ * needs only the description of its data. ECONFIG if the dataset reads no files or the model predicts tokens,
  * ELOAD for a file or checkpoint that does not fit, ENUMERIC if the model's output is not finite; EBUDGET,
  * ENOMEM_DEVICE. */
 brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *arena, brim_predicted_file *file,

@@ -27,13 +27,18 @@
 void brim_report_init(brim_report *r)
 {
   const brim_evaluation none = brim_evaluation_none();
-  *r = (brim_report){
-      .figures = {none, none, none}, .test_step = -1, .first_step_seconds = NAN, .client_accuracy = {NAN, NAN, NAN}};
+  *r = (brim_report){.figures = {none, none, none},
+                     .test_step = -1,
+                     .first_step_seconds = NAN,
+                     .client_model = "",
+                     .client_accuracy = {NAN, NAN, NAN}};
 }
 
 void brim_report_begin(brim_report *r, const brim_drive *d)
 {
-  r->is_personal = brim_setup_is_personal(d->setup);
+  r->client_model = brim_setup_is_ditto(d->setup)      ? ", by its personal model"
+                    : brim_setup_is_personal(d->setup) ? ", in its last training"
+                                                       : "";
   if (d->setup->data.count[BRIM_PART_TEST] == 0) { /* name the dataset's parameters that create a test split */
     const brim_plugin *dataset = brim_config_choice_of(d->setup->config, "dataset")->plugin;
     brim_text keys = {0};
@@ -114,7 +119,7 @@ static void begin_event_at(brim_jsonl *events, const char *what, int64_t step, d
   brim_jsonl_int(events, "step", step);
 }
 
-/* False if another rank writes the events. */
+/* Begins a record; false if another rank writes the events. */
 static bool begin_event(brim_jsonl *events, const char *what, int64_t step)
 {
   if (events->fd < 0) return false;
@@ -134,7 +139,7 @@ void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const
   end_event(events);
 }
 
-/* Event "seen". */
+/* Writes the event "seen". */
 static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   (void)begin_event(events, "seen", step);
@@ -167,7 +172,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Events "waiting" and "claimed": their time is when the wait or the claim happened, which may be before the run had
+/* Writes the events "waiting" and "claimed". Their time is when the wait or the claim happened, which may be before the
+ * run had
  * a folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
@@ -237,7 +243,8 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   return status;
 }
 
-/* "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all` describes
+/* The hash "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all`
+ * describes
  * the choices before. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
@@ -289,9 +296,10 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
   return BRIM_OK;
 }
 
-/* config.yaml makes the folder a run's folder, so everything else that a resume needs is written first. sources.yaml
- * describes the sources that the run began with; if it is missing they are not compared, and with one that does not
- * match config.yaml brim refuses to resume. So it is deleted before a configuration is replaced, and written last. */
+/* Writes the configuration. config.yaml makes the folder a run's folder, so everything else that a resume needs is
+ * written first. sources.yaml describes the sources that the run began with; if it is missing they are not compared,
+ * and with one that does not match config.yaml brim refuses to resume. So it is deleted before a configuration is
+ * replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
@@ -345,7 +353,7 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* "3", or the dataset's name for that class. */
+/* The name of a class: the dataset's, or its number. */
 static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
   if (e->class_names) return e->class_names[class_index];
@@ -353,7 +361,8 @@ static const char *name_of(const brim_evaluation *e, int64_t class_index, char *
   return room;
 }
 
-/* Of the test data: the confusion matrix, the figures derived from it, and the names of those that are left out. */
+/* Adds, for the test data, the confusion matrix, the figures derived from it, and the names of those that are left
+ * out. */
 static void set_scores(json_t *object, const brim_report *r)
 {
   char text[200];
@@ -374,7 +383,7 @@ static void set_scores(json_t *object, const brim_report *r)
     json_object_set_new(object, "left_out", json_string(text));
 }
 
-/* "validation_loss" */
+/* Sets "<part>_<name>", such as "validation_loss". */
 static void set_figure(json_t *object, const char *part, const char *name, double value)
 {
   char key[64];
@@ -510,8 +519,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
   if (r->no_test[0]) brim_say("%s", r->no_test);
   if (isfinite(r->client_accuracy.mean))
     brim_say("accuracy on each client's samples%s: mean %.2f %%, standard deviation %.2f %%, Gini %.4f",
-             r->is_personal ? ", in its last training" : "", 100 * r->client_accuracy.mean,
-             100 * sqrt(r->client_accuracy.variance), r->client_accuracy.gini);
+             r->client_model, 100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance),
+             r->client_accuracy.gini);
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));

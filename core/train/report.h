@@ -11,7 +11,7 @@ typedef struct brim_report {
   bool says_memory;           /* print memory at the end: observe.memory_summary */
   brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
   int64_t test_step;          /* -1: not evaluated */
-  char no_test[256];          /* why there is no test data, for people; "": there is some */
+  char no_test[256];          /* a text for the user: why there is no test data; "": there is some */
   double *confusion; /* of the test data, used by its figures; classes * classes. NULL: no test data, or not counted */
   int64_t samples;   /* trained in this process, except in its first step */
   double train_seconds;      /* in those steps */
@@ -27,8 +27,8 @@ typedef struct brim_report {
   uint64_t predicted_rss_bytes;             /* see planner/footprint.h */
   double loss_scale;                        /* 0: no loss scaling */
   int64_t skipped_steps;
-  bool is_personal;            /* that is of each client's own model, in its last training */
-  brim_spread client_accuracy; /* of a federation's global model at the end; NAN: not evaluated */
+  const char *client_model;    /* what client_accuracy is of, to be printed; "": the global model */
+  brim_spread client_accuracy; /* of a federation's clients at the end; NAN: not evaluated */
   double epsilon, delta;       /* of a federation's privacy; epsilon 0: none, or nothing was released */
   bool has_world;              /* of a federation; totals of its simulated world follow */
   double world_seconds, world_joules;
@@ -36,11 +36,11 @@ typedef struct brim_report {
 } brim_report;
 
 void brim_report_init(brim_report *report);
-/* Called once the run's task is known. */
+/* Fills the fields that depend on the run's setup; called once that is known. */
 void brim_report_begin(brim_report *report, const brim_drive *drive);
 void brim_report_step(brim_report *report, int64_t samples, double seconds, double since_start);
 brim_status brim_report_evaluation(brim_report *report, enum brim_part part, const brim_evaluation *e, int64_t step);
-/* [init] Takes the trainer's present values; call it after each plan that was placed, and at the end. The report
+/* [init] Takes the trainer's current values; call it after each plan that was placed, and at the end. The report
  * gives the largest plan. */
 void brim_report_memory(brim_report *report, const brim_trainer *trainer);
 /* Samples per second over all steps of this process except the first; 0: none yet. */
@@ -48,29 +48,29 @@ double brim_report_rate(const brim_report *report);
 /* Writes one record of events.jsonl: time, event, step, detail (may be NULL). A failure to write an event is only a
  * warning, so that it does not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
-/* Event "decision"; or "seen", with what policies were shown. */
+/* Writes the event "decision", or "seen", with the data that policies were shown. */
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
-/* Memory pressure; target_bytes: size that the arena is to shrink to, or 0. */
+/* Writes an event for memory pressure. target_bytes: size that the arena is to shrink to, or 0. */
 void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes);
-/* Event "recovered": `what` ran out of memory and succeeded again after `seconds`. */
+/* Writes the event "recovered": `what` ran out of memory and succeeded again after `seconds`. */
 void brim_report_recovered(brim_jsonl *events, int64_t step, const char *what, double seconds);
 /* The work of one rank of several since the last report, and its memory. */
 typedef struct brim_rank_figures {
   double busy_seconds, waiting_seconds; /* in steps; waiting: for other ranks */
   uint64_t device_bytes, resident_bytes;
-  int64_t batch, step_samples; /* of its micro-batches, and of a full step */
+  int64_t batch, step_samples; /* samples of its micro-batches, and of its share of a full step */
 } brim_rank_figures;
-/* Event "rank". */
+/* Writes the event "rank". */
 void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures *figures, int64_t step);
 /* Writes the files that describe the run's inputs; afterwards the backend's paths in `config` are those of copies. */
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan);
-/* For a report whose summary is not written. */
+/* Frees the memory of a report whose summary is not written. */
 void brim_report_release(brim_report *report);
 /* Writes summary.json and frees the report's memory. `error`: "" unless the run failed. `wall_seconds`: since the
  * process's start, without queueing. `plan`: the last one, or NULL if none is placed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, const brim_plan *plan, brim_status status,
                                       const char *error, int64_t steps, double wall_seconds);
-/* ", accuracy 91.20 %" and the like: an evaluation's figures other than the loss, for people. Writes to `out` and
+/* ", accuracy 91.20 %" and the like: an evaluation's figures other than the loss, for messages. Writes to `out` and
  * returns it. */
 #define BRIM_REPORT_ROOM 160
 const char *brim_report_format(char *out, size_t room, const brim_evaluation *e);

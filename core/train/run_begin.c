@@ -74,7 +74,7 @@ static brim_status open_new(brim_running *r)
   return keep_files(r, true);
 }
 
-/* Rank 0, which holds the run's lock, looks for the checkpoint. *path is empty without a checkpoint. */
+/* Rank 0, which has the run's lock, searches for the checkpoint. *path is empty without a checkpoint. */
 static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
 {
   bool found = false;
@@ -112,7 +112,7 @@ static brim_status open_resumed(brim_running *r)
     brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",
              r->dir, BRIM_PROFILE_NAME);
   r->loop.checkpoint_step = r->loop.round_step =
-      r->state->step; /* work due before the checkpoint was written was done */
+      r->state->step; /* work that was due before the checkpoint was written is done */
   brim_running_recall(r);
   brim_say("resuming '%s' after %s %lld of %lld", r->dir, brim_setup_is_federated(r->drive->setup) ? "round" : "step",
            (long long)r->state->step, (long long)r->drive->order.steps);
@@ -143,7 +143,7 @@ static brim_status open_logs(brim_running *r)
   return BRIM_OK;
 }
 
-/* "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10" */
+/* Adds "60000 samples for 100 clients (iid, 600 each), 100 rounds of 10". */
 static void describe_federation(const brim_setup *s, brim_text *out)
 {
   const brim_partition *p = &s->partition;
@@ -178,6 +178,17 @@ static void announce_world(const brim_running *r)
     brim_say("protocol=%s is only a label; set network=moderate or another network scenario to model messaging",
              r->settings->protocol);
   if (!r->settings->federate.train) brim_say("federate.train=false: rounds are simulated without training");
+}
+
+static void announce_async(const brim_running *r)
+{
+  const brim_settings *s = r->settings;
+  if (!s->federate.async) return;
+  brim_say("asynchronous rounds: %lld client%s in flight, %lld update%s a round, at most %lld round%s old; up to %lld "
+           "versions of the global model in host memory",
+           (long long)s->federate.concurrency, brim_plural(s->federate.concurrency), (long long)s->clients_per_round,
+           brim_plural(s->clients_per_round), (long long)s->federate.max_staleness,
+           brim_plural(s->federate.max_staleness), (long long)brim_setup_versions(r->drive->setup));
 }
 
 static void announce_privacy(const brim_running *r)
@@ -227,7 +238,7 @@ static void announce(const brim_running *r)
              (long long)d->choice.micro_batch, (long long)d->setup->grain);
 }
 
-/* Said at the beginning, before hours are spent on a run without figures that the user may want. */
+/* Reports at the beginning which figures the run omits, before the user spends hours on it. */
 static void report_omitted(brim_running *r)
 {
   char text[200];
@@ -286,6 +297,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
+  BRIM_TRY(brim_running_check_processes(r));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
   BRIM_TRY(brim_deal_exchange_batches(r->drive));
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
@@ -307,6 +319,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   announce(r);
   announce_world(r);
+  announce_async(r);
   announce_privacy(r);
   report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));

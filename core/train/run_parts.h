@@ -32,9 +32,9 @@ typedef struct brim_running {
   brim_work work;          /* the trainer's */
   brim_loop loop;
   double turn_started;               /* brim_now() */
-  bool has_stopped;                  /* early */
+  bool has_stopped;                  /* a rule ended the run early */
   bool is_interrupted;               /* by a signal, with a checkpoint */
-  char checkpoint[4096];             /* to return to; rank 0 finds it for all ranks; empty: none */
+  char checkpoint[4096];             /* the checkpoint to return to; rank 0 finds it for all ranks; empty: none */
   const volatile sig_atomic_t *stop; /* the signal that asked the run to end; 0: none yet */
   int64_t reported_step;             /* last skipped step that was reported; -1: none */
   double selection_seconds;          /* of the rounds since the last training record, in real time */
@@ -45,17 +45,18 @@ typedef struct brim_running {
   double steps_seconds;              /* in all steps since the ranks' figures were last reported */
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* the reading that asks for action */
-  bool acts;                         /* as soon as all ranks have reached the same step */
+  bool acts;                         /* the run acts as soon as all ranks have reached the same step */
 } brim_running;
 
 /* ---- run_begin.c ---- */
 
-/* From the configuration to a trainer, a folder and its records, with the contents of a checkpoint if resumed. */
+/* Makes the trainer, the run's folder and its records from the configuration; a resumed run also reads its
+ * checkpoint. */
 brim_status brim_running_begin(brim_running *r);
 
 /* Call after the drive was made again. */
 void brim_running_follow_drive(brim_running *r);
-/* Then: updates the folder's description of the run, and writes a checkpoint. */
+/* Call after that: updates the folder's description of the run, and writes a checkpoint. */
 brim_status brim_running_keep_drive(brim_running *r);
 
 /* ---- run_ranks.c: no effect in a job of one rank ---- */
@@ -70,7 +71,8 @@ brim_status brim_running_check_folder(brim_running *r);
 brim_status brim_running_find_newest(brim_running *r);
 /* After parameters are lost, rank 0 finds the checkpoint that all ranks return to, for brim_recover. EPEER; ELOAD. */
 brim_status brim_running_find_checkpoint(brim_running *r);
-/* At the end: the status of the first rank that failed, which prints its message. ECOMM if ranks are missing. */
+/* Called at the end. Returns the status of the first rank that failed, which prints its message. ECOMM if ranks are
+ * missing. */
 brim_status brim_running_end_together(brim_running *r, brim_status status);
 /* Sets this rank's wishes for the next meetings. */
 void brim_running_wish(brim_running *r);
@@ -78,6 +80,12 @@ void brim_running_wish(brim_running *r);
 bool brim_running_is_compared(const brim_running *r, int64_t step);
 /* Reports time and memory of each rank as events, and names a rank that holds up the others. */
 brim_status brim_running_report_ranks(void *running);
+
+/* ---- run_isolated.c ---- */
+
+/* Checks that clients' processes on the same device fit it together, and prints where each is. EBUDGET with the numbers
+ * of each. No effect otherwise. */
+brim_status brim_running_check_processes(brim_running *r);
 
 /* ---- run_work.c ---- */
 
@@ -100,26 +108,27 @@ void brim_running_show_progress(brim_running *r);
 void brim_running_recall(brim_running *r);
 /* Writes the training record of the steps since the previous record. */
 brim_status brim_running_close_window(brim_running *r);
-/* `recorded`: the record exists already, from before the run was resumed. */
+/* Evaluates a part and writes its record. `recorded`: the record exists already, from before the run was resumed. */
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out);
 
-/* At the end of a federation, for the summary, if federate.client_accuracy asks for it and samples have classes. */
+/* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples
+ * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
 
 /* ---- run_early.c ---- */
 
-/* Updates the state with an evaluation of the present step: the best so far, and the counts of the rules below. */
+/* Updates the state with an evaluation of the current step: the best so far, and the counts of the rules below. */
 void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluation *e);
 /* Whether a rule (training.patience, federate.target_accuracy, federate.patience) ends the run here. */
 bool brim_running_is_over(void *running);
-/* Then: writes the last record and a checkpoint, and says why. */
+/* Ends the run early: writes the last record and a checkpoint, and logs which rule applied. */
 brim_status brim_running_stop_early(brim_running *r);
 
 /* ---- run_pressure.c ---- */
 
 /* Starts the thread that watches memory, if the configuration asks for it. ENOMEM_HOST. */
 brim_status brim_running_watch_memory(brim_running *r);
-/* Makes the thread watch the trainer's present device and bytes. */
+/* Makes the thread watch the trainer's current device and bytes. */
 void brim_running_aim(brim_running *r);
 /* Cleans up and prints the freed memory in GB, in the format of the system that brim replaces. */
 void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);

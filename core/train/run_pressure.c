@@ -57,7 +57,7 @@ static uint64_t target_of(const brim_running *r, const brim_pressure_reading *re
                              brim_trainer_device_bytes(r->trainer), reading);
 }
 
-/* "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
+/* Logs "Warning at round 30: RAM at 87.3%, GPU at 91.2%"; the event also has all readings, with bytes. */
 static void report_pressure(brim_running *r, const brim_pressure_reading *reading, bool acts)
 {
   char used[32], total[32];
@@ -119,7 +119,8 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   if (!r->acts) return BRIM_OK;
   *bytes = target_of(r, &r->reading);
   r->acts = false;
-  brim_running_aim(r);  /* acts once on the present use of the device by others: from here on only an increase counts */
+  brim_running_aim(
+      r); /* the run acts only once on the memory that others use now; from here on only an increase counts */
   brim_running_wish(r); /* the other ranks need not pause for it again */
   return BRIM_OK;
 }

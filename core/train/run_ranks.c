@@ -125,7 +125,7 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
-/* In a federation, the samples of the last round's clients that this rank trained. */
+/* The samples of a step that this rank computed; in a federation, those of the last round's clients that it trained. */
 static int64_t step_samples(const brim_running *r)
 {
   return brim_setup_is_federated(r->drive->setup) ? brim_trainer_last_round(r->trainer)->own_samples
@@ -150,7 +150,8 @@ brim_status brim_running_report_ranks(void *running)
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
   for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
-  if (status == BRIM_OK && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
+  const bool alike = !brim_setup_is_isolated(r->drive->setup); /* else the server does not train */
+  if (status == BRIM_OK && alike && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
   free(seconds);
   free(all);
   return status;

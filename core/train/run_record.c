@@ -21,7 +21,7 @@ void brim_running_heed_tensorboard(brim_running *r, brim_status status)
   brim_tensorboard_close(&r->tensorboard);
 }
 
-/* As in summary.json at the end: the device memory of the arena, and the host memory of the process. */
+/* Records the device memory of the arena and the host memory of the process, as summary.json does at the end. */
 static void record_memory(brim_running *r)
 {
   brim_report_memory(&r->report, r->trainer);
@@ -48,11 +48,17 @@ static void record_rounds(brim_running *r)
   brim_jsonl_int(m, "clients", round->clients);
   brim_jsonl_int(m, "clients_left_out", round->clients - round->arrived);
   record_personal(r);
+  if (round->is_async) {
+    brim_jsonl_int(m, "clients_stale", round->stale);
+    brim_jsonl_number(m, "staleness", round->staleness);
+    brim_jsonl_int(m, "staleness_max", round->staleness_most);
+  }
   if (round->has_world) {
     brim_jsonl_number(m, "simulated_seconds", s->world_seconds - s->recorded_seconds);
     brim_jsonl_number(m, "simulated_clock", s->world_seconds);
     brim_jsonl_number(m, "joules", s->world_joules - s->recorded_joules);
     brim_jsonl_int(m, "bytes", s->world_bytes - s->recorded_bytes);
+    if (r->settings->federate.edges > 0) brim_jsonl_int(m, "edge_bytes", s->world_edge_bytes - s->recorded_edge_bytes);
   }
   brim_jsonl_number(m, "selection_seconds", r->selection_seconds);
   if (brim_privacy_clips(r->settings)) brim_jsonl_number(m, "clip_norm", round->clip_norm);
@@ -60,7 +66,7 @@ static void record_rounds(brim_running *r)
   record_memory(r);
 }
 
-/* `seconds`: the time that `samples` took. */
+/* Writes a record. `seconds`: the time that `samples` took. */
 static brim_status record(brim_running *r, enum brim_part part, const brim_evaluation *e, int64_t samples,
                           double seconds)
 {
@@ -169,6 +175,7 @@ brim_status brim_running_close_window(brim_running *r)
   s->recorded_seconds = s->world_seconds; /* on every rank */
   s->recorded_joules = s->world_joules;
   s->recorded_bytes = s->world_bytes;
+  s->recorded_edge_bytes = s->world_edge_bytes;
   r->selection_seconds = 0;
   return status;
 }
@@ -208,12 +215,13 @@ brim_status brim_running_evaluate_clients(brim_running *r)
   const double start = brim_now();
   if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
     return BRIM_OK;
-  /* The global model's own parameters are as they began. */
+  /* The global model's local parameters still have their initial values. */
   if (brim_setup_is_personal(s)) return brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy);
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
+  BRIM_TRY((brim_setup_is_ditto(s) ? brim_trainer_evaluate_personal : brim_trainer_evaluate_clients)(
+      r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;

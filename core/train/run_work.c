@@ -61,7 +61,7 @@ static brim_status make(void *self)
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
-  if (r->state->step == step) return status; /* else the step that was begun after it failed */
+  if (r->state->step == step) return status; /* else the step was committed, and the next one, begun ahead, failed */
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
   if (r->state->skipped_steps > skipped) { /* each is an event; messages appear only as often as records */
@@ -105,7 +105,7 @@ static void begin_turn(void *self)
   brim_running_wish(r);
 }
 
-/* On validation data if there is any; only then can it be the best. */
+/* Evaluates on validation data if there is any; only then can the step become the best. */
 static brim_status evaluate(void *self, bool *is_new)
 {
   brim_running *r = self;
@@ -138,7 +138,8 @@ static brim_status checkpoint(void *self)
 
 /* ---- the end ---- */
 
-/* Unless it is already written, or the parameters are lost: then the run resumes from the newest checkpoint. */
+/* Writes a checkpoint of the last commit, unless there is one already, or the parameters are lost: then the run resumes
+ * from the newest checkpoint. */
 static brim_status write_last_checkpoint(brim_running *r)
 {
   return brim_trainer_has_values(r->trainer) ? brim_loop_save(&r->loop) : BRIM_OK;
@@ -216,7 +217,7 @@ static bool is_of_round(const brim_running *r, brim_status status)
   return brim_setup_is_federated(r->drive->setup) && (status == BRIM_ENUMERIC || status == BRIM_EPLUGIN);
 }
 
-/* After going back to an earlier state: removes the records written after it. */
+/* Called after going back to an earlier state: removes the records written after it. */
 static brim_status drop_later_records(brim_running *r)
 {
   const brim_train_state *s = r->state;
@@ -238,7 +239,7 @@ static brim_status drop_later_records(brim_running *r)
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
 }
 
-/* This turn has changed nothing durable, so it is repeated after a measure against `failure`. */
+/* Takes a measure against `failure`; the turn is then repeated, as it has changed nothing durable. */
 static brim_status recover(brim_running *r, brim_status failure)
 {
   char what[sizeof r->loop.doing];
@@ -270,7 +271,7 @@ static brim_status redo_of_others(brim_running *r)
   return drop_later_records(r);
 }
 
-/* Agrees that all ranks are ready to repeat it, or none. */
+/* Makes all ranks agree to repeat the turn; if one of them cannot, none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
   BRIM_TRY(brim_running_find_checkpoint(r));
@@ -318,7 +319,7 @@ static bool is_ahead(void *self)
   return brim_trainer_is_ahead(r->trainer);
 }
 
-/* ---- its plan ---- */
+/* ---- the trainer's plan ---- */
 
 static int64_t step_of(void *self)
 {

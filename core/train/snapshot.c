@@ -51,7 +51,7 @@ static void add_states(listing *l, size_t parameter)
   }
 }
 
-/* Everything but the values. */
+/* Lists the tensors, without values. */
 static void list(brim_snapshot *s, const brim_plan *plan)
 {
   s->update_program = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0);

@@ -14,7 +14,7 @@ typedef struct brim_snapshot {
   void *values;
   brim_checkpoint_tensors tensors;                    /* their names and data belong to the snapshot */
   const brim_program *model_program, *update_program; /* of the plan */
-  const brim_tensor **model, **optimizer;             /* its tensors, in the same order; NULL: not on this rank */
+  const brim_tensor **model, **optimizer; /* the plan's tensors, in the same order; NULL: not on this rank */
 } brim_snapshot;
 
 /* Allocates memory for the tensors that a plan keeps from step to step; for an evaluation plan only the parameters.

@@ -18,8 +18,8 @@
 const volatile sig_atomic_t *brim_stop_watch(bool speaks);
 /* [init] The run's folder, for the command that resumes it. */
 void brim_stop_set_folder(const char *name);
-/* [step] One of the texts above, or another literal. */
+/* [step] Sets the message for the run's current activity: one of the texts above, or another literal. */
 void brim_stop_doing(const char *what);
-/* [step] The newest checkpoint's step (-1: none yet), and the last commit's. */
+/* [step] Sets the steps of the newest checkpoint (-1: none yet) and of the last commit. */
 void brim_stop_at(int64_t checkpoint_step, int64_t step);
 #endif

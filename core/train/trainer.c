@@ -106,7 +106,7 @@ static brim_status begin_training(brim_trainer *t)
   return write_frozen(t);
 }
 
-/* For evaluation only. */
+/* Reads the parameters of a checkpoint, for evaluation only. */
 static brim_status read_model(brim_trainer *t, const char *checkpoint)
 {
   brim_train_state state;
@@ -125,7 +125,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-/* `wish`: for evaluating `checkpoint`; NULL: for training. */
+/* Opens a trainer. `wish`: to evaluate `checkpoint`; NULL: to train. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -345,7 +345,7 @@ static brim_status place_again(brim_trainer *t)
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);
   if (before > t->footprint.total_bytes) t->footprint.total_bytes = before;
-  return brim_setup_finish_data(t->drive->setup); /* of a loader that was made again */
+  return brim_setup_finish_data(t->drive->setup); /* for the loader that was made again */
 }
 
 void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
@@ -355,7 +355,7 @@ void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
   t->federation = NULL;
 }
 
-/* Reads frozen values again, from files that may have changed. */
+/* Restores the kept values; reads frozen ones again, from files that may have changed. */
 static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_hash;

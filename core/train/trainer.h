@@ -32,20 +32,22 @@ typedef struct brim_evaluation {
 } brim_evaluation;
 /* An evaluation without figures. */
 brim_evaluation brim_evaluation_none(void);
-/* exp(loss) for tokens; else NAN. */
+/* The perplexity, exp(loss), for tokens; else NAN. */
 double brim_evaluation_perplexity(const brim_evaluation *e);
 
 /* [init] Plans, places, initializes the parameters from the seed, and waits for the run's data. The drive must
  * outlive the trainer. EBUDGET, ENOMEM_DEVICE. */
-brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out);
-/* [init] For evaluation only, without gradients and optimizer state. Places a plan for `count` samples, `batch` at a
- * time, and reads the parameters of a checkpoint, of any optimizer and backend. With `keep_output` the model's output
- * can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
+brim_status brim_trainer_open(
+    brim_drive *drive,
+    brim_trainer *
+        *out); /* [init] For evaluation only, without gradients and optimizer state. Places a plan for `count` samples,
+                * `batch` at a time, and reads the parameters of a checkpoint, of any optimizer and backend. With
+                * `keep_output` the model's output can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
 const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
-/* NULL while nothing is placed: see brim_trainer_replan. */
+/* The trainer's plan; NULL while nothing is placed: see brim_trainer_replan. */
 const brim_plan *brim_trainer_plan(const brim_trainer *trainer);
 brim_exec *brim_trainer_exec(brim_trainer *trainer);
 uint64_t brim_trainer_device_bytes(const brim_trainer *trainer); /* of the arena */
@@ -70,7 +72,7 @@ double brim_trainer_lr(const brim_trainer *trainer);
  * the first step and not after brim_trainer_resume. *record, unless NULL, gets the description of the weights for the
  * run's folder, with hashes of the files; NULL: there are no weights. ELOAD, ECONFIG, ENOMEM_HOST. */
 brim_status brim_trainer_load_weights(brim_trainer *trainer, json_t **record);
-/* [init] Tells a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
+/* [init] Passes a federation the run's folder, in which it may need files; the string must outlive the trainer. is_new:
  * makes the file of client states, on rank 0, before the other ranks call this. EBUDGET if the disk has too little
  * room; ELOAD, EIO, ENOMEM_HOST. */
 brim_status brim_trainer_keep_in(brim_trainer *trainer, const char *folder, bool is_new);
@@ -94,6 +96,9 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
  * client's samples, computed in one pass over the training data without augmentation. The same on all ranks.
  * EINTERRUPTED as above; ENOMEM_HOST, and errors of the data and the backend. */
 brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
+/* [step] The same for clients' personal models, computed in the lanes; a client without one counts with the global
+ * model. Batches are those of training, so samples that training leaves out do not count. */
+brim_status brim_trainer_evaluate_personal(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
 /* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also memory whose contents can be made
  * again, namely samples decoded ahead and caches of the backend's libraries. Results about recompute are kept: they
  * take some kilobytes, and seconds to compute. */
@@ -106,17 +111,17 @@ double brim_trainer_failed_at(const brim_trainer *trainer);
 brim_status brim_trainer_park(brim_trainer *trainer);
 /* Between two steps, not while the trainer is ahead, after the drive was changed (drive.h: cut, moved, another limit)
  * or to release memory. Copies parameters and optimizer state to the host, releases the arena, plans, claims and
- * places anew for the present drive, which may ask the policies, and restores the values. Samples, state and all bits
+ * places anew for the current drive, which may ask the policies, and restores the values. Samples, state and all bits
  * that do not depend on the micro-batch continue unchanged. On failure nothing is placed and the values stay on the
  * host: the caller may write a checkpoint, or change the drive and call it again, but must not use anything else of
  * the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
  * brim_placement_open. */
 brim_status brim_trainer_replan(brim_trainer *trainer);
-/* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the present values are
+/* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the current values are
  * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */
 brim_status brim_trainer_restart(brim_trainer *trainer, const char *checkpoint);
-/* While nothing is placed: replaces the drive by `drive`, which was made again (brim_drive_remake), perhaps on
+/* Called while nothing is placed: replaces the drive by `drive`, which was made again (brim_drive_remake), perhaps on
  * another backend with the same real type. */
 void brim_trainer_follow(brim_trainer *trainer, brim_drive *drive);
 /* Whether the parameters of the last commit exist, on the device or on the host. They do not after a failure during
@@ -129,7 +134,7 @@ bool brim_trainer_has_values(const brim_trainer *trainer);
 brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, brim_status status);
 /* Whether the last failure of a trainer function has been reported to the other ranks. */
 bool brim_trainer_has_told(const brim_trainer *trainer);
-/* All ranks ignore the last failure from now on. */
+/* Forgets the last failure; all ranks do so. */
 void brim_trainer_forgive(brim_trainer *trainer);
 /* The result of the last meeting, the same on all ranks. */
 const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);

@@ -27,6 +27,16 @@ static brim_span next_span(void *context, int64_t sequence)
   return (brim_span){BRIM_PART_TRAIN, BRIM_EPOCH_PLAIN, p->first + first, rest <= 0 ? 0 : rest < batch ? rest : batch};
 }
 
+/* An isolated client's samples are not next to each other in the split. */
+static brim_span next_own(void *context, int64_t sequence)
+{
+  const pass *p = context;
+  const brim_setup *s = p->trainer->drive->setup;
+  if (sequence >= p->count) return (brim_span){BRIM_PART_TRAIN, BRIM_EPOCH_PLAIN, 0, 0};
+  const int64_t order = brim_partition_order(&s->partition, brim_setup_own_client(s), sequence);
+  return (brim_span){BRIM_PART_TRAIN, BRIM_EPOCH_PLAIN, order, 1};
+}
+
 /* The largest evaluation program. */
 static const brim_program *find_program(const brim_plan *plan)
 {
@@ -54,6 +64,8 @@ static brim_status open_pass(pass *p)
   const brim_tensor *answers = p->metrics->in[1];
   const size_t values = (size_t)brim_shape_count(&answers->shape);
   brim_setup_part(s, BRIM_PART_TRAIN, &p->first, &p->count);
+  if (brim_setup_is_isolated(s))
+    p->count = brim_setup_own_client(s) < 0 ? 0 : brim_partition_count(&s->partition, brim_setup_own_client(s));
   p->right = brim_try_calloc((size_t)(s->data.count[BRIM_PART_TRAIN] + 7) / 8, 1);
   if (answers->dtype == BRIM_DTYPE_I32)
     p->rank = brim_try_malloc(values * sizeof *p->rank);
@@ -70,7 +82,8 @@ static void close_pass(pass *p)
   free(p->logits);
 }
 
-/* As in classification_metrics, the first of the largest logits is the answer. */
+/* Whether the model's answer is the label. As in classification_metrics, the answer is the first of the largest
+ * logits. */
 static bool is_right(const pass *p, int64_t i, int32_t label)
 {
   if (p->rank) return p->rank[i] == 0;
@@ -119,7 +132,7 @@ static brim_status run_pass(pass *p, const volatile int *stop)
   brim_loader *loader = NULL;
   const brim_batch *batch = NULL;
   options.batch_max = p->program->info.batch;
-  options.next = next_span;
+  options.next = brim_setup_is_isolated(s) ? next_own : next_span;
   options.context = p;
   brim_status status = brim_loader_open(&options, &loader);
   do {
@@ -170,6 +183,14 @@ static brim_status count_clients(const pass *p, brim_spread *out)
   if (status == BRIM_OK) *out = brim_tally_spread(&accuracy);
   brim_tally_release(&accuracy);
   return status;
+}
+
+brim_status brim_trainer_evaluate_personal(brim_trainer *t, const volatile int *stop, brim_spread *out)
+{
+  double sum[BRIM_BALLOT_SUMS] = {0};
+  const brim_status status = brim_federation_score(t->federation, stop, out);
+  if (status != BRIM_OK) t->failed_at = brim_now();
+  return brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum);
 }
 
 brim_status brim_trainer_evaluate_clients(brim_trainer *t, const volatile int *stop, brim_spread *out)

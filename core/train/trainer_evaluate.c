@@ -55,14 +55,15 @@ static size_t count_metrics(const brim_trainer *t)
   return (size_t)(2 + brim_footprint_cells(s) + (s->top_k > 0));
 }
 
-/* Once per trainer: it is the same for all plans. */
+/* Called once per trainer, as the size is the same for all plans. */
 brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
   return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
 }
 
-/* r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it is undefined for a constant target. */
+/* Computes the errors of real targets. r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it
+ * is undefined for a constant target. */
 static void take_errors(const brim_trainer *t, double samples, brim_evaluation *out)
 {
   const int64_t targets = t->drive->setup->answers;

@@ -21,6 +21,7 @@ static void commit(brim_trainer *t, const brim_round_result *r)
   state->world_seconds += r->spent.seconds;
   state->world_joules += r->spent.joules;
   state->world_bytes += r->spent.bytes;
+  state->world_edge_bytes += r->spent.edge_bytes;
   state->step++;
   state->epoch = state->step;
 }
@@ -63,9 +64,15 @@ double brim_trainer_epsilon(const brim_trainer *t, bool next)
 /* Trains all clients of this rank, then sums over all ranks. */
 static brim_status train(brim_trainer *t)
 {
+  bool all_begin;
+  brim_status status = BRIM_OK;
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
-    return brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
-  return brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+    status = brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
+  BRIM_TRY(brim_federation_gather(t->federation, t->state.step, status == BRIM_OK, &all_begin));
+  if (status != BRIM_OK || !all_begin) return status; /* the round will be repeated */
+  status = brim_federation_train(t->federation, t->state.step, t->state.world_seconds);
+  t->torn = !brim_federation_has_model(t->federation);
+  return status;
 }
 
 static brim_status add_up(brim_trainer *t)

@@ -284,7 +284,7 @@ static brim_status end_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* If the next step does not get its memory, this one is still completed. */
+/* Makes a step. If the next one, begun ahead, does not get its memory, this one is still completed. */
 static brim_status try_step(brim_trainer *t, bool more)
 {
   brim_status ahead = BRIM_OK;

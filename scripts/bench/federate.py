@@ -21,10 +21,11 @@ Flower, and with Adam's bias correction, with pfl; the PyTorch loop has both. br
 convolutional network in double precision, as PyTorch's own fp32 result differs from that by more than 1e-5; --dtype
 sets their precision. The exit status is 1 if any weight differs by more than 1e-5.
 
-SCAFFOLD, aggregators of all updates and adaptive clipping are compared with 15 clients in batches of 500, of which 10
-train in each of 3 rounds, so each trains twice, with 4 to 14 steps. `scaffold` weights clients alike, as the paper
-and peers do, `scaffold_samples` by their samples. `scaffold_pfl` and `clipped_flower` show how far programs that
-deviate from the papers end up; they have no limit."""
+SCAFFOLD, FedDyn, Ditto, aggregators of all updates and adaptive clipping are compared with 15 clients in batches of
+500, of which 10 train in each of 3 rounds, so each trains twice, with 4 to 14 steps. `scaffold` weights clients alike,
+as the paper and peers do, `scaffold_samples` by their samples. Ditto is compared by the personal models of all clients.
+`scaffold_pfl`, `feddyn_fedlab` and `clipped_flower` show how far programs that deviate from the papers end up; they
+have no limit."""
 
 import argparse
 import array
@@ -53,11 +54,15 @@ CHECKED_TWICE = ["partition=dirichlet", "partition.alpha=0.5", "total_clients=15
                  "federate.local_epochs=1"]
 SERVER = {"lr": 0.01, "beta1": 0.9, "beta2": 0.99, "eps": 1e-3}
 MU = 0.5
+ALPHA = 0.1
+LAMBDA = 0.5
 BYZANTINE = 2
 CLIP = {"norm": 0.3, "quantile": 0.5, "rate": 0.2}
 LIMIT = 1e-5
 FOLDER = os.environ.get("BRIM_FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "cli"))
+import states  # noqa: E402, as it is in another folder
 CORES = len(os.sched_getaffinity(0))
 MARK = "BRIM_BENCH_FEDERATE"
 
@@ -70,7 +75,8 @@ PEERS = {
                 "clipped_flower"]),
     "pfl": ("pfl", "federate_pfl.py", [(1, 1), (1, CORES), (CORES, 1)],
             ["fedavg", "fedprox", "fedadam_corrected", "scaffold", "scaffold_pfl", "clipped"]),
-    "FedLab": ("fedlab.contrib.algorithm.scaffold", "federate_fedlab.py", [(1, 1)], ["scaffold"]),
+    "FedLab": ("fedlab.contrib.algorithm.scaffold", "federate_fedlab.py", [(1, 1)],
+               ["scaffold", "feddyn", "feddyn_fedlab", "ditto"]),
     "BlazeFL": ("blazefl.contrib", "federate_blazefl.py", [(CORES, 1)], ["fedavg"]),
 }
 
@@ -158,7 +164,8 @@ def write_job(folder, start, rounds, warm, algorithm="fedavg", dtype="float32"):
         "clients": int(c["total_clients"]), "cohort": int(c["clients_per_round"]),
         "batch": int(c["training.batch_size"]), "rate": float(c["optimizer.lr"]),
         "epochs": int(c["federate.local_epochs"]), "seed": int(c["seed"]),
-        "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "clip": CLIP, "byzantine": BYZANTINE,
+        "mu": MU if algorithm == "fedprox" else 0.0, "server": SERVER, "clip": CLIP,
+        "alpha": ALPHA, "lambda": LAMBDA, "byzantine": BYZANTINE,
         "algorithm": algorithm.removesuffix("_corrected"), "corrected": algorithm.endswith("_corrected"),
         "equal": algorithm in TWICE and algorithm != "scaffold_samples",
         "rounds": rounds, "warm": warm, "dtype": dtype}))
@@ -261,17 +268,23 @@ ONCE = {"fedavg": [], "fedprox": ["federate.local=fedprox", f"federate.mu={MU}"]
 SCAFFOLD = ["federate.local=scaffold", "aggregator=uniform"]
 CLIPPED = [f"privacy.clip_norm={CLIP['norm']}", f"privacy.target_quantile={CLIP['quantile']}",
            f"privacy.clip_norm_lr={CLIP['rate']}"]
+FEDDYN = ["federate.local=feddyn", f"federate.alpha={ALPHA}", "aggregator=uniform"]
+DITTO = ["federate.personal=ditto", f"federate.personal_lambda={LAMBDA}", "aggregator=uniform"]
 TWICE = {"scaffold": SCAFFOLD, "scaffold_samples": SCAFFOLD[:1], "scaffold_pfl": SCAFFOLD,
+         "feddyn": FEDDYN, "feddyn_fedlab": FEDDYN, "ditto": DITTO,
          **{name: robust(name) for name in ("median", "trimmed_mean", "krum", "multi_krum")},
          "clipped": CLIPPED, "clipped_flower": CLIPPED}
-WITHOUT_LIMIT = ("scaffold_pfl", "clipped_flower")
+WITHOUT_LIMIT = ("scaffold_pfl", "feddyn_fedlab", "clipped_flower")
 
 
 def check_form(options, peers, case, folder, words, algorithm):
     """Whether a peer's weights differ too much. The initial weights are in folder/start."""
     run_brim(options.brim, folder / algorithm, words, 3)
     first, ours = brim_weights(folder / "start"), brim_weights(folder / algorithm)
-    failed, moved = False, max(abs(a - b) for a, b in zip(ours, first))
+    if algorithm == "ditto":
+        kept = states.read(folder / algorithm, folder / algorithm / "checkpoints" / "last", "f")
+        first, ours = first * len(kept), sum((kept[client] for client in sorted(kept)), array.array("f"))
+    failed, moved = False, max(abs(a - b) for a, b in zip(ours, first, strict=True))
     for dtype in options.dtype.split(",") if options.dtype else [CASES[case]["check"]]:
         job = write_job(folder, folder / "start", 2, 1, algorithm, dtype)
         subprocess.run([options.python, HERE / "federate_peer.py", job], check=True)

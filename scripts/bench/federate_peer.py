@@ -188,6 +188,9 @@ class Job:
             optimizer.step()
         return self.samples(step, place).shape[1]
 
+    def write_weights(self, weights):
+        pathlib.Path(self["weights"]).write_bytes(struct.pack(f"<{len(weights)}f", *weights.tolist()))
+
     def finish(self, model, ends, **more):
         """`ends`: the time at which each round ended."""
         images, labels = read_split(pathlib.Path(self["data"]), "t10k")
@@ -196,7 +199,7 @@ class Job:
                                                 reduction="sum").item()
                        for x, y in zip(images.split(500), labels.split(500))) / len(labels)
             weights = torch.cat([p.detach().float().flatten() for p in model.parameters()])
-        pathlib.Path(self["weights"]).write_bytes(struct.pack(f"<{len(weights)}f", *weights.tolist()))
+        self.write_weights(weights)
         seconds = (ends[-1] - ends[self["warm"] - 1]) / self["rounds"]
         print(json.dumps({"seconds": seconds, "loss": loss, **more}), flush=True)
 

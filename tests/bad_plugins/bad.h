@@ -50,7 +50,7 @@ __attribute__((noinline)) static int bad_deep(volatile char *above)
   return bad_zero ? 1 : bad_deep(page) + page[0];
 }
 
-/* Starts a process that outlives this one and keeps its open files. */
+/* Starts a process that outlives this one and inherits its open files. */
 static inline void bad_leave_helper(void)
 {
   if (fork() != 0) return;
@@ -62,7 +62,7 @@ static inline void bad_leave_helper(void)
 static inline brim_status bad_in(const char *function, long long step)
 {
   volatile char top = 0;
-  static int naps; /* of 0.1 s */
+  static int naps; /* number of 0.1 s sleeps so far */
   if (!bad_names(function) || step < bad_from()) return BRIM_OK;
   if (bad_is(function, "helper")) bad_leave_helper();
   if (bad_is(function, "helper") || bad_is(function, "segv")) *bad_pointer = 1;

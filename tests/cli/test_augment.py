@@ -17,7 +17,7 @@ class Augment(Case):
     def assert_same(self, one, other):
         self.assert_same_checkpoint(one, other, STEPS, files=["model.safetensors", "optimizer.safetensors"])
 
-    def test_one_from_outside_that_changes_nothing_trains_as_none(self):
+    def test_an_external_augmentation_without_effect_changes_nothing(self):
         self.train("outside", *RUN, "augmentation=bad", f"--plugin-path={BAD}")
         self.train("own", *RUN)
         self.assert_same("outside", "own")

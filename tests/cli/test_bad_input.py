@@ -25,7 +25,7 @@ class Dataset(Case):
         self.assertFalse((self.folder / "run").exists())
         return result
 
-    def test_the_data_are_good_to_begin_with(self):
+    def test_the_unchanged_data_is_accepted(self):
         self.train("run", *idx_overrides("data"), "training.epochs=12", "optimizer.lr=0.02")
         self.assertGreater(self.summary("run")["test_accuracy"], 0.9)
 
@@ -196,7 +196,7 @@ class Checkpoint(Case):
         data = bytearray(path.read_bytes())
         path.write_bytes(how(data))
 
-    def test_a_damaged_one_is_passed_over_with_a_warning(self):
+    def test_a_damaged_one_is_skipped_with_a_warning(self):
         def flip(data):
             data[len(data) // 2] ^= 0x40
             return data
@@ -352,7 +352,7 @@ class NotFinite(Case):
         state = json.loads((self.checkpoint("run", summary["steps"]) / "state.json").read_text())
         self.assertEqual(state["step"], summary["steps"])
 
-    def test_events_tell_it(self):
+    def test_events_record_it(self):
         self.diverge("run", *SMALL)
         self.assertEqual(self.events("run")[-1], "failed")
 

@@ -274,7 +274,7 @@ class Bad(Check):
         self.assert_fails("policy", "on_step:helper", "on_step", "crashed")
 
     @plain
-    def test_how_it_ended_is_known_where_ends_of_children_are_ignored(self):
+    def test_the_end_of_a_child_is_known_even_if_sigchld_is_ignored(self):
         process = self.start("check", BAD / "dataset" / "bad.so", env={"BRIM_BAD": "read:segv:3"},
                              ignoring=signal.SIGCHLD)
         self.assertIn("crashed: segmentation fault", self.finish(process, FAILED).out)

@@ -78,7 +78,7 @@ class Compare(TwoRuns):
         self.assertEqual([run["name"] for run in runs], ["sweep/0", "sweep/1", "a"])
         self.assertEqual([run["differing"]["seed"] for run in runs], ["1", "2", "1"])
 
-    def test_names_are_as_long_as_it_takes_to_tell_them_apart(self):
+    def test_names_are_long_enough_to_be_distinct(self):
         self.train("other/a", *RUN)
         self.assertEqual([run["name"] for run in self.json_of("runs/a", "other/a")], ["runs/a", "other/a"])
 

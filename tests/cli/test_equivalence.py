@@ -59,7 +59,7 @@ class SameBits(Case):
         norms = [r["grad_norm"] for r in self.records("run16") if r["split"] == "train"]
         self.assertTrue(norms and all(norm > 0 for norm in norms))
 
-    def test_mixup_whatever_the_cut(self):
+    def test_mixup_with_any_micro_batch(self):
         for backend in ("cpu", "reference"):
             for size in (6, 3, 1):
                 self.train(f"{backend}{size}", "model=mlp", "model.hidden=[16]", "dataset=synthetic",

@@ -39,6 +39,13 @@ KINDS = {
     "scaffold": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                  "partition.alpha=0.5", "training.batch_size=8", "federate.local=scaffold_fedprox", "federate.mu=0.3",
                  "optimizer=sgd", "optimizer.momentum=0", "federate.norm_buffers=keep"],
+    "feddyn": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+               "partition.alpha=0.5", "training.batch_size=8", "federate.local=feddyn", "federate.alpha=0.1",
+               "federate.local_epochs=2", "federate.local_parameters='fc*'"],
+    "ditto": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "model.dropout=0.2",
+              "partition=dirichlet", "partition.alpha=0.5", "training.batch_size=8", "federate.norm_buffers=keep",
+              "federate.personal=ditto", "federate.personal_epochs=2", "federate.compression=sign",
+              "federate.error_feedback=true"],
     "median": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                "partition.alpha=0.5", "training.batch_size=8", "aggregator=median", "server_optimizer=adam",
                "attack.kind=noise", "attack.share=0.3", "attack.scale=0.1"],
@@ -51,12 +58,18 @@ KINDS = {
                     "world.dropout=0.2"],
     "qfedavg": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=qfedavg",
                 "federate.local_epochs=2", "world.dropout=0.2", "federate.compression=top_k",
-                "federate.compression_share=0.2"],
+                "federate.compression_share=0.2", "federate.error_feedback=true"],
     "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
                 "optimizer.momentum=0.5", "server_optimizer=adam", "federate.compression=sign"],
+    "async": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+              "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=9",
+              "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl"],
+    "async mlp": [*MLP, "training.batch_size=8", "federate.async=true", "federate.concurrency=6", "network=dynamic",
+                  "aggregator=fednova", "federate.compression=quantize", "world.dropout=0.2"],
     "quantized": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                   "partition.alpha=0.5", "training.batch_size=8", "federate.norm_buffers=keep",
-                  "federate.compression=quantize", "federate.compression_bits=4", "precision=bf16"],
+                  "federate.compression=quantize", "federate.compression_bits=4", "federate.error_feedback=true",
+                  "precision=bf16"],
 }
 
 STATE = ["model.safetensors", "optimizer.safetensors"]  # the same files in checkpoints of differently configured runs
@@ -92,7 +105,7 @@ class Federate(FederationCase):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        for name in "mlp", "krum":
+        for name in "mlp", "krum", "async mlp":
             self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
             self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
                           env={"BRIM_FAULT": attempts(3, 4)})
@@ -102,7 +115,7 @@ class Federate(FederationCase):
     def test_only_clients_that_failed_are_trained_again(self):
         """Also if rounds fail so often that the plan changes meanwhile. Clients are counted when they begin."""
         changes = ["client:3", "begin:2", "begin:3", "begin:4"]
-        for name in "mlp", "batch norm", "kept norms", "scaffold", "median", "quantized":
+        for name in "mlp", "batch norm", "kept norms", "scaffold", "feddyn", "ditto", "median", "quantized", "async":
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             for lanes, faults in (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes), (3, changes):
@@ -302,11 +315,12 @@ class Federate(FederationCase):
 
     def test_a_restarted_run_knows_nothing_of_clients(self):
         """The update of the second round fails half-way, before there is a checkpoint."""
-        words = [*KINDS["kept norms"], "federate.checkpoint_every_rounds=9"]
-        self.federate("whole", *words)
-        self.federate("torn", *words, env={"BRIM_FAULT": "step:2:update"})
-        self.assertGreater(self.summary("torn")["retries"], 0)
-        self.assert_same_checkpoint("whole", "torn", 4)
+        for name in "kept norms", "async":
+            words = [*KINDS[name], "federate.checkpoint_every_rounds=9"]
+            self.federate(f"{name} whole", *words)
+            self.federate(f"{name} torn", *words, env={"BRIM_FAULT": "step:2:update"})
+            self.assertGreater(self.summary(f"{name} torn")["retries"], 0)
+            self.assert_same_checkpoint(f"{name} whole", f"{name} torn", 4)
 
     def test_the_plan_counts_what_clients_keep(self):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""
@@ -327,6 +341,18 @@ class Federate(FederationCase):
             plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
                                         f"federate.compression={kind}").out)
             self.assertEqual(plan["host"]["compressing_bytes"], 2 * largest * values)
+
+    def test_the_plan_counts_what_error_feedback_needs(self):
+        """A state has a float for each value that is sent; a lane needs the largest parameter twice as double."""
+        plans = [json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
+                                      "federate.compression=sign", f"federate.error_feedback={value}").out)
+                 for value in ("false", "true")]
+        self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 4 * (64 * 9 + 9 + 9 * 4 + 4)])
+        lanes = 2 * 2 * 8 * 64 * 9
+        self.assertEqual(plans[0]["host"]["clients_bytes"], 0)
+        self.assertLessEqual(lanes, plans[1]["host"]["clients_bytes"])
+        self.assertLess(plans[1]["host"]["clients_bytes"], lanes + 1024)
+        self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
         """In the plan and before the run, which leaves no folder."""
@@ -469,6 +495,10 @@ class Federate(FederationCase):
                  ["'federate.compression_share' has no effect", "set federate.compression=top_k"]),
                 (["federate.compression=quantize", "federate.compression_bits=1"], ["must be in [2,16]"]),
                 (["federate.compression=top_k", "federate.compression_share=0"], ["must be in (0,1]"]),
+                (["federate.error_feedback=true"],
+                 ["federate.error_feedback=true has no effect with federate.compression=none", "argument"]),
+                (["federate.compression=sign", "federate.error_feedback=true", "privacy.clip_norm=1"],
+                 ["'federate.error_feedback' cannot be combined with privacy.clip_norm", "not what clipping did"]),
                 (["federate.compression=half"], ["none|quantize|sign|top_k, got half"]),
                 (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "remove it"]),
                 (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),

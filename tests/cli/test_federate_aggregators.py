@@ -5,6 +5,7 @@ import math
 import random
 import struct
 
+import states
 from client_order import CLIENT, client_order, random4
 from federations import FederationCase
 from support import USAGE, main
@@ -54,6 +55,8 @@ class Aggregators(FederationCase):
                     update.change = compress(update.change, seed, client, number)
                 if has_arrived:
                     arrived.append(update)
+                    if isinstance(compress, Feedback):
+                        compress.keep(client)
             change = RESULT[aggregator](arrived, rate, q)
             model = [value + server * moved for value, moved in zip(model, change)]
             for got, wanted in zip(self.model(name, number + 1), model):
@@ -100,8 +103,25 @@ class Aggregators(FederationCase):
                     ("quantize", [f"federate.compression_bits={bits}"], Quantize(bits)), ("sign", [], signs),
                     ("top_k", [f"federate.compression_share={share}"], TopK(share))):
                 self.compare(f"{aggregator} {kind}", aggregator, f"federate.compression={kind}", *words, most=20,
-                             compress=lambda change, *place, one=compress: [
-                                 *one(change[:-1], 0, *place), *one(change[-1:], 1, *place)])
+                             compress=by_parameter(compress))
+
+    def test_clients_send_later_what_compression_left_out(self):
+        """Error feedback. A client whose update does not arrive keeps what its last one that arrived left out; some
+        clients are lost in the simulated world, others diverge."""
+        for aggregator in "fedavg", "qfedavg":
+            for number, more in enumerate(([], ["world.dropout=0.4"])):
+                bits, share = self.draw.randint(2, 6), self.draw.uniform(0.05, 0.6)
+                for kind, words, compress in (
+                        ("quantize", [f"federate.compression_bits={bits}"], Quantize(bits)), ("sign", [], signs),
+                        ("top_k", [f"federate.compression_share={share}"], TopK(share))):
+                    name, feedback = f"{aggregator} {kind} {number}", Feedback(by_parameter(compress))
+                    self.compare(name, aggregator, f"federate.compression={kind}", "federate.error_feedback=true",
+                                 *words, *more, most=20, compress=feedback, large=0 if number == 0 else None)
+                    kept = states.read(self.folder / name, self.checkpoint(name, ROUNDS), "d")
+                    self.assertEqual(kept.keys(), feedback.left.keys())
+                    for client, values in kept.items():
+                        for got, wanted in zip(sorted(values), sorted(feedback.left[client]), strict=True):
+                            self.assertTrue(math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-9), (name, client))
 
     def test_quantized_updates_are_right_in_the_mean(self):
         """The seed decides how values are rounded: over many of them the mean is the value."""
@@ -157,6 +177,27 @@ class Quantize:
             draw = random4(key[0] << 32 | key[1], CLIENT, parameter, i // 4, 0)[i % 4] / 2 ** 32
             rounded.append(math.copysign((math.floor(place) + (draw < place % 1)) / self.levels * most, value))
         return rounded
+
+
+def by_parameter(compress):
+    """Compresses the weights and the bias separately."""
+    return lambda change, *place: [*compress(change[:-1], 0, *place), *compress(change[-1:], 1, *place)]
+
+
+class Feedback:
+    """Adds what a client's last update that arrived left out, before it is compressed."""
+
+    def __init__(self, compress):
+        self.compress, self.left, self.now = compress, {}, {}
+
+    def __call__(self, change, seed, client, number):
+        whole = [c + e for c, e in zip(change, self.left.get(client, [0.0] * len(change)), strict=True)]
+        sent = self.compress(whole, seed, client, number)
+        self.now[client] = [w - s for w, s in zip(whole, sent, strict=True)]
+        return sent
+
+    def keep(self, client):
+        self.left[client] = self.now[client]
 
 
 def signs(change, *_):

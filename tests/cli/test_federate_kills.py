@@ -4,6 +4,7 @@ undisturbed one."""
 import os
 import random
 
+import states
 from support import FULL, Case, killed, main
 
 KILLS = 50 if FULL else 5
@@ -21,6 +22,9 @@ KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.moment
 PRIVATE = [*(word for word in WORDS if not word.startswith("aggregator")), "model.norm=group",
            "federate.norm_buffers=average", "privacy.clip_norm=0.1", "privacy.target_quantile=0.5",
            "privacy.noise_multiplier=0.2"]
+# Clients keep gradients; and what compression left out, and personal models.
+FEDDYN = [*(word for word in WORDS if not word.startswith(("aggregator", "server_optimizer"))), "federate.local=feddyn"]
+DITTO = [*WORDS, "federate.personal=ditto", "federate.compression=top_k", "federate.error_feedback=true"]
 
 
 class Kills(Case):
@@ -42,11 +46,11 @@ class Kills(Case):
         files, such as the parts of a checkpoint, or of writes to client states."""
         kind = self.draw.random()
         if kind < 0.4:
-            states, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
+            path, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
 
             def written():
-                if states.exists():
-                    seen.add(states.stat().st_mtime_ns)
+                if path.exists():
+                    seen.add(path.stat().st_mtime_ns)
                 return len(seen) > writes
             return written
         if kind < 0.7:
@@ -84,11 +88,29 @@ class Kills(Case):
     def test_a_federation_whose_clients_keep_more_too(self):
         self.compare(KEEPING, KILLS)
 
+    def test_feddyn_too(self):
+        self.compare(FEDDYN, KILLS // 5)
+
+    def test_personal_models_too(self):
+        self.compare(DITTO, KILLS // 2)
+
     def test_a_private_federation_too(self):
         self.compare(PRIVATE, KILLS // 5)
 
+    def test_one_with_asynchronous_rounds_does_too(self):
+        words = [word for word in WORDS if not word.startswith(("aggregator", "federate.norm_buffers"))]
+        self.compare([*words, "federate.async=true", "federate.concurrency=8", "federate.max_staleness=2",
+                      "world.dropout=0.1"], KILLS // 2)
+
     def test_one_that_keeps_all_updates_of_a_round_does_too(self):
         self.compare([*WORDS, "aggregator=trimmed_mean", "attack.kind=sign_flip", "attack.share=0.2"], KILLS // 2)
+
+    def states(self, run):
+        """The client states of the last checkpoint."""
+        if not (self.folder / run / "states.bin").exists():
+            return {}
+        return {client: values.tobytes()
+                for client, values in states.read(self.folder / run, self.checkpoint(run, 24), "f").items()}
 
     def compare(self, words, wanted):
         self.brim("federate", "run.dir=whole", *words)
@@ -103,6 +125,7 @@ class Kills(Case):
             with self.subTest(run=run, kills=kills):
                 self.assert_same_checkpoint("whole", run, 24)
                 self.assert_same_records("whole", run)
+                self.assertEqual(self.states(run), self.states("whole"))
                 self.assertEqual(list((self.folder / run).glob("updates*")), [])
             runs += 1
 

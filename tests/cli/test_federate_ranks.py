@@ -1,8 +1,10 @@
 """Federations of several ranks: clients are distributed over them, and the result has the bits of one rank's."""
 
 from ranks import Ranks
-from support import FAILED, HANG_SECONDS, main
+from support import FAILED, HANG_SECONDS, USAGE, main
 from test_federate import KINDS
+from test_federate_processes import PROCESSES, TABLE
+from test_federate_processes import SMALL as THREE_CLIENTS
 from test_federate_runs import SMALL
 
 CHECKPOINT = ["model.safetensors", "optimizer.safetensors", "state.json"]
@@ -50,7 +52,7 @@ class FederateRanks(Ranks):
                 self.assertGreater(self.summary(run)["retries"], 0)
 
     def test_any_number_of_ranks_resumes(self):
-        for name in "dirichlet", "kept norms":
+        for name in "dirichlet", "kept norms", "async":
             with self.subTest(name):
                 whole, run = f"whole {name}", f"run {name}"
                 self.brim("federate", f"run.dir={whole}", *KINDS[name])
@@ -88,6 +90,14 @@ class FederateRanks(Ranks):
     def test_ranks_without_clients_are_reported(self):
         err = self.federate(3, "run", *KINDS["mlp"], "clients_per_round=2")
         self.assertIn("1 of 3 ranks have nothing to do: a round has 2 clients", err)
+
+    def test_mpirun_starts_the_processes_of_clients(self):
+        self.brim("federate", "run.dir=simulated", *THREE_CLIENTS)
+        self.federate(4, "apart", *THREE_CLIENTS, *TABLE, PROCESSES)
+        self.assert_same_checkpoint("simulated", "apart", 4, CHECKPOINT)
+        self.assert_same_rounds("simulated", "apart")
+        err = self.federate(3, "three", *THREE_CLIENTS, PROCESSES, status=USAGE)
+        self.assertIn("dist.ranks is 4, but 3 ranks were started", err)
 
 
 if __name__ == "__main__":

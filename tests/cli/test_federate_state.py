@@ -3,99 +3,18 @@ rounds."""
 
 import collections
 import json
-import math
 import random
 
 import states
 import tensors
-from federations import FederationCase
+from drawn import ROUNDS, DrawnCase, Vector, zeros
 from support import FAILED, USAGE, main
 from test_federate import SMALL, STATE, float_of
 
-ROUNDS = 5
 SGD = ["optimizer=sgd", "optimizer.momentum=0"]
 
 
-class Vector(tuple):
-    """Numbers that are added one by one, and scaled together."""
-
-    def __add__(self, other):
-        return Vector(a + b for a, b in zip(self, other, strict=True))
-
-    def __sub__(self, other):
-        return Vector(a - b for a, b in zip(self, other, strict=True))
-
-    def __mul__(self, factor):
-        return Vector(a * factor for a in self)
-
-    def dot(self, other):
-        return sum(a * b for a, b in zip(self, other, strict=True))
-
-
-def zeros(like):
-    return Vector(0.0 for _ in like)
-
-
-class Drawn:
-    """A drawn federation of linear regression in which each client's samples are one batch."""
-
-    def __init__(self, draw, folder, write_data, **fixed):
-        self.rows, features = draw.randint(23, 60), draw.randint(1, 4)
-        self.clients, self.selected, self.epochs = draw.randint(3, 7), draw.randint(1, 3), draw.randint(1, 3)
-        self.rate, self.server_rate = draw.uniform(0.01, 0.1), draw.uniform(0.5, 1)
-        self.momentum = draw.choice([0, 0.9])
-        self.clip, self.decay, self.mu = draw.choice([0, 0.5]), draw.choice([0, 0.3]), 0.0
-        vars(self).update(fixed)
-        data = [[draw.uniform(-1, 1) for _ in range(features + 1)] for _ in range(self.rows)]
-        write_data(folder, data)
-        self.data = [[float_of(value) for value in row] for row in data]
-        self.words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "loss=mse",
-                      "dataset.standardise=false", "model=mlp", "model.hidden=[]", "backend=reference",
-                      f"total_clients={self.clients}", f"clients_per_round={self.selected}", "method=round_robin",
-                      f"training.batch_size={self.rows}", f"optimizer.lr={self.rate}",
-                      f"optimizer.weight_decay={self.decay}", f"training.clip_norm={self.clip}",
-                      f"federate.local_epochs={self.epochs}", f"server_optimizer.lr={self.server_rate}",
-                      f"server_optimizer.momentum={self.momentum}", "federate.checkpoint_every_rounds=1",
-                      "observe.report=false"]
-
-    def chosen(self, step):
-        return [(step * self.selected + k) % self.clients for k in range(self.selected)]
-
-    def gradient(self, model, rows):
-        """Of the mean squared error; the bias is the last value."""
-        total = zeros(model)
-        for i in rows:
-            x = Vector([*self.data[i][:-1], 1.0])
-            total += x * (2 * (x.dot(model) - self.data[i][-1]) / len(rows))
-        return total
-
-    def train(self, start, pulled=None, control=None, rows=(), rate=None):
-        """A client's epochs from `start`. mu pulls the first `pulled` values back to it (default: all), and `control`
-        is added to each gradient."""
-        w, pulled = start, len(start) if pulled is None else pulled
-        for _ in range(self.epochs):
-            g = self.gradient(w, rows) + Vector([*(w - start)[:pulled], *zeros(w)[pulled:]]) * self.mu
-            g += control or zeros(w)
-            factor = min(1, self.clip / (math.sqrt(g.dot(g)) + 1e-6)) if self.clip else 1
-            w -= (g * factor + w * self.decay) * (self.rate if rate is None else rate)
-        return w
-
-
-class State(FederationCase):
-    def model(self, run, step):
-        return Vector(super().model(run, step))
-
-    def draw(self, draw, name, *words, **fixed):
-        """Runs a drawn federation; returns it, each client's samples and the first model."""
-        case = Drawn(draw, self.folder / f"data of {name}", self.write_data, **fixed)
-        self.federate(f"{name} start", *case.words, *words, "rounds=0")
-        self.federate(name, *case.words, *words, f"rounds={ROUNDS}")
-        return case, self.partition(name), self.model(f"{name} start", 0)
-
-    def assert_close(self, got, wanted, what):
-        for a, b in zip(got, wanted, strict=True):
-            self.assertTrue(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9), (what, a, b))
-
+class State(DrawnCase):
     # ---- parameters that stay with the client ----
 
     def test_local_parameters_are_those_of_plain_loops(self):
@@ -205,12 +124,6 @@ class State(FederationCase):
             self.assertEqual(kept.keys(), own.keys())
             for c, values in kept.items():
                 self.assert_close(sorted(values), sorted(own[c]), (name, c))
-
-    def model_after(self, name, step, case, words):
-        run = name if step == ROUNDS else f"{name} {step}"
-        if step < ROUNDS:
-            self.federate(run, *case.words, *words, f"rounds={step}")
-        return self.model(run, step)
 
     def test_scaffold_begins_as_fedavg(self):
         """All controls are 0 in the first round, so it has the bits of FedAvg; later rounds differ."""

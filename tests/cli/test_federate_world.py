@@ -66,8 +66,9 @@ class World:
             self.channels.append([single(x) for x in now])
         return self.channels[number][k]
 
-    def phases(self, k, number, attempt=0):
-        u = philox(self.case["seed"], attempt << 4 | TURN, k, number)
+    def phases(self, k, number, attempt=0, start=None):
+        """`start`: the number of the client's start, if rounds are asynchronous."""
+        u = philox(self.case["seed"], attempt << 4 | TURN, k, number if start is None else start)
         networks = NETWORKS[self.case["network"]]
         transfer = [0, 0]
         if networks:

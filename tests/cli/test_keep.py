@@ -65,7 +65,7 @@ class Kept(Case):
 
 
 class WithoutData(Kept):
-    def test_pictures_are_predicted_by_the_classes_of_then(self):
+    def test_pictures_are_predicted_with_the_stored_classes(self):
         self.pictures()
         self.assertIn(",rose\n", self.brim("predict", "run", self.new).out)
         self.assert_predicts_without_data()
@@ -84,7 +84,7 @@ class WithoutData(Kept):
         self.pictures("run", "dataset.damaged=skip")
         self.assert_predicts_without_data()
 
-    def test_rows_are_made_ready_as_those_of_then(self):
+    def test_rows_are_prepared_with_the_stored_facts(self):
         self.rows()
         self.assertIn(",oak\n", self.brim("predict", "run", self.new).out)
         self.assert_predicts_without_data()

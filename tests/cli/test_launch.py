@@ -68,7 +68,7 @@ class Together(Launched):
                          set(range(RANKS)))
         self.assert_nothing_runs("run")
 
-    def test_words_stand_where_they_stood(self):
+    def test_words_keep_their_positions(self):
         result = self.brim("--quiet", "train", "dist.ranks=2", "--", "run.dir=a folder", *SMALL)
         self.assertEqual(result.err, "")
         self.assertEqual(self.summary("a folder")["status"], "finished")

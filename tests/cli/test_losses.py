@@ -150,7 +150,7 @@ class Built(Losses):
                        "observe.log_every_steps=1")
         self.assert_same_records("none", "full")
 
-    def test_one_from_outside_is_as_the_core_s_own(self):
+    def test_an_external_loss_equals_the_cores(self):
         for task in ("class", "values"):
             for run, loss, *further in (("outside", "bad", f"--plugin-path={BAD}"), ("own", "mse")):
                 self.train(f"{run}-{task}", *SMALL, f"loss={loss}", f"dataset.task={task}", "training.epochs=1",

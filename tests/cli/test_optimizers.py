@@ -181,7 +181,7 @@ class Outside(Base):
 class Schedules(Base):
     RUN = [*COMMON, *CNN, "schedule=bad", f"--plugin-path={BAD.parent / 'schedule'}", f"training.steps={STEPS}"]
 
-    def test_one_from_outside_trains_as_the_core_s_own(self):
+    def test_an_external_optimizer_trains_like_the_cores(self):
         self.train("outside", *self.RUN)
         self.train("own", *COMMON, *CNN, "schedule=constant", f"training.steps={STEPS}")
         self.assert_same_checkpoint("outside", "own", STEPS, files=["model.safetensors", "optimizer.safetensors"])
@@ -288,7 +288,7 @@ class FusedBackward(Base):
         self.same("reference", ["model=mlp", "model.hidden=[64,64]", "dataset.shape=[1,8,8]", "training.batch_size=16",
                                 "backend=reference"], common=COMMON[:3])
 
-    def test_gradients_are_never_all_there(self):
+    def test_all_gradients_never_exist_at_once(self):
         """The peak of cnn comes before the first gradient exists, so it is lower by all gradients."""
         words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
         plans = [json.loads(self.brim("plan", "--json", *COMMON, *words, *more).out) for more in ([], [FUSED])]

@@ -181,7 +181,7 @@ class Robust(Policies):
         result = self.train("run", *CNN, "policy=robust", "training.batch_size=64", "backend=cpu")
         self.assertEqual(self.decisions("run"), [], result)
 
-    def test_a_run_that_waits_waits(self):
+    def test_a_run_may_wait_for_a_device(self):
         one = devices_of(16, 1)
         holder = self.hold("one", *CNN, *one, "training.batch_size=512")
         process = self.start("train", "run.dir=two", *CNN, *one, "policy=robust", "training.batch_size=512",
@@ -232,7 +232,7 @@ class Auto(Policies):
         self.assert_error(result, "training.batch_size=64 is already the smallest possible",
                           "micro-batches cannot be smaller than 64 because of min_batch_size=64")
 
-    def test_a_batch_size_that_is_given_is_left_alone(self):
+    def test_a_given_batch_size_is_kept(self):
         result = self.train("run", *CNN, "training.batch_size=64", "backend=cpu", "memory.limit_mb=2", status=NO_FIT)
         self.assertNotIn("policy.", result.err)
 
@@ -254,7 +254,7 @@ class Auto(Policies):
                 self.assertIn(f"effective batch 1024 = {batch} x {1024 // batch}", result.out)
                 self.assert_same_checkpoint("whole", run, 2, WEIGHTS)
 
-    def test_how_a_step_is_cut_may_be_edited_and_the_effective_batch_not(self):
+    def test_the_micro_batch_may_be_edited_but_not_the_effective_batch(self):
         words = [*CNN, "training.batch_size=256", "backend=cpu", "training.checkpoint_every_steps=1",
                  "training.keep_checkpoints=10"]
         self.train("run", *words)
@@ -296,7 +296,7 @@ class Order(Policies):
         self.assert_error(result, "but the device has 5.0 MiB free", "would fit")
         self.train("other", *words, "policy=[robust,fixed]")
 
-    def test_a_choice_that_cannot_be_is_refused(self):
+    def test_an_impossible_choice_is_refused(self):
         result = self.train("run", *CNN, *self.AUTO, "policy=fixed", "policy.fixed.micro_batch=96", status=USAGE)
         self.assert_error(result,
                           "policy.fixed chose the micro-batch 96, which is not allowed: micro-batches divide "
@@ -469,7 +469,7 @@ class Capped(Policies):
         self.train("auto", *words, "policy=[capped,auto_plan]", "training.batch_size=auto")
         self.assertEqual(self.batch_of("auto"), 256)
 
-    def test_a_client_that_does_not_fit_goes_nowhere_else(self):
+    def test_a_client_that_does_not_fit_moves_to_no_other_device(self):
         """Neither to the other client's device nor to the host's processors, whatever the other policies in the list
         would do."""
         for client, device in (("alice", 0), ("bob", 1)):

@@ -98,7 +98,7 @@ class Lists(Case):
         self.assertEqual(result.err,
                          "'policy.robust' of my/team.yaml is left out: 'robust' is not in the list of 'policy'\n")
 
-    def test_the_resolved_configuration_is_itself_one_and_the_same(self):
+    def test_the_resolved_configuration_resolves_to_itself(self):
         for words in ([], ["policy=lab"], ["policy+=periodic"], ["policy=[]"]):
             with self.subTest(words):
                 (self.folder / "my/a.yaml").write_text(self.config(*words, name="team").out)

@@ -129,7 +129,7 @@ class Neighbours(Pressure):
         neighbour.terminate()
         self.finish(neighbour)
 
-    def test_one_that_comes_later_presses(self):
+    def test_a_process_that_starts_later_causes_pressure(self):
         run = self.start_and_wait("run", *self.WORDS)
         neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
         result = self.finish(run, 0)
@@ -140,7 +140,7 @@ class Neighbours(Pressure):
         self.assertEqual(self.summary("run")["device_peak_bytes"], self.alone)
         self.assert_same_results("run", self.STEPS)
 
-    def test_one_that_was_there_before_does_not(self):
+    def test_a_process_that_started_before_causes_no_pressure(self):
         neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
         self.finish(self.start_and_wait("run", *self.WORDS), 0)
         self.end(neighbour)

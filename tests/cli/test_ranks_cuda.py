@@ -8,7 +8,7 @@ import pathlib
 import shutil
 
 from ranks import Ranks
-from support import HANG_SECONDS, main
+from support import HANG_SECONDS, USAGE, main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 STEPS = 12
@@ -75,6 +75,36 @@ class Numbers(Cuda):
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
         self.assert_same_checkpoint("whole", "part", STEPS)
+
+
+class Processes(Cuda):
+    """Clients of a federation in processes of their own (test_federate_processes.py), each with one of the GPUs."""
+
+    WORDS = ["backend=cuda", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=60",
+             "dataset.test_count=16", "dataset.classes=4", "total_clients=3", "clients_per_round=2", "rounds=3",
+             "model=lightcnn", "model.width=4", "partition=dirichlet", "network=moderate", "memory.timing=false"]
+    TABLE = ["policy=capped", "policy.capped.shares={cuda:0: {server: 0.3, client_1: 0.3, client_3: 0.3}, "
+                              "cuda:1: {client_2: 900MB}}"]
+
+    def federate(self, run, *words, status=0, env=None):
+        environment = {"EMULATED_DEVICES": "3", **(env or {})}
+        return self.brim("--plugin-path", EMULATED, "federate", f"run.dir={run}", *self.WORDS, *words, status=status,
+                         env=environment)
+
+    def test_each_process_sees_its_gpu_only_and_two_share_one(self):
+        self.federate("simulated", "dist.ranks=1")
+        for visible, env in ("all", None), ("2 and 1", {"CUDA_VISIBLE_DEVICES": "2,1"}):
+            with self.subTest(visible):
+                result = self.federate(visible, *self.TABLE, "federate.mode=processes", env=env)
+                self.assertRegex(result.out,
+                                 r"client_2 \S+ KiB of cuda:1, at most 858.3 MiB; client_3 \S+ KiB of cuda:0")
+                self.assertIn("policy.capped: cuda:0, at most 307.2 MiB: the share of client 'server'", result.err)
+                self.assert_same_checkpoint("simulated", visible, 3, ["model.safetensors", "optimizer.safetensors"])
+
+    def test_a_table_with_a_gpu_that_is_not_visible_is_refused(self):
+        result = self.federate("run", *self.TABLE, "federate.mode=processes", env={"CUDA_VISIBLE_DEVICES": "2"},
+                               status=USAGE)
+        self.assert_error(result, "there is no cuda:1: CUDA_VISIBLE_DEVICES is '2'")
 
 
 class Memory(Cuda):

@@ -109,13 +109,13 @@ class Faults(Ranks):
             result = self.ranks(3, f"run{number}", *self.RUN, *overrides, env={"BRIM_FAULT": fault})
             self.assert_same_checkpoint("whole", f"run{number}", 6, context=f"{fault}\n{result}")
 
-    def test_steps_that_are_begun_again(self):
+    def test_repeated_steps(self):
         self.check("dist.shard=optimizer")
 
     def test_with_gradients_that_are_shared_out(self):
         self.check("dist.shard=gradients")
 
-    def test_in_fp16_whose_gradients_are_looked_at_by_all(self):
+    def test_in_fp16_with_gradients_checked_by_all_ranks(self):
         self.check("dist.shard=optimizer", "precision=fp16")
 
 

@@ -97,14 +97,14 @@ class SameBits(Recovery):
 
 
 class Ladder(Recovery):
-    def test_recompute_that_is_set_stays(self):
+    def test_fixed_recompute_is_kept(self):
         overrides = [*SMALL_CNN, *BUSY, "memory.recompute=none"]
         self.train("whole", *overrides)
         self.run_with("run", first(4, step=2), *overrides)
         self.assert_same_end("run", 4)
         self.assertTrue(self.choices("run")[3].startswith("micro-batch 64 x 2"), self.choices("run"))
 
-    def test_nothing_by_itself_that_changes_bits(self):
+    def test_recovery_never_changes_bits_by_itself(self):
         overrides = [*SMALL_CNN, *BUSY, "training.grain=0", "memory.recompute=none", "max_retries=1"]
         result = self.run_with("run", first(9, step=2), *overrides, status=NO_FIT)
         self.assertIn("without training.grain the results would differ by rounding", result.err)

@@ -278,7 +278,7 @@ class OfFoldersAsTheyAre(Reports):
                                  "share of the label's samples": "25.0 %"})
         self.assertEqual(len(others), 11)
 
-    def test_figures_of_tasks_to_come(self):
+    def test_unknown_figures_are_shown(self):
         with open(self.folder / "run/metrics.jsonl", "w", encoding="utf-8") as file:
             for step in (1, 2, 3):
                 file.write(json.dumps({"step": step, "epoch": step, "split": "train", "loss": 1 / step,

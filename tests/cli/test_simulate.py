@@ -42,7 +42,7 @@ class Simulate(Case):
 
     # ---- all built-in scenarios ----
 
-    def test_each_policy_comes_to_an_end_in_each_scenario_and_always_the_same_one(self):
+    def test_every_policy_ends_in_every_scenario_and_reproducibly(self):
         self.assertGreaterEqual(len(SCENARIOS), 12)
         policies = [p["id"] for p in json.loads(self.brim("plugins", "policy", "--json").out)["plugins"]]
         self.assertGreaterEqual(len(policies), 7)
@@ -383,7 +383,7 @@ class Simulate(Case):
         (self.folder / "by_hand.yaml").write_text(result.out)
         self.simulate("scenario=by_hand.yaml")
 
-    def test_a_run_that_says_nothing_is_refused(self):
+    def test_a_run_without_recorded_data_is_refused(self):
         self.train("old", *SMALL, "training.steps=2")
         events = self.folder / "old" / "events.jsonl"
         events.write_text("".join(line for line in events.read_text().splitlines(True) if '"seen"' not in line))

@@ -193,7 +193,7 @@ class Start(Case):
         self.assertEqual(self.command(result)[-2:],
                          ["training.batch_size=32", "training.gradient_accumulation_steps=2"])
 
-    def test_a_batch_of_the_command_line_that_does_not_fit_is_the_end(self):
+    def test_a_batch_of_the_command_line_that_does_not_fit_is_an_error(self):
         result = self.answer(["", "", "yes"], *CNN, "memory.limit_mb=40", "training.batch_size=64", status=NO_FIT)
         self.assert_error(result, "memory.limit_mb allows 40.0 MiB", "would fit")
         self.assertNotIn(START, result.err)
@@ -291,7 +291,7 @@ class Start(Case):
                 self.assertEqual(self.rest(process, other)[0], status)
                 self.assert_nothing_made()
 
-    def test_a_signal_in_the_run_stops_it_as_ever(self):
+    def test_a_signal_stops_the_run_as_usual(self):
         process, other = self.on_terminal(*WORDS, "run.dir=run", "--yes", "training.steps=100000000")
         self.read_until(other, r"test loss")
         os.write(other, b"\x03")

@@ -205,7 +205,7 @@ class Interruptions(Sweep):
         os.killpg(process.pid, signal.SIGINT)
         self.assert_interrupted(self.finish(process, INTERRUPTED))
 
-    def test_a_signal_to_the_process_and_its_group_is_one_wish(self):
+    def test_a_signal_to_the_process_and_its_group_counts_once(self):
         """timeout(1) signals both; counted twice, they would end the job without a checkpoint."""
         process = subprocess.Popen([BINARY, *self.WORDS], cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

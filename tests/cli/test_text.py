@@ -67,7 +67,7 @@ class Bytes(Text):
         first, second = out.split("---\n")
         self.assertTrue(first.startswith("é\n") and second.startswith("é\n"), out)
 
-    def test_a_resumed_run_ends_as_one_that_went_through(self):
+    def test_a_resumed_run_ends_like_an_uninterrupted_one(self):
         busy = [*BYTES, "training.steps=8", "training.checkpoint_every_steps=4", "model.dropout=0.1"]
         self.train("whole", *busy)
         shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
@@ -181,7 +181,7 @@ class Gpt2(Text):
         predicted, taken = summary["predicted_rss_bytes"], summary["rss_peak_bytes"]
         self.assertLess(abs(predicted - taken), max(0.05 * taken, 8 << 20), (predicted, taken))
 
-    def test_without_a_cache_it_goes_too(self):
+    def test_it_works_without_a_cache(self):
         (self.folder / "file").write_text("")
         result = self.train("run", *GPT2, "training.steps=2", "dataset.cache=file/in/a/file")
         self.assertIn("cannot cache the tokens", result.err)

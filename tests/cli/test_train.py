@@ -93,10 +93,10 @@ class Folder(Case):
         self.assertEqual([record["step"] for record in records if record["split"] == "test"], [2, 4])
         self.assertEqual(self.summary("run")["train_loss"], train[-1]["loss"])
 
-    def test_events_tell_the_run(self):
+    def test_events_record_the_run(self):
         self.assertEqual(self.events("run"), ["started", "checkpoint", "checkpoint", "finished"])
 
-    def test_plugins_are_written_down(self):
+    def test_plugins_are_recorded(self):
         plugins = self.json("run", "plugins.json")
         self.assertEqual({group: plugins[group]["id"] for group in ("model", "dataset", "optimizer")},
                          {"model": "mlp", "dataset": "synthetic", "optimizer": "adamw"})
@@ -142,7 +142,7 @@ class Folder(Case):
         self.assertEqual(result.err.count("warning: cannot write to standard output: No space left on device"), 1)
         self.assertEqual(self.summary("full")["status"], "finished")
 
-    def test_a_reader_that_went_away_is_not_a_failure(self):
+    def test_a_reader_that_closed_the_pipe_is_not_a_failure(self):
         reader, writer = os.pipe()
         os.close(reader)
         with open(writer, "wb") as gone:
@@ -150,7 +150,7 @@ class Folder(Case):
         self.assertNotIn("warning", result.err)
         self.assertEqual(self.summary("gone")["status"], "finished")
 
-    def test_quiet_says_nothing(self):
+    def test_quiet_prints_nothing(self):
         result = self.brim("--quiet", "train", "run.dir=quiet", *self.overrides)
         self.assertEqual((result.out, result.err), ("", ""))
 

@@ -141,7 +141,7 @@ class Checkpoints(Case):
         for run in ("fused", "host"):
             self.assert_same_checkpoint("plain", run, 6)
 
-    def test_dropout_knows_nothing_of_micro_batches(self):
+    def test_dropout_does_not_depend_on_micro_batches(self):
         words = [*without_threads(LORA), "backend=reference", "model.lora_dropout=0.5", "training.steps=4",
                  "observe.log_every_steps=1"]
         self.train("one", *words)
@@ -323,7 +323,7 @@ class Exports(Case):
         self.assertEqual(found["base_model.model.head.weight"][1], [10, 12])
 
     @unittest.skipIf(SANITIZED or not FAULT_SHIM, "the shim and a sanitizer cannot both be preloaded")
-    def test_an_adapter_is_there_whole_or_not_at_all(self):
+    def test_an_adapter_is_written_completely_or_not_at_all(self):
         self.train("run", *LORA, "training.steps=2")
         peft = ["export", "run", "--format", "peft", "--force", "-o"]
         self.brim(*peft, "whole/")

@@ -139,7 +139,8 @@ bool bench_accumulates(const bench *b, const brim_tensor *t);
 /* Copies accumulated values to the bench of the next micro-batch. */
 void bench_hand_over(const bench *from, bench *to);
 
-/* For rows. A number in [low, high]; or a channel count or extent that suits the size. */
+/* For rows. Draws a number in [low, high]; or a channel count, or an extent from `least` on, that suits the bench's
+ * size. */
 int64_t bench_pick(bench *b, int64_t low, int64_t high);
 int64_t bench_pick_channels(bench *b);
 int64_t bench_pick_extent(bench *b, int64_t least);

@@ -10,7 +10,7 @@ void golden_case_close(void);
 /* Builds a case, runs it and compares the result and every gradient. */
 void golden_case_check(const char *prefix, brim_tensor *(*make)(bench *b));
 
-/* During the build: its prefix, such as "gelu0."; its sources. */
+/* For `make`: the prefix of the case, such as "gelu0."; its sources by name. */
 const char *golden_case_prefix(void);
 brim_tensor *golden_case_input(bench *b, const char *name);
 brim_tensor *golden_case_parameter(bench *b, const char *name);

@@ -713,7 +713,7 @@ static void check_nan(bench_options o, int64_t element)
 }
 
 /* In fp32: in 16 bits a library's attention may spread it (brim/ops.h). */
-static void test_nan_goes_where_the_reference_sends_it(void **state)
+static void test_nan_spreads_as_in_the_reference(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row) {
@@ -910,7 +910,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_backend_agrees_in_bf16),
       cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
-      cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
+      cmocka_unit_test(test_nan_spreads_as_in_the_reference),
       cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };
@@ -920,7 +920,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(test_backend_agrees_in_f16),
       cmocka_unit_test(test_results_do_not_depend_on_shared_memory),
       cmocka_unit_test(test_results_do_not_depend_on_the_order_of_blocks_and_threads),
-      cmocka_unit_test(test_nan_goes_where_the_reference_sends_it),
+      cmocka_unit_test(test_nan_spreads_as_in_the_reference),
       cmocka_unit_test(test_values_too_large_for_f16_become_infinite),
       cmocka_unit_test(test_every_operation_has_cases),
   };

@@ -180,7 +180,7 @@ static void low_rank_adapters_match_pytorch(void **state)
   check_all(LORA, NULL);
 }
 
-static void frozen_batch_norm_hands_gradients_on_by_its_running_statistics(void **state)
+static void frozen_batch_norm_passes_gradients_with_running_statistics(void **state)
 {
   (void)state;
   check_all("{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [fc]}", &norm);
@@ -290,7 +290,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(low_rank_adapters_match_pytorch),
-      cmocka_unit_test(frozen_batch_norm_hands_gradients_on_by_its_running_statistics),
+      cmocka_unit_test(frozen_batch_norm_passes_gradients_with_running_statistics),
       cmocka_unit_test(frozen_weights_in_bf16_are_rounded_where_they_are_read),
       cmocka_unit_test(plans_have_no_gradient_and_no_state_for_frozen_parameters),
       cmocka_unit_test(no_gradient_flows_below_the_first_adapter),

@@ -215,7 +215,7 @@ static void test_losses_match_pytorch(void **state)
   BENCH_EACH_ROW (row) check_row(row);
 }
 
-static void test_focal_losses_are_torchvision_s_and_the_paper_s(void **state)
+static void test_focal_losses_match_torchvision_and_the_paper(void **state)
 {
   static const char *const gammas[] = {"0", "0.5", "2", "5"}, *const alphas[] = {"0.25", "-1"};
   (void)state;
@@ -235,7 +235,7 @@ static void test_focal_losses_are_torchvision_s_and_the_paper_s(void **state)
   }
 }
 
-static void test_kl_is_torch_s_of_softmax(void **state)
+static void test_kl_matches_torch_on_softmax_outputs(void **state)
 {
   (void)state;
   static const char *const temperatures[] = {"1", "4", "0.5"};
@@ -366,8 +366,8 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_losses_match_pytorch),
-      cmocka_unit_test(test_focal_losses_are_torchvision_s_and_the_paper_s),
-      cmocka_unit_test(test_kl_is_torch_s_of_softmax),
+      cmocka_unit_test(test_focal_losses_match_torchvision_and_the_paper),
+      cmocka_unit_test(test_kl_matches_torch_on_softmax_outputs),
       cmocka_unit_test(test_reference_refuses_labels_out_of_range),
       cmocka_unit_test(test_cpu_refuses_labels_out_of_range),
       cmocka_unit_test(test_cuda_refuses_labels_out_of_range),

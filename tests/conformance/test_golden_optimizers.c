@@ -203,7 +203,7 @@ static void updates_match_the_papers(void **state)
 }
 
 /* Of AdamW's eight bytes a value, two are left, and two floats for each 256 values; small parameters keep theirs. */
-static void states_take_the_bytes_their_optimizers_declare(void **state)
+static void states_take_the_declared_bytes(void **state)
 {
   (void)state;
   const struct {
@@ -259,7 +259,7 @@ static double greatest_magnitude(const trainer *t, const brim_tensor *of)
 
 /* A small gradient that becomes 0 next to large ones: its second moment is far below the first code, its first moment
  * is not. Adam's step is at most the learning rate while gradients stay similar, and much less here. */
-static void a_gradient_that_ends_moves_no_weight_far(void **state)
+static void weights_stay_near_after_a_gradient_becomes_zero(void **state)
 {
   (void)state;
   const char *const backends[] = {"reference", "cpu"};
@@ -331,7 +331,7 @@ static void adamw_as_a_formula_is_adamw(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(updates_match_the_papers), cmocka_unit_test(states_take_the_bytes_their_optimizers_declare),
-      cmocka_unit_test(a_gradient_that_ends_moves_no_weight_far), cmocka_unit_test(adamw_as_a_formula_is_adamw)};
+      cmocka_unit_test(updates_match_the_papers), cmocka_unit_test(states_take_the_declared_bytes),
+      cmocka_unit_test(weights_stay_near_after_a_gradient_becomes_zero), cmocka_unit_test(adamw_as_a_formula_is_adamw)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static bool uses_linear_loss(brim_graph_options o)
   return found;
 }
 
-static void test_the_product_is_inside_where_nothing_else_needs_logits(void **state)
+static void test_the_loss_includes_the_product_if_nothing_else_needs_logits(void **state)
 {
   (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true}, followed = {.with_relu = true},
@@ -221,7 +221,7 @@ static void compare(const shape_of_model *m, enum brim_program_kind kind)
   take_away(&apart);
 }
 
-static void test_numbers_are_those_of_logits_in_less_memory(void **state)
+static void test_results_equal_those_with_logits_in_less_memory(void **state)
 {
   (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true};
@@ -274,7 +274,7 @@ static void compare_once_and_again(const loaded *on, const shape_of_model *m)
   take_away(&again);
 }
 
-static void test_logits_made_once_or_again_are_the_same_bits(void **state)
+static void test_computing_logits_once_or_twice_gives_the_same_bits(void **state)
 {
   (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true};
@@ -334,7 +334,7 @@ static void check_vocabulary(const loaded *on)
   check_sizes(on, &bias, BRIM_PROGRAM_EVALUATE, 0);
 }
 
-static void test_logits_over_a_large_vocabulary_are_never_whole(void **state)
+static void test_logits_of_a_large_vocabulary_are_never_stored_whole(void **state)
 {
   (void)state;
   loaded cpu;
@@ -363,10 +363,10 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_the_product_is_inside_where_nothing_else_needs_logits),
-      cmocka_unit_test(test_numbers_are_those_of_logits_in_less_memory),
-      cmocka_unit_test(test_logits_made_once_or_again_are_the_same_bits),
-      cmocka_unit_test(test_logits_over_a_large_vocabulary_are_never_whole),
+      cmocka_unit_test(test_the_loss_includes_the_product_if_nothing_else_needs_logits),
+      cmocka_unit_test(test_results_equal_those_with_logits_in_less_memory),
+      cmocka_unit_test(test_computing_logits_once_or_twice_gives_the_same_bits),
+      cmocka_unit_test(test_logits_of_a_large_vocabulary_are_never_stored_whole),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -429,7 +429,7 @@ static void reference_gives_the_same_bits(void **state)
 }
 
 /* Otherwise a family might never be chosen because of its shapes. */
-static void every_family_comes_up(void **state)
+static void every_family_of_operations_occurs(void **state)
 {
   (void)state;
   int families[RANDOM_GRAPH_FAMILIES_MAX] = {0};
@@ -471,8 +471,8 @@ static int tear_down(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_family_comes_up),      cmocka_unit_test(cpu_agrees_with_reference),
-      cmocka_unit_test(cpu_gives_the_same_bits),    cmocka_unit_test(reference_gives_the_same_bits),
-      cmocka_unit_test(cuda_agrees_with_reference), cmocka_unit_test(cuda_gives_the_same_bits)};
+      cmocka_unit_test(every_family_of_operations_occurs), cmocka_unit_test(cpu_agrees_with_reference),
+      cmocka_unit_test(cpu_gives_the_same_bits),           cmocka_unit_test(reference_gives_the_same_bits),
+      cmocka_unit_test(cuda_agrees_with_reference),        cmocka_unit_test(cuda_gives_the_same_bits)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -63,7 +63,7 @@ static const struct {
     {&brim_optimizer_adamw, "{lr: 0.01}", .checked = true, .recompute = BRIM_RECOMPUTE_FULL},
 };
 
-static void any_optimizer_and_option_goes_with_sharding(void **state)
+static void sharding_works_with_every_optimizer_and_option(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
@@ -112,7 +112,7 @@ static uint64_t sharded_bytes(const brim_plan *plan)
   return plan->shards->value_count * sizeof(double);
 }
 
-static void slices_of_all_ranks_are_every_parameter(void **state)
+static void slices_of_all_ranks_cover_every_parameter(void **state)
 {
   (void)state;
   for (size_t m = 0; m < SHARD_MODELS; m++)
@@ -135,7 +135,7 @@ static void slices_of_all_ranks_are_every_parameter(void **state)
 }
 
 /* One rank shards nothing, whatever the setting. */
-static void one_rank_has_all(void **state)
+static void a_single_rank_has_everything(void **state)
 {
   (void)state;
   shard_job j;
@@ -149,7 +149,7 @@ static void one_rank_has_all(void **state)
 }
 
 /* A bucket's gradients exist only for a while; only a part of all is kept. */
-static void sharded_gradients_take_less(void **state)
+static void sharded_gradients_need_less_memory(void **state)
 {
   (void)state;
   uint64_t persistent[3];
@@ -196,7 +196,7 @@ static void states_that_cannot_be_sharded_are_refused(void **state)
 }
 
 /* A gradient of one rank that is not finite invalidates every rank's proof. */
-static void every_rank_hears_of_a_gradient_that_is_not_finite(void **state)
+static void every_rank_detects_a_gradient_that_is_not_finite(void **state)
 {
   (void)state;
   for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++)
@@ -223,13 +223,13 @@ static void every_rank_hears_of_a_gradient_that_is_not_finite(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slices_of_all_ranks_are_every_parameter),
-      cmocka_unit_test(one_rank_has_all),
-      cmocka_unit_test(sharded_gradients_take_less),
+      cmocka_unit_test(slices_of_all_ranks_cover_every_parameter),
+      cmocka_unit_test(a_single_rank_has_everything),
+      cmocka_unit_test(sharded_gradients_need_less_memory),
       cmocka_unit_test(states_that_cannot_be_sharded_are_refused),
-      cmocka_unit_test(every_rank_hears_of_a_gradient_that_is_not_finite),
+      cmocka_unit_test(every_rank_detects_a_gradient_that_is_not_finite),
       cmocka_unit_test(ranks_train_as_one_does),
-      cmocka_unit_test(any_optimizer_and_option_goes_with_sharding),
+      cmocka_unit_test(sharding_works_with_every_optimizer_and_option),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,7 +247,7 @@ static uint64_t most_gradient_bytes(const brim_program *p)
   return most;
 }
 
-static void gradients_are_never_all_there(void **state)
+static void all_gradients_never_exist_at_once(void **state)
 {
   (void)state;
   loaded backend, optimizer;
@@ -273,7 +273,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(each_update_directly_follows_the_last_use),
                                      cmocka_unit_test(a_use_after_the_update_is_found),
-                                     cmocka_unit_test(gradients_are_never_all_there),
+                                     cmocka_unit_test(all_gradients_never_exist_at_once),
                                      cmocka_unit_test(reference_leaves_the_same_bits),
                                      cmocka_unit_test(cpu_leaves_the_same_bits),
                                      cmocka_unit_test(cuda_leaves_the_same_bits)};

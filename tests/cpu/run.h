@@ -15,8 +15,7 @@ void run_start(run *r, const bench_options *options, const char *id, const char 
 /* Runs all nodes. */
 void run_finish(run *r);
 void run_stop(run *r);
-/* ||a - b|| / ||b|| of the tensor with this number; the denominator is at least least * sqrt(elements).
- */
+/* ||a - b|| / ||b|| of the tensor with this id; the denominator is at least `least` * sqrt(elements). */
 double run_difference(const run *a, const run *b, size_t id, double least);
 /* True if this processor has "v2", "v3" or "v4". */
 bool run_has_isa(const char *isa);

@@ -78,7 +78,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
 }
 
 /* Only the last query sees the last key. */
-static void test_keys_that_are_not_seen_have_no_influence(void **state)
+static void test_masked_keys_have_no_influence(void **state)
 {
   (void)state;
   static const float poison[] = {NAN, INFINITY};
@@ -136,7 +136,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_threads_do_not_change_a_bit),
       cmocka_unit_test(test_every_instruction_set_agrees_with_the_reference),
-      cmocka_unit_test(test_keys_that_are_not_seen_have_no_influence),
+      cmocka_unit_test(test_masked_keys_have_no_influence),
       cmocka_unit_test(test_scratch_does_not_grow_with_the_sequence),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,7 @@ static void check_relu_grad(const loaded *l, int64_t y_block, int64_t dy_block)
   free(dx.at);
 }
 
-static void test_inputs_in_different_orders_are_brought_together(void **state)
+static void test_inputs_of_different_layouts_are_converted(void **state)
 {
   (void)state;
   for (size_t k = 0; k < 3; k++) {
@@ -517,7 +517,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_threads_and_micro_batches_do_not_change_a_bit),
       cmocka_unit_test(test_instruction_sets_agree_within_rounding),
-      cmocka_unit_test(test_inputs_in_different_orders_are_brought_together),
+      cmocka_unit_test(test_inputs_of_different_layouts_are_converted),
       cmocka_unit_test(test_overlapping_windows_in_every_order),
       cmocka_unit_test(test_dropout_masks_are_the_documented_ones_in_every_order),
       cmocka_unit_test(test_reshape_reads_blocks_in_logical_order),

@@ -21,7 +21,8 @@ void rank_check(const rank_under_test *rank, bool holds, const char *what);
 /* Ends the job if it fails, as brim does. */
 void rank_exchange(const rank_under_test *rank, const void *own, uint32_t bytes, void *all);
 
-/* Every kind, type and many counts, alone and many at a time, compared with sums in the order of the ranks. */
+/* Checks collectives of every kind and type and of many sizes, one and several at a time, against sums in the order of
+ * the ranks. */
 void rank_check_collectives(const rank_under_test *rank);
 /* Prints the time of an all-reduce of float32. */
 void rank_time_sums(const rank_under_test *rank, size_t bytes, int times);

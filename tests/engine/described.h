@@ -36,8 +36,8 @@ typedef struct described {
   char name[32];
   uint64_t seed;
   int32_t steps;
-  double ignored;       /* this share of the labels ... */
-  int32_t no_label;     /* ... is this */
+  double ignored;       /* share of the labels that are `no_label` */
+  int32_t no_label;     /* the ignored label */
   brim_network network; /* its texts and `self` point into this struct, so it must not move */
   described_line loss, optimizer;
   described_line op[DESCRIBED_OPS_MAX];

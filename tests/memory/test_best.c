@@ -81,7 +81,7 @@ static void assert_is_host(const brim_device_choice *choice)
   assert_says(choice->reason, "the host, since no GPU can be used");
 }
 
-static void of_several_gpus_it_is_the_one_with_the_most_free_memory(void **state)
+static void the_gpu_with_the_most_free_memory_is_chosen(void **state)
 {
   static const char *const backends[] = {NULL, "auto", "gpus"};
   (void)state;
@@ -119,7 +119,7 @@ static void a_gpu_without_enough_is_passed_over_and_named(void **state)
   assert_fails(&q, BRIM_ENODEVICE, "with 301.0 MiB free can be used: gpus:0 has 100.0 MiB");
 }
 
-static void gpu_device_id_names_it(void **state)
+static void gpu_device_id_selects_the_device(void **state)
 {
   (void)state;
   set_gpus("100/400,300/400", "0");
@@ -133,7 +133,7 @@ static void gpu_device_id_names_it(void **state)
   assert_fails(&q, BRIM_ENODEVICE, "GPU_DEVICE_ID is '2', but backend 'gpus' has 2 devices");
 }
 
-static void without_a_gpu_it_is_the_host(void **state)
+static void the_host_is_chosen_without_a_gpu(void **state)
 {
   (void)state;
   set_gpus("", NULL);
@@ -210,11 +210,11 @@ static void devices_with_a_limit_are_chosen_by_its_free_part(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(of_several_gpus_it_is_the_one_with_the_most_free_memory),
+      cmocka_unit_test(the_gpu_with_the_most_free_memory_is_chosen),
       cmocka_unit_test(a_gpu_comes_before_the_host_however_little_it_has),
       cmocka_unit_test(a_gpu_without_enough_is_passed_over_and_named),
-      cmocka_unit_test(gpu_device_id_names_it),
-      cmocka_unit_test(without_a_gpu_it_is_the_host),
+      cmocka_unit_test(gpu_device_id_selects_the_device),
+      cmocka_unit_test(the_host_is_chosen_without_a_gpu),
       cmocka_unit_test(a_failing_driver_is_reported_but_is_no_error),
       cmocka_unit_test(errors_of_a_query_are_reported),
 #ifdef HAS_CPU

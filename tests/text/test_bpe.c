@@ -95,7 +95,7 @@ static void ids_are_those_of_openais_encoder(void **state)
   check_cases(GOLDEN); /* vocab.json and merges.txt are preferred to tokenizer.json */
 }
 
-static void a_tokenizer_json_gives_the_same(void **state)
+static void a_tokenizer_json_gives_the_same_ids(void **state)
 {
   (void)state;
   check_cases(GOLDEN "/tokenizer.json");
@@ -289,7 +289,7 @@ static void missing_files_are_reported_with_their_origin(void **state)
 }
 
 /* In a data set, so that Ctrl-C ends it. */
-static void making_tokens_ends_when_that_is_wanted(void **state)
+static void tokenizing_stops_on_request(void **state)
 {
   (void)state;
   scratch_put("a.txt", "the memory of a step is known before that step begins");
@@ -311,7 +311,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ids_are_those_of_openais_encoder),
-      cmocka_unit_test(a_tokenizer_json_gives_the_same),
+      cmocka_unit_test(a_tokenizer_json_gives_the_same_ids),
       cmocka_unit_test(openais_names_are_found),
       cmocka_unit_test(pairs_may_be_lists),
       cmocka_unit_test(the_vocabulary_follows_from_the_files),
@@ -321,7 +321,7 @@ int main(void)
       cmocka_unit_test(wrong_merges_are_refused_with_their_line),
       cmocka_unit_test(tokenizers_that_give_other_ids_are_refused),
       cmocka_unit_test(missing_files_are_reported_with_their_origin),
-      cmocka_unit_test(making_tokens_ends_when_that_is_wanted),
+      cmocka_unit_test(tokenizing_stops_on_request),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -31,7 +31,7 @@ static void check_shares(brim_sampling how, const double *expected)
   for (int i = 0; i < COUNT; i++) assert_true(fabs((double)drawn[i] / DRAWS - expected[i]) < 2.0 / DRAWS);
 }
 
-static void tokens_come_by_their_probabilities(void **state)
+static void tokens_are_drawn_by_their_probabilities(void **state)
 {
   (void)state;
   check_shares((brim_sampling){.temperature = 1, .top_p = 1}, share);
@@ -55,7 +55,7 @@ static void top_k_keeps_the_most_probable(void **state)
   check_shares((brim_sampling){.temperature = 1, .top_p = 1, .top_k = 1}, (double[]){0, 1, 0, 0, 0});
 }
 
-static void top_p_keeps_the_fewest_that_have_the_share(void **state)
+static void top_p_keeps_the_smallest_set_with_that_probability(void **state)
 {
   (void)state;
   check_shares((brim_sampling){.temperature = 1, .top_p = 0.3}, (double[]){0, 1, 0, 0, 0});
@@ -104,10 +104,10 @@ static void invalid_characters_are_replaced(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tokens_come_by_their_probabilities),
+      cmocka_unit_test(tokens_are_drawn_by_their_probabilities),
       cmocka_unit_test(temperature_is_an_exponent_of_probabilities),
       cmocka_unit_test(top_k_keeps_the_most_probable),
-      cmocka_unit_test(top_p_keeps_the_fewest_that_have_the_share),
+      cmocka_unit_test(top_p_keeps_the_smallest_set_with_that_probability),
       cmocka_unit_test(values_that_are_not_finite_are_reported),
       cmocka_unit_test(characters_wait_until_they_are_whole),
       cmocka_unit_test(invalid_characters_are_replaced),

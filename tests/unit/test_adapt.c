@@ -143,7 +143,7 @@ static void another_error_ends_it_at_once_with_its_own_text(void **state)
   assert_int_equal(l.count, 0);
 }
 
-static void the_handler_hears_of_each_attempt_that_another_follows(void **state)
+static void the_handler_is_called_between_attempts(void **state)
 {
   (void)state;
   listener l = {0};
@@ -209,7 +209,7 @@ static void a_signal_ends_a_wait(void **state)
   assert_int_equal(w.count, 2);
 }
 
-static void retries_that_mean_nothing_are_refused(void **state)
+static void invalid_retry_options_are_refused(void **state)
 {
   (void)state;
   const double not_a_number = strtod("nan", NULL);
@@ -224,7 +224,7 @@ static void retries_that_mean_nothing_are_refused(void **state)
 
 /* ---- adaptive batch ---- */
 
-static void micro_batches_halve_and_the_effective_batch_stays(void **state)
+static void micro_batches_halve_and_the_effective_batch_is_unchanged(void **state)
 {
   (void)state;
   const brim_adapt_options options = {.effective_batch = 128, .micro_batch = 32, .min_micro_batch = 4};
@@ -248,7 +248,7 @@ static void a_batch_that_fits_is_not_made_smaller(void **state)
   assert_int_equal(used.accumulation, 1);
 }
 
-static void only_divisors_are_tried_also_at_first(void **state)
+static void only_divisors_are_tried_even_first(void **state)
 {
   (void)state;
   brim_adapt_options options = {.effective_batch = 90, .micro_batch = 40};
@@ -283,7 +283,7 @@ static void the_product_is_always_the_effective_batch(void **state)
       }
 }
 
-static void at_the_floor_it_fails_with_all_that_was_tried(void **state)
+static void at_the_minimum_it_fails_and_lists_all_attempts(void **state)
 {
   (void)state;
   const brim_adapt_options options = {.effective_batch = 128, .micro_batch = 32, .min_micro_batch = 8};
@@ -295,7 +295,7 @@ static void at_the_floor_it_fails_with_all_that_was_tried(void **state)
   assert_int_equal(used.attempts, -1);
 }
 
-static void half_below_the_floor_the_smallest_that_is_allowed_is_tried(void **state)
+static void if_half_is_too_small_the_smallest_allowed_batch_is_tried(void **state)
 {
   (void)state;
   const brim_adapt_options options = {.effective_batch = 12, .micro_batch = 6, .min_micro_batch = 4};
@@ -322,7 +322,7 @@ static void the_handler_receives_the_next_attempt_and_may_give_up(void **state)
   assert_int_equal(l.heard[1].next_accumulation, 4);
 }
 
-static void batches_that_cannot_be_are_refused(void **state)
+static void impossible_batches_are_refused(void **state)
 {
   (void)state;
   const brim_adapt_options wrong[] = {
@@ -344,19 +344,19 @@ int main(void)
       cmocka_unit_test(without_retries_there_is_one_attempt),
       cmocka_unit_test(three_statuses_are_out_of_memory_and_no_other),
       cmocka_unit_test(another_error_ends_it_at_once_with_its_own_text),
-      cmocka_unit_test(the_handler_hears_of_each_attempt_that_another_follows),
+      cmocka_unit_test(the_handler_is_called_between_attempts),
       cmocka_unit_test(memory_freed_by_the_handler_helps_the_next_attempt),
       cmocka_unit_test(a_failure_without_text_is_reported_by_its_status),
       cmocka_unit_test(a_signal_ends_a_wait),
-      cmocka_unit_test(retries_that_mean_nothing_are_refused),
-      cmocka_unit_test(micro_batches_halve_and_the_effective_batch_stays),
+      cmocka_unit_test(invalid_retry_options_are_refused),
+      cmocka_unit_test(micro_batches_halve_and_the_effective_batch_is_unchanged),
       cmocka_unit_test(a_batch_that_fits_is_not_made_smaller),
-      cmocka_unit_test(only_divisors_are_tried_also_at_first),
+      cmocka_unit_test(only_divisors_are_tried_even_first),
       cmocka_unit_test(the_product_is_always_the_effective_batch),
-      cmocka_unit_test(at_the_floor_it_fails_with_all_that_was_tried),
-      cmocka_unit_test(half_below_the_floor_the_smallest_that_is_allowed_is_tried),
+      cmocka_unit_test(at_the_minimum_it_fails_and_lists_all_attempts),
+      cmocka_unit_test(if_half_is_too_small_the_smallest_allowed_batch_is_tried),
       cmocka_unit_test(the_handler_receives_the_next_attempt_and_may_give_up),
-      cmocka_unit_test(batches_that_cannot_be_are_refused),
+      cmocka_unit_test(impossible_batches_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ typedef struct blur {
   double sigma_min, sigma_max;
 } blur;
 
-static void the_same_bytes_as_of_pillow_and_numpy(void **state)
+static void results_equal_those_of_pillow_and_numpy(void **state)
 {
   (void)state;
   static _Alignas(64) uint8_t values[BYTES_MAX], scratch[BYTES_MAX], partner[BYTES_MAX];
@@ -172,7 +172,7 @@ static void settings_that_do_not_fit_the_samples_are_refused(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_bytes_as_of_pillow_and_numpy),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(results_equal_those_of_pillow_and_numpy),
                                      cmocka_unit_test(a_list_is_applied_in_its_order),
                                      cmocka_unit_test(settings_that_do_not_fit_the_samples_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);

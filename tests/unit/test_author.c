@@ -66,7 +66,7 @@ static void test_operations_with_parameters_need_a_name(void **state)
 
 /* More parameters than the table of names holds at first, so that it grows; all are found by name, value and
  * gradient. */
-static void test_many_parameters_are_told_apart(void **state)
+static void test_many_parameters_are_distinguished(void **state)
 {
   (void)state;
   brim_graph *g = graph(2);
@@ -90,7 +90,7 @@ static void test_many_parameters_are_told_apart(void **state)
                 "parameter 'p299': there is already a parameter of this name");
 }
 
-static void test_a_layers_parameter_can_start_otherwise(void **state)
+static void test_a_layers_initial_values_can_be_replaced(void **state)
 {
   (void)state;
   const brim_init zero = {BRIM_INIT_CONSTANT, 0}, wide = {BRIM_INIT_NORMAL, 3};
@@ -168,7 +168,7 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
 }
 
 /* It would fit for the N that the author wrote, and be another tensor for every other N. */
-static void test_a_result_of_parameters_cannot_stand_for_samples(void **state)
+static void test_a_result_of_parameters_cannot_replace_samples(void **state)
 {
   (void)state;
   for (int which = 0; which < 8; which++) {
@@ -264,12 +264,12 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_operations_with_parameters_need_a_name),
-      cmocka_unit_test(test_many_parameters_are_told_apart),
-      cmocka_unit_test(test_a_layers_parameter_can_start_otherwise),
+      cmocka_unit_test(test_many_parameters_are_distinguished),
+      cmocka_unit_test(test_a_layers_initial_values_can_be_replaced),
       cmocka_unit_test(test_names_that_files_cannot_hold_are_refused),
       cmocka_unit_test(test_the_null_input_among_several_is_named),
       cmocka_unit_test(test_samples_are_never_repeated_over_a_parameter),
-      cmocka_unit_test(test_a_result_of_parameters_cannot_stand_for_samples),
+      cmocka_unit_test(test_a_result_of_parameters_cannot_replace_samples),
       cmocka_unit_test(test_impossible_shapes_are_reported_as_given),
       cmocka_unit_test(test_a_build_that_fails_without_a_reason_is_reported),
   };

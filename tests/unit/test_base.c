@@ -46,7 +46,7 @@ static void every_status_has_a_name_a_text_and_an_exit_status(void **unused)
   assert_int_equal(brim_status_exit(BRIM_EINTERRUPTED), 6);
 }
 
-static void overlong_errors_are_cut_not_overrun(void **unused)
+static void overlong_errors_are_truncated(void **unused)
 {
   (void)unused;
   char big[9000];
@@ -95,7 +95,7 @@ static void check_shown(const char *text, const char *kept, const char *want)
 }
 
 /* Escape sequences begin with ESC or with a C1 control; both must be printed as text in every context. */
-static void control_characters_are_shown_and_not_obeyed(void **unused)
+static void control_characters_are_escaped(void **unused)
 {
   (void)unused;
   check_shown("red \033[31m", "", "red \\x1b[31m");
@@ -164,7 +164,7 @@ static void edit_distance_counts_swaps_as_one(void **unused)
   assert_int_equal(brim_edit_distance("kitten", "sitting"), 3);
 }
 
-static void bytes_and_seconds_read_well(void **unused)
+static void bytes_and_seconds_are_formatted(void **unused)
 {
   (void)unused;
   char s[32];
@@ -178,7 +178,7 @@ static void bytes_and_seconds_read_well(void **unused)
   assert_string_equal(brim_format_seconds(s, sizeof s, -1), "?");
 }
 
-static void arena_memory_is_zeroed_aligned_and_its_own(void **unused)
+static void arena_memory_is_zeroed_aligned_and_separate(void **unused)
 {
   (void)unused;
   brim_arena arena = {0};
@@ -248,16 +248,16 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(errors_keep_text_origin_and_added_lines),
                                      cmocka_unit_test(an_error_can_quote_the_one_before),
                                      cmocka_unit_test(every_status_has_a_name_a_text_and_an_exit_status),
-                                     cmocka_unit_test(overlong_errors_are_cut_not_overrun),
+                                     cmocka_unit_test(overlong_errors_are_truncated),
                                      cmocka_unit_test(edit_distance_counts_swaps_as_one),
                                      cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
                                      cmocka_unit_test(case_dashes_and_underscores_do_not_matter),
-                                     cmocka_unit_test(control_characters_are_shown_and_not_obeyed),
+                                     cmocka_unit_test(control_characters_are_escaped),
                                      cmocka_unit_test(tables_show_control_characters),
                                      cmocka_unit_test(the_nearest_word_is_suggested),
-                                     cmocka_unit_test(bytes_and_seconds_read_well),
+                                     cmocka_unit_test(bytes_and_seconds_are_formatted),
                                      cmocka_unit_test(numbers_are_printed_as_printf_does),
                                      cmocka_unit_test(a_tally_has_the_spread_of_its_values),
-                                     cmocka_unit_test(arena_memory_is_zeroed_aligned_and_its_own)};
+                                     cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void the_last_ones_and_the_best_are_kept(void **unused)
   assert_false(scratch_exists(scratch("keep/checkpoints/step-00000020")));
 }
 
-static void a_folder_in_the_place_of_a_link_stops_nothing_else(void **unused)
+static void a_folder_in_place_of_a_link_is_only_a_warning(void **unused)
 {
   (void)unused;
   const char *run = new_run("blocked");
@@ -88,7 +88,7 @@ static void a_folder_in_the_place_of_a_link_stops_nothing_else(void **unused)
 }
 
 /* Read by another process, as `brim eval` does while a run trains. */
-static void a_checkpoint_that_is_read_stays_until_then(void **unused)
+static void a_checkpoint_is_not_deleted_while_it_is_read(void **unused)
 {
   (void)unused;
   const char *run = new_run("read");
@@ -234,7 +234,7 @@ static void a_cut_or_missing_file_is_damage(void **unused)
   }
 }
 
-static void when_all_are_damaged_nothing_starts_over_in_silence(void **unused)
+static void if_all_are_damaged_the_run_does_not_start_over(void **unused)
 {
   (void)unused;
   char path[SCRATCH_PATH];
@@ -386,15 +386,15 @@ int main(void)
       cmocka_unit_test(tensors_read_back_and_the_folder_holds_nothing_else),
       cmocka_unit_test(equal_runs_leave_equal_bytes),
       cmocka_unit_test(the_last_ones_and_the_best_are_kept),
-      cmocka_unit_test(a_folder_in_the_place_of_a_link_stops_nothing_else),
-      cmocka_unit_test(a_checkpoint_that_is_read_stays_until_then),
+      cmocka_unit_test(a_folder_in_place_of_a_link_is_only_a_warning),
+      cmocka_unit_test(a_checkpoint_is_not_deleted_while_it_is_read),
       cmocka_unit_test(the_last_one_exists_throughout_a_run),
       cmocka_unit_test(a_run_without_checkpoints_has_none),
       cmocka_unit_test(left_overs_of_dead_attempts_are_removed),
       cmocka_unit_test(left_overs_do_not_stop_the_next_checkpoint),
       cmocka_unit_test(any_changed_byte_is_noticed_and_an_older_checkpoint_taken),
       cmocka_unit_test(a_cut_or_missing_file_is_damage),
-      cmocka_unit_test(when_all_are_damaged_nothing_starts_over_in_silence),
+      cmocka_unit_test(if_all_are_damaged_the_run_does_not_start_over),
       cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
       cmocka_unit_test(a_state_of_another_version_is_refused),
       cmocka_unit_test(a_state_without_a_loss_scale_reads_as_none),

@@ -110,7 +110,7 @@ static void expect_file_error(const char *file, const char *text)
 
 /* ---- Rows ---- */
 
-static void rows_have_classes_that_are_sorted(void **state)
+static void class_names_are_sorted(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -143,7 +143,7 @@ static void classes_that_are_numbers_are_sorted_as_such(void **state)
   dataset_destroy(&d);
 }
 
-static void more_names_than_a_first_table_holds(void **state)
+static void the_table_of_class_names_grows(void **state)
 {
   (void)state;
   static char text[64 * 1024];
@@ -237,7 +237,7 @@ static void the_last_rows_can_be_the_test_split(void **state)
 
 /* ---- Sequences ---- */
 
-static void windows_are_answered_by_a_row_behind_them(void **state)
+static void the_target_of_a_window_is_a_later_row(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -262,7 +262,7 @@ static void windows_are_answered_by_a_row_behind_them(void **state)
   dataset_destroy(&d);
 }
 
-static void windows_of_a_label_have_that_of_their_last_row(void **state)
+static void a_window_has_the_label_of_its_last_row(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -274,7 +274,7 @@ static void windows_of_a_label_have_that_of_their_last_row(void **state)
   dataset_destroy(&d);
 }
 
-static void no_window_lies_over_the_place_where_the_test_split_begins(void **state)
+static void no_window_crosses_the_start_of_the_test_split(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -313,7 +313,7 @@ static void groups_are_padded_to_the_longest(void **state)
   dataset_destroy(&d);
 }
 
-static void groups_are_cut_on_the_side_that_is_asked_for(void **state)
+static void groups_are_cut_on_the_chosen_side(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -370,7 +370,7 @@ static void times_and_dates_are_standardised_in_double(void **state)
 
 #define NUMBERS "features and targets must be numbers in every row; dataset.features selects columns"
 
-static void what_is_missing_can_be_filled(void **state)
+static void missing_values_can_be_filled(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -395,7 +395,7 @@ static void what_is_missing_can_be_filled(void **state)
 
 /* ---- Syntax of RFC 4180 and variants ---- */
 
-static void quotes_line_ends_and_marks(void **state)
+static void quotes_line_ends_and_byte_order_marks_are_read(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -430,7 +430,7 @@ static void a_file_larger_than_the_buffer_is_read_in_pieces(void **state)
   dataset_destroy(&d);
 }
 
-static void what_is_no_csv_is_refused(void **state)
+static void files_that_are_not_csv_are_refused(void **state)
 {
   (void)state;
   expect_file_error("", "'DIR/train.csv' is empty");
@@ -474,7 +474,7 @@ static void values_that_cannot_be_used_are_named(void **state)
                "without a test file, set dataset.test= (empty), or dataset.test_fraction=0.2 to test on the last rows");
 }
 
-static void settings_that_do_not_go_with_the_file_are_refused(void **state)
+static void settings_that_do_not_fit_the_file_are_refused(void **state)
 {
   (void)state;
   put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
@@ -506,7 +506,7 @@ static void settings_that_do_not_go_with_the_file_are_refused(void **state)
 
 /* ---- Single files ---- */
 
-static void a_file_to_be_predicted_needs_no_answers(void **state)
+static void a_file_to_be_predicted_needs_no_targets(void **state)
 {
   (void)state;
   char path[PATH_MAX + 64];
@@ -533,7 +533,7 @@ static void a_file_to_be_predicted_needs_no_answers(void **state)
 
 /* ---- The record in a run's folder ---- */
 
-static void new_files_are_read_by_what_was_kept(void **state)
+static void new_files_are_read_with_the_stored_facts(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -556,7 +556,7 @@ static void new_files_are_read_by_what_was_kept(void **state)
   dataset_destroy(&d);
 }
 
-static void what_was_kept_of_sequences_has_their_length(void **state)
+static void stored_facts_of_sequences_include_their_length(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -577,7 +577,7 @@ static void what_was_kept_of_sequences_has_their_length(void **state)
   dataset_destroy(&d);
 }
 
-static void nothing_damaged_is_recalled(void **state)
+static void damaged_stored_facts_are_refused(void **state)
 {
   (void)state;
   static const char *const damaged[] = {
@@ -598,7 +598,7 @@ static void nothing_damaged_is_recalled(void **state)
   dataset_destroy(&d);
 }
 
-static void what_was_taken_is_told(void **state)
+static void the_summary_lists_the_columns_used(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -623,7 +623,7 @@ static void what_was_taken_is_told(void **state)
 }
 
 /* With thousands of columns the line names only some. */
-static void a_line_has_room_for_some_columns(void **state)
+static void the_summary_of_many_columns_is_short(void **state)
 {
   (void)state;
   brim_dataset_info info;
@@ -647,33 +647,33 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
   const struct CMUnitTest tests[] = {
-      T(rows_have_classes_that_are_sorted),
+      T(class_names_are_sorted),
       T(classes_that_are_numbers_are_sorted_as_such),
-      T(more_names_than_a_first_table_holds),
+      T(the_table_of_class_names_grows),
       T(targets_are_real_numbers_and_no_features),
       T(features_are_named_one_by_one_or_from_to),
       T(text_and_an_index_without_a_name_are_no_features),
       T(a_test_file_has_its_columns_in_any_order),
       T(the_last_rows_can_be_the_test_split),
-      T(windows_are_answered_by_a_row_behind_them),
-      T(windows_of_a_label_have_that_of_their_last_row),
-      T(no_window_lies_over_the_place_where_the_test_split_begins),
+      T(the_target_of_a_window_is_a_later_row),
+      T(a_window_has_the_label_of_its_last_row),
+      T(no_window_crosses_the_start_of_the_test_split),
       T(groups_are_padded_to_the_longest),
-      T(groups_are_cut_on_the_side_that_is_asked_for),
+      T(groups_are_cut_on_the_chosen_side),
       T(features_are_standardised_by_the_training_rows),
       T(times_and_dates_are_standardised_in_double),
-      T(what_is_missing_can_be_filled),
-      T(quotes_line_ends_and_marks),
+      T(missing_values_can_be_filled),
+      T(quotes_line_ends_and_byte_order_marks_are_read),
       T(a_file_larger_than_the_buffer_is_read_in_pieces),
-      T(what_is_no_csv_is_refused),
+      T(files_that_are_not_csv_are_refused),
       T(values_that_cannot_be_used_are_named),
-      T(settings_that_do_not_go_with_the_file_are_refused),
-      T(a_file_to_be_predicted_needs_no_answers),
-      T(new_files_are_read_by_what_was_kept),
-      T(what_was_kept_of_sequences_has_their_length),
-      T(nothing_damaged_is_recalled),
-      T(what_was_taken_is_told),
-      T(a_line_has_room_for_some_columns),
+      T(settings_that_do_not_fit_the_file_are_refused),
+      T(a_file_to_be_predicted_needs_no_targets),
+      T(new_files_are_read_with_the_stored_facts),
+      T(stored_facts_of_sequences_include_their_length),
+      T(damaged_stored_facts_are_refused),
+      T(the_summary_lists_the_columns_used),
+      T(the_summary_of_many_columns_is_short),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 
 #include "brim/random.h"
 #include "data/data.h"
+#include "data/partition.h"
 #include "unit/made_dataset.h"
 
 #define COUNT 200
@@ -171,7 +172,7 @@ static void test_samples_come_in_the_datasets_order(void **state)
   for (int64_t i = 0; i < 17; i++) assert_int_equal(label_at(&data, BRIM_PART_TEST, 3, i), i);
 }
 
-static void no_test_split_is_fine(void **state)
+static void a_missing_test_split_is_allowed(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -495,6 +496,30 @@ static void samples_that_cannot_be_read_are_named(void **state)
   assert_string_equal(brim_error_text(), "sample 17 of a part of 17");
 }
 
+static void samples_outside_of_a_view_cannot_be_read(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_images(COUNT, 1, 2, 3);
+  brim_data data = open_data(&m, &settings);
+  uint8_t view[(COUNT + 7) / 8] = {0}, scratch[6];
+  float values[6];
+  int32_t label;
+  view[1] = 1 << 3; /* sample 11 */
+  data.view = view;
+  for (int64_t i = 0; i < COUNT; i++) {
+    const int64_t sample = brim_data_index(&data, BRIM_PART_TRAIN, 0, i);
+    const brim_client_order order = {.sample = (int64_t[]){sample}};
+    const brim_status expected = sample == 11 ? BRIM_OK : BRIM_EINTERNAL;
+    assert_int_equal(brim_data_sample(&data, BRIM_PART_TRAIN, 0, i, BRIM_DTYPE_F32, scratch, values, &label), expected);
+    assert_int_equal(brim_data_client_sample(&data, &order, 0, BRIM_DTYPE_F32, scratch, values, &label), expected);
+  }
+  const brim_client_order other = {.sample = (int64_t[]){12}};
+  (void)brim_data_client_sample(&data, &other, 0, BRIM_DTYPE_F32, scratch, values, &label);
+  assert_string_equal(brim_error_text(), "sample 12 of the training split belongs to another client");
+  for (int64_t i = 0; i < 17; i++) assert_int_equal(label_at(&data, BRIM_PART_TEST, 0, i), i);
+}
+
 /* ---- Tokens and real numbers ---- */
 
 static void tokens_come_with_one_label_each(void **state)
@@ -594,7 +619,7 @@ static void describe_does_not_open_unless_it_must(void **state)
   assert_int_equal(m.opened, 2);
 }
 
-static void opening_aside_ends_like_opening(void **state)
+static void opening_on_a_thread_ends_like_opening(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -610,7 +635,7 @@ static void opening_aside_ends_like_opening(void **state)
   assert_int_equal(data.ignored_token, 7);
 }
 
-static void failure_to_open_aside_comes_with_finish(void **state)
+static void a_failure_to_open_on_a_thread_is_returned_by_finish(void **state)
 {
   (void)state;
   const brim_settings settings = default_settings();
@@ -645,7 +670,7 @@ int main(void)
       cmocka_unit_test(validation_is_kept_out_of_training_in_every_epoch),
       cmocka_unit_test(num_train_samples_takes_a_fixed_subset_and_leaves_validation),
       cmocka_unit_test(test_samples_come_in_the_datasets_order),
-      cmocka_unit_test(no_test_split_is_fine),
+      cmocka_unit_test(a_missing_test_split_is_allowed),
       cmocka_unit_test(bytes_are_scaled_and_normalised_by_channel),
       cmocka_unit_test(floats_are_normalised_but_not_scaled),
       cmocka_unit_test(views_are_crops_and_mirror_images_equally_often),
@@ -657,14 +682,15 @@ int main(void)
       cmocka_unit_test(settings_that_do_not_fit_are_refused),
       cmocka_unit_test(augmentation_needs_images),
       cmocka_unit_test(samples_that_cannot_be_read_are_named),
+      cmocka_unit_test(samples_outside_of_a_view_cannot_be_read),
       cmocka_unit_test(splits_of_other_tasks_are_refused),
       cmocka_unit_test(tokens_come_with_one_label_each),
       cmocka_unit_test(tokens_outside_of_the_vocabulary_are_named),
       cmocka_unit_test(real_targets_come_as_the_backend_has_them),
       cmocka_unit_test(features_of_sequences_have_a_mean_and_deviation_each),
       cmocka_unit_test(describe_does_not_open_unless_it_must),
-      cmocka_unit_test(opening_aside_ends_like_opening),
-      cmocka_unit_test(failure_to_open_aside_comes_with_finish),
+      cmocka_unit_test(opening_on_a_thread_ends_like_opening),
+      cmocka_unit_test(a_failure_to_open_on_a_thread_is_returned_by_finish),
       cmocka_unit_test(dataset_that_changes_while_opened_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

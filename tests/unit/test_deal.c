@@ -14,7 +14,7 @@ static int64_t sum_of(const int64_t *weight, int32_t ranks)
   return sum;
 }
 
-static void ranks_that_are_as_fast_get_as_much(void **unused)
+static void equally_fast_ranks_get_equal_shares(void **unused)
 {
   (void)unused;
   int64_t weight[5];
@@ -26,7 +26,7 @@ static void ranks_that_are_as_fast_get_as_much(void **unused)
 }
 
 /* Twice as fast, twice as much: all finish together, up to rounding. */
-static void weights_are_as_speeds(void **unused)
+static void weights_are_proportional_to_speeds(void **unused)
 {
   (void)unused;
   int64_t weight[3];
@@ -41,7 +41,7 @@ static void weights_are_as_speeds(void **unused)
 }
 
 /* From nanoseconds to an hour, and between ranks one of which is a million times slower. */
-static void the_slowest_gets_something_and_the_sum_is_exact(void **unused)
+static void every_rank_gets_samples_and_the_sum_is_exact(void **unused)
 {
   (void)unused;
   static const uint64_t times[][4] = {{1, 1, 1, 2},
@@ -61,7 +61,7 @@ static void the_slowest_gets_something_and_the_sum_is_exact(void **unused)
   }
 }
 
-static void a_time_that_is_not_known_gives_no_weights(void **unused)
+static void unknown_times_give_no_weights(void **unused)
 {
   (void)unused;
   int64_t weight[2] = {-1, -1};
@@ -89,8 +89,8 @@ static void portions_follow_each_other(void **unused)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(ranks_that_are_as_fast_get_as_much), cmocka_unit_test(weights_are_as_speeds),
-      cmocka_unit_test(the_slowest_gets_something_and_the_sum_is_exact),
-      cmocka_unit_test(a_time_that_is_not_known_gives_no_weights), cmocka_unit_test(portions_follow_each_other)};
+      cmocka_unit_test(equally_fast_ranks_get_equal_shares), cmocka_unit_test(weights_are_proportional_to_speeds),
+      cmocka_unit_test(every_rank_gets_samples_and_the_sum_is_exact), cmocka_unit_test(unknown_times_give_no_weights),
+      cmocka_unit_test(portions_follow_each_other)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

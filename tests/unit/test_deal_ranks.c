@@ -190,7 +190,7 @@ static void a_resumed_run_keeps_its_distribution(void **unused)
   run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
 }
 
-static void a_rank_without_a_drive_is_known_to_all(void **unused)
+static void all_ranks_learn_of_a_rank_without_a_drive(void **unused)
 {
   (void)unused;
   for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
@@ -201,6 +201,6 @@ int main(void)
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_of_the_same_kind_have_equal_shares),
                                      cmocka_unit_test(ranks_of_different_kinds_are_weighed),
                                      cmocka_unit_test(a_resumed_run_keeps_its_distribution),
-                                     cmocka_unit_test(a_rank_without_a_drive_is_known_to_all)};
+                                     cmocka_unit_test(all_ranks_learn_of_a_rank_without_a_drive)};
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

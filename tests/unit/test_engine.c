@@ -142,7 +142,7 @@ static void assert_refused(brim_status status, brim_status expected, const char 
 
 /* ---- errors ---- */
 
-static void engines_that_cannot_be(void **state)
+static void invalid_engines_are_refused(void **state)
 {
   (void)state;
   const char *const wrong[] = {"thread=1", NULL};
@@ -162,7 +162,7 @@ static void engines_that_cannot_be(void **state)
   brim_engine_close(NULL);
 }
 
-static void networks_that_cannot_be(void **state)
+static void invalid_networks_are_refused(void **state)
 {
   (void)state;
   brim_engine *engine = open_engine("reference");
@@ -220,7 +220,7 @@ static void networks_that_cannot_be(void **state)
   brim_engine_close(engine);
 }
 
-static void lists_of_an_operation_that_are_null(void **state)
+static void null_lists_are_refused(void **state)
 {
   (void)state;
   brim_engine *engine = open_engine("reference");
@@ -285,7 +285,7 @@ static void null_for_required_arguments(void **state)
 }
 
 /* The engine is closed first, then the plan: both stay as long as the training needs them. */
-static void an_engine_is_closed_before_its_training(void **state)
+static void an_engine_may_be_closed_before_its_training(void **state)
 {
   (void)state;
   brim_engine *engine = open_engine("cpu");
@@ -651,12 +651,12 @@ static void tokens_that_count_for_nothing(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(engines_that_cannot_be),
-                                     cmocka_unit_test(networks_that_cannot_be),
-                                     cmocka_unit_test(lists_of_an_operation_that_are_null),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(invalid_engines_are_refused),
+                                     cmocka_unit_test(invalid_networks_are_refused),
+                                     cmocka_unit_test(null_lists_are_refused),
                                      cmocka_unit_test(calls_without_their_preconditions),
                                      cmocka_unit_test(null_for_required_arguments),
-                                     cmocka_unit_test(an_engine_is_closed_before_its_training),
+                                     cmocka_unit_test(an_engine_may_be_closed_before_its_training),
                                      cmocka_unit_test(a_batch_with_a_micro_batch_that_fails),
                                      cmocka_unit_test(threads_with_an_engine_each),
                                      cmocka_unit_test(calls_in_the_wrong_order),

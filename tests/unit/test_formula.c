@@ -72,7 +72,7 @@ static void formulas_equal_c(void **state)
         sqrt(x) + exp(y) + log(x) + log1p(y) + tanh(x) + 1 / (1 + exp(-y)) + erf(x));
 }
 
-static void lines_follow_each_other(void **state)
+static void lines_may_use_earlier_lines(void **state)
 {
   (void)state;
   check("t = x * x # a name of its own\n\n  y = t + y ; y = y * 2\n# the end", 3, 1, 20);
@@ -149,7 +149,7 @@ static void mistakes_are_named_with_their_place(void **state)
   refused("", "the formula gives 'y' no new value");
 }
 
-static void too_large_pictures_are_refused(void **state)
+static void too_large_formulas_are_refused(void **state)
 {
   (void)state;
   brim_text text = {0};
@@ -171,11 +171,11 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(formulas_equal_c),
-      cmocka_unit_test(lines_follow_each_other),
+      cmocka_unit_test(lines_may_use_earlier_lines),
       cmocka_unit_test(random_formulas_equal_c),
       cmocka_unit_test(common_subexpressions_are_computed_once),
       cmocka_unit_test(mistakes_are_named_with_their_place),
-      cmocka_unit_test(too_large_pictures_are_refused),
+      cmocka_unit_test(too_large_formulas_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

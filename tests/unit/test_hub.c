@@ -167,7 +167,7 @@ static void processors_are_cut_into_equal_parts(void **state)
   assert_int_equal(CPU_COUNT(&many), 0);
 }
 
-static void threads_go_by_the_share(void **state)
+static void threads_follow_the_share_of_processors(void **state)
 {
   (void)state;
   const int32_t alone = brim_host_threads();
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
       cmocka_unit_test(a_rank_ends_all_with_its_status),
       cmocka_unit_test(no_rank_waits_for_one_that_has_left),
       cmocka_unit_test(processors_are_cut_into_equal_parts),
-      cmocka_unit_test(threads_go_by_the_share),
+      cmocka_unit_test(threads_follow_the_share_of_processors),
   };
   if (brim_hub_is_there()) return be_rank(argc > 1 ? argv[1] : "");
   return cmocka_run_group_tests(tests, NULL, NULL);

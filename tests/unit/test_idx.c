@@ -481,7 +481,7 @@ static void absurd_headers_are_refused_before_allocating(void **state)
 
 /* ---- Missing files ---- */
 
-static void missing_file_is_told_with_the_names_looked_for(void **state)
+static void missing_file_error_lists_the_names_tried(void **state)
 {
   (void)state;
   put_good("labels");
@@ -501,7 +501,7 @@ static void missing_debian_folder_names_the_package(void **state)
                   "no folder '" FASHION "-not-there'\nDebian's package dataset-fashion-mnist installs it");
 }
 
-static void unusable_folder_is_told_with_the_reason(void **state)
+static void unusable_folder_error_gives_the_reason(void **state)
 {
   (void)state;
   char path[PATH_MAX + 64], other[PATH_MAX + 64];
@@ -537,7 +537,7 @@ static void expect_denied(dataset *d, const char *text)
   assert_string_equal(brim_error_text(), expected);
 }
 
-static void unreadable_files_and_folders_are_told(void **state)
+static void unreadable_files_and_folders_are_reported(void **state)
 {
   (void)state;
   char path[PATH_MAX + 64];
@@ -553,7 +553,7 @@ static void unreadable_files_and_folders_are_told(void **state)
   dataset_destroy(&d);
 }
 
-static void folder_out_of_reach_is_told(void **state)
+static void inaccessible_folder_is_reported(void **state)
 {
   (void)state;
   char inner[PATH_MAX], outer[PATH_MAX];
@@ -568,7 +568,7 @@ static void folder_out_of_reach_is_told(void **state)
   dataset_destroy(&d);
 }
 
-static void what_is_not_a_regular_file_is_refused(void **state)
+static void files_that_are_not_regular_are_refused(void **state)
 {
   (void)state;
   char path[PATH_MAX + 64];
@@ -673,12 +673,12 @@ int main(void)
       TEST(file_of_another_length_is_refused),
       TEST(file_shorter_than_a_header_is_refused),
       TEST(absurd_headers_are_refused_before_allocating),
-      TEST(missing_file_is_told_with_the_names_looked_for),
+      TEST(missing_file_error_lists_the_names_tried),
       TEST(missing_debian_folder_names_the_package),
-      TEST(unusable_folder_is_told_with_the_reason),
-      TEST(unreadable_files_and_folders_are_told),
-      TEST(folder_out_of_reach_is_told),
-      TEST(what_is_not_a_regular_file_is_refused),
+      TEST(unusable_folder_error_gives_the_reason),
+      TEST(unreadable_files_and_folders_are_reported),
+      TEST(inaccessible_folder_is_reported),
+      TEST(files_that_are_not_regular_are_refused),
       TEST(open_can_be_tried_again),
       TEST(files_without_labels_are_splits_of_their_own),
       TEST(a_file_that_holds_no_images_is_refused),

@@ -233,7 +233,7 @@ static void a_file_with_fewer_records_than_the_checkpoint_counts_is_filled_up(vo
   expect_file("fewer", "{\"step\":1}\n{\"lost\":1}\n{\"lost\":1}\n{\"step\":4}\n");
 }
 
-static void a_write_that_fails_half_way_is_cut_off_again(void **state)
+static void a_write_that_fails_halfway_is_undone(void **state)
 {
   (void)state;
   struct rlimit before, small;
@@ -281,7 +281,7 @@ int main(void)
       cmocka_unit_test(a_partial_last_line_is_cut_when_all_records_are_kept),
       cmocka_unit_test(records_beyond_one_buffer_are_counted),
       cmocka_unit_test(a_file_with_fewer_records_than_the_checkpoint_counts_is_filled_up),
-      cmocka_unit_test(a_write_that_fails_half_way_is_cut_off_again),
+      cmocka_unit_test(a_write_that_fails_halfway_is_undone),
       cmocka_unit_test(files_that_cannot_be_opened_are_reported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

@@ -166,7 +166,7 @@ static void expect_own(const char *was, const char *now, const char *text)
   json_decref(b);
 }
 
-static void a_datasets_own_is_compared_by_its_names(void **state)
+static void facts_of_a_dataset_are_compared_by_name(void **state)
 {
   (void)state;
 #define HEAD "the data is not what the run was trained on:\n"
@@ -186,7 +186,7 @@ static void a_datasets_own_is_compared_by_its_names(void **state)
 #undef HEAD
 }
 
-static void a_dataset_gets_its_own_back(void **state)
+static void a_dataset_gets_its_stored_facts_back(void **state)
 {
   (void)state;
   brim_arena arena = {0};
@@ -229,7 +229,7 @@ static void expect_refused(const char *key, json_t *value)
   brim_arena_release(&arena);
 }
 
-static void nothing_damaged_is_recalled(void **state)
+static void damaged_records_are_refused(void **state)
 {
   (void)state;
   static const char *const keys[] = {"task",    "sample",     "dtype",    "classes", "class_names",
@@ -257,9 +257,9 @@ int main(void)
       cmocka_unit_test(the_record_is_recalled_without_the_data),
       cmocka_unit_test(names_that_are_not_utf8_are_left_out),
       cmocka_unit_test(differences_are_named),
-      cmocka_unit_test(a_datasets_own_is_compared_by_its_names),
-      cmocka_unit_test(a_dataset_gets_its_own_back),
-      cmocka_unit_test(nothing_damaged_is_recalled),
+      cmocka_unit_test(facts_of_a_dataset_are_compared_by_name),
+      cmocka_unit_test(a_dataset_gets_its_stored_facts_back),
+      cmocka_unit_test(damaged_records_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void devices_have_limits_of_their_own(void **state)
   brim_ledger_close(ledger);
 }
 
-static void a_refusal_names_the_holders_of_the_rest(void **state)
+static void a_refusal_names_the_processes_that_use_the_device(void **state)
 {
   (void)state;
   brim_ledger *one = open_ledger("reported"), *other = open_ledger("reported");
@@ -91,7 +91,7 @@ static void a_refusal_names_the_holders_of_the_rest(void **state)
 }
 
 /* The child reports that it has taken its share, and waits to be killed. */
-static void a_killed_process_gives_back(void **state)
+static void memory_of_a_killed_process_becomes_free(void **state)
 {
   (void)state;
   brim_ledger *ledger = open_ledger("killed");
@@ -241,7 +241,7 @@ static void forge(int fd, int slot, forged entry)
   assert_int_equal(pwrite(fd, &entry, sizeof entry, at + 1), sizeof entry);
 }
 
-static void entries_that_cannot_be_do_not_count(void **state)
+static void impossible_entries_do_not_count(void **state)
 {
   (void)state;
   int32_t entry;
@@ -396,7 +396,7 @@ static void terminal_stop_is_blocked_while_the_lock_is_held(void **state)
   brim_board_close(&board);
 }
 
-static void a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones(void **state)
+static void a_ledger_is_removed_with_its_last_user_as_are_abandoned_ones(void **state)
 {
   (void)state;
   brim_ledger *one = open_ledger("last"), *other = open_ledger("last");
@@ -428,19 +428,19 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(devices_have_limits_of_their_own),
-      cmocka_unit_test(a_refusal_names_the_holders_of_the_rest),
-      cmocka_unit_test(a_killed_process_gives_back),
+      cmocka_unit_test(a_refusal_names_the_processes_that_use_the_device),
+      cmocka_unit_test(memory_of_a_killed_process_becomes_free),
       cmocka_unit_test(many_processes_together_are_never_over_the_limit),
       cmocka_unit_test(the_number_of_entries_is_limited),
       cmocka_unit_test(a_file_of_another_version_is_refused_while_it_is_used),
-      cmocka_unit_test(entries_that_cannot_be_do_not_count),
+      cmocka_unit_test(impossible_entries_do_not_count),
       cmocka_unit_test(an_own_entry_reads_back),
       cmocka_unit_test(a_damaged_table_is_repaired_with_the_readers_own_entries),
       cmocka_unit_test(anything_but_a_plain_file_is_refused_with_its_name),
       cmocka_unit_test(others_cannot_replace_the_folders_files),
       cmocka_unit_test(a_process_that_holds_the_lock_too_long_is_named),
       cmocka_unit_test(terminal_stop_is_blocked_while_the_lock_is_held),
-      cmocka_unit_test(a_ledger_goes_with_its_last_user_and_so_do_those_of_killed_ones),
+      cmocka_unit_test(a_ledger_is_removed_with_its_last_user_as_are_abandoned_ones),
       cmocka_unit_test(a_folder_that_cannot_be_made_is_an_error_that_names_the_setting),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

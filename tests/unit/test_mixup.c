@@ -81,7 +81,7 @@ static void partners_are_a_permutation_of_the_training_samples(void **state)
   assert_true(moved > TRAIN);
 }
 
-static void evaluation_is_of_plain_samples(void **state)
+static void evaluation_uses_unmixed_samples(void **state)
 {
   (void)state;
   static const enum brim_part parts[] = {BRIM_PART_VALIDATION, BRIM_PART_TEST};
@@ -110,7 +110,7 @@ static void read_alone(const fixture *plain, int64_t epoch, int64_t index, float
   assert_int_equal(label, index);
 }
 
-static void a_sample_is_made_of_two_as_they_are_by_themselves(void **state)
+static void a_mixed_sample_combines_two_prepared_samples(void **state)
 {
   (void)state;
   fixture mixed, plain;
@@ -132,7 +132,7 @@ static void a_sample_is_made_of_two_as_they_are_by_themselves(void **state)
   }
 }
 
-static void real_answers_are_mixed_too(void **state)
+static void real_targets_are_mixed_too(void **state)
 {
   (void)state;
   fixture f = {.dataset = made_values(COUNT, 4, 10, 2), .settings = {.seed = 3, .augment = {.mixup = 0.4}}};
@@ -271,9 +271,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(partners_are_a_permutation_of_the_training_samples),
-      cmocka_unit_test(evaluation_is_of_plain_samples),
-      cmocka_unit_test(a_sample_is_made_of_two_as_they_are_by_themselves),
-      cmocka_unit_test(real_answers_are_mixed_too),
+      cmocka_unit_test(evaluation_uses_unmixed_samples),
+      cmocka_unit_test(a_mixed_sample_combines_two_prepared_samples),
+      cmocka_unit_test(real_targets_are_mixed_too),
       cmocka_unit_test(tokens_are_refused),
       cmocka_unit_test(shares_follow_the_beta_distribution),
       cmocka_unit_test(shares_of_extreme_distributions_are_shares),

@@ -56,7 +56,7 @@ static void sorts_any_number_of_rows(void **state)
   check(ROWS, 0, ROWS);
 }
 
-static void finds_the_rows_that_are_asked_for(void **state)
+static void finds_the_requested_rows(void **state)
 {
   (void)state;
   for (uint32_t rows = 1; rows <= 40; rows++)
@@ -77,7 +77,7 @@ static void a_median_needs_fewer_exchanges(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sorts_any_number_of_rows),
-                                     cmocka_unit_test(finds_the_rows_that_are_asked_for),
+                                     cmocka_unit_test(finds_the_requested_rows),
                                      cmocka_unit_test(a_median_needs_fewer_exchanges)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

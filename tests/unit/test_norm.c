@@ -97,7 +97,7 @@ static void test_batch_norm_has_pytorchs_parameters_and_buffers(void **state)
   }
 }
 
-static void test_other_norms_know_no_groups_of_samples(void **state)
+static void test_other_norms_ignore_groups_of_samples(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -135,7 +135,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_errors_name_the_mismatch),
       cmocka_unit_test(test_batch_norm_has_pytorchs_parameters_and_buffers),
-      cmocka_unit_test(test_other_norms_know_no_groups_of_samples),
+      cmocka_unit_test(test_other_norms_ignore_groups_of_samples),
       cmocka_unit_test(test_batch_norm_has_statistics_for_each_whole_group),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,7 +332,7 @@ static void check_groups(const brim_plan *plan)
   assert_int_equal(brim_plan_check(plan), BRIM_OK); /* buffers that are live at the same node do not overlap */
 }
 
-static void groups_lie_beside_their_neighbours_and_all_that_lives_with_them(void **unused)
+static void groups_do_not_overlap_neighbours_or_live_buffers(void **unused)
 {
   (void)unused;
   for (int64_t large = 16; large <= 1024; large *= 4)
@@ -537,7 +537,7 @@ static void check_side_by_side(enum kind kind)
   brim_plan_free(plan);
 }
 
-static void copies_in_kernels_and_copies_out_go_side_by_side(void **unused)
+static void copies_in_kernels_and_copies_out_run_concurrently(void **unused)
 {
   (void)unused;
   for (enum kind kind = 0; kind < UPDATES; kind++) check_side_by_side(kind);
@@ -545,12 +545,12 @@ static void copies_in_kernels_and_copies_out_go_side_by_side(void **unused)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(groups_lie_beside_their_neighbours_and_all_that_lives_with_them),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(groups_do_not_overlap_neighbours_or_live_buffers),
                                      cmocka_unit_test(small_parameters_join_a_group_below_the_largest),
                                      cmocka_unit_test(an_update_takes_three_buffers_at_the_end_of_the_arena),
                                      cmocka_unit_test(the_first_group_of_a_backward_pass_is_early_where_there_is_room),
                                      cmocka_unit_test(nothing_uses_memory_that_may_still_be_in_use),
                                      cmocka_unit_test(every_kind_of_wait_is_needed),
-                                     cmocka_unit_test(copies_in_kernels_and_copies_out_go_side_by_side)};
+                                     cmocka_unit_test(copies_in_kernels_and_copies_out_run_concurrently)};
   return cmocka_run_group_tests(tests, make_backend, NULL);
 }

@@ -82,7 +82,7 @@ static void every_place_is_equally_likely(void **state)
 }
 
 /* Neighbours are separated, and the original order is gone: rank correlations near 0. */
-static void order_does_not_shine_through(void **state)
+static void the_original_order_leaves_no_correlation(void **state)
 {
   (void)state;
   enum { COUNT = 60000 };
@@ -116,7 +116,7 @@ static void serves_large_counts(void **state)
 }
 
 /* A change here changes the order of samples in every run: resumed runs would continue with other data. */
-static void order_is_the_one_it_always_was(void **state)
+static void the_order_does_not_change_between_versions(void **state)
 {
   (void)state;
   static const uint64_t expected[8] = {237, 650, 91, 548, 273, 83, 611, 319};
@@ -148,9 +148,9 @@ int main(void)
       cmocka_unit_test(is_a_bijection_for_every_count),
       cmocka_unit_test(differs_by_seed_use_and_epoch),
       cmocka_unit_test(every_place_is_equally_likely),
-      cmocka_unit_test(order_does_not_shine_through),
+      cmocka_unit_test(the_original_order_leaves_no_correlation),
       cmocka_unit_test(serves_large_counts),
-      cmocka_unit_test(order_is_the_one_it_always_was),
+      cmocka_unit_test(the_order_does_not_change_between_versions),
       cmocka_unit_test(a_table_changes_no_number),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

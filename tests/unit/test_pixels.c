@@ -30,7 +30,7 @@ static brim_status decode(const char *name, const pixels_options *options, uint8
   return status;
 }
 
-static void every_kind_has_the_pixels_that_pillow_finds(void **state)
+static void every_format_has_the_pixels_of_pillow(void **state)
 {
   (void)state;
   static picture_lines lines;
@@ -223,7 +223,7 @@ static void progressive_pictures_report_the_memory_for_decoding(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_kind_has_the_pixels_that_pillow_finds),
+      cmocka_unit_test(every_format_has_the_pixels_of_pillow),
       cmocka_unit_test(header_agrees_with_the_decoded_picture),
       cmocka_unit_test(smaller_pictures_are_decoded_where_they_are_enough),
       cmocka_unit_test(damaged_files_are_named_with_their_defect),

@@ -129,7 +129,7 @@ static void test_a_parameters_gradient_is_added_to_by_sum_to_itself(void **state
   }
 }
 
-static void test_equal_shapes_hand_the_gradient_on_as_a_view(void **state)
+static void test_equal_shapes_pass_the_gradient_as_a_view(void **state)
 {
   (void)state;
   brim_graph *g = graph();
@@ -151,7 +151,7 @@ int main(void)
       cmocka_unit_test(test_axes_that_cannot_be_summed_are_refused),
       cmocka_unit_test(test_results_have_the_shape_of_both),
       cmocka_unit_test(test_a_parameters_gradient_is_added_to_by_sum_to_itself),
-      cmocka_unit_test(test_equal_shapes_hand_the_gradient_on_as_a_view),
+      cmocka_unit_test(test_equal_shapes_pass_the_gradient_as_a_view),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

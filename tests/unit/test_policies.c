@@ -69,7 +69,7 @@ static void any_other_status_ends_it_with_the_policys_text_and_name(void **state
 }
 
 /* Values that the first policy wrote before it abstained must not be taken for the next one's. */
-static void an_answer_that_was_not_given_is_forgotten(void **state)
+static void values_of_a_policy_that_abstains_are_discarded(void **state)
 {
   (void)state;
   fixture f;
@@ -93,7 +93,7 @@ static void an_answer_that_was_not_given_is_forgotten(void **state)
 
 /* ---- tables of other versions ---- */
 
-static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
+static void a_null_hook_leaves_the_decision_to_the_next(void **state)
 {
   (void)state;
   fixture f;
@@ -108,7 +108,7 @@ static void a_hook_that_is_null_leaves_it_to_the_next(void **state)
 }
 
 /* Memory beyond the size in a table does not belong to the table. */
-static void a_table_that_is_shorter_has_the_hooks_that_it_has(void **state)
+static void a_shorter_table_offers_only_its_own_hooks(void **state)
 {
   (void)state;
   const size_t ends[] = {offsetof(brim_policy_ops, choose_device), offsetof(brim_policy_ops, choose_plan),
@@ -127,7 +127,7 @@ static void a_table_that_is_shorter_has_the_hooks_that_it_has(void **state)
   }
 }
 
-static void memory_is_watched_if_one_of_them_looks_at_it(void **state)
+static void memory_is_watched_if_a_policy_has_the_hook(void **state)
 {
   (void)state;
   fixture f;
@@ -153,7 +153,7 @@ static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **p
 }
 
 /* The policy that acts reports it, with the outcome. */
-static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
+static void the_first_plan_between_steps_wins(void **state)
 {
   (void)state;
   fixture f;
@@ -186,7 +186,7 @@ static void a_plan_between_steps_is_the_first_ones_that_has_one(void **state)
 }
 
 /* Policies of ABI 1.2 and before have a shorter table. */
-static void runs_are_followed_if_one_of_them_has_the_hook(void **state)
+static void runs_are_followed_if_a_policy_has_the_hook(void **state)
 {
   (void)state;
   fixture f;
@@ -243,7 +243,7 @@ static void an_unknown_place_is_refused(void **state)
   ", which is not allowed: micro-batches divide the effective batch 128, range from 128 down to 32, and respect "      \
   "training.grain, training.norm_group and min_batch_size"
 
-static void a_plan_that_cannot_be_is_refused(void **state)
+static void an_impossible_plan_is_refused(void **state)
 {
   (void)state;
   static const struct {
@@ -271,7 +271,7 @@ static void a_plan_that_cannot_be_is_refused(void **state)
 }
 
 /* A limit on a device does not permit a move to another one. */
-static void a_run_that_has_a_limit_stays_where_it_is(void **state)
+static void a_limited_run_stays_on_its_device(void **state)
 {
   (void)state;
   for (int32_t kind = BRIM_PLACE_DEVICE; kind <= BRIM_PLACE_HOST; kind++) {
@@ -432,7 +432,7 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
 
 /* ---- instances ---- */
 
-static void instances_are_made_and_dropped(void **state)
+static void instances_are_created_and_destroyed(void **state)
 {
   (void)state;
   fixture f;
@@ -451,7 +451,7 @@ static void instances_are_made_and_dropped(void **state)
   brim_policies_close(NULL);
 }
 
-static void one_that_cannot_be_made_is_named_and_those_before_it_dropped(void **state)
+static void a_policy_that_cannot_be_created_is_named_and_earlier_ones_destroyed(void **state)
 {
   (void)state;
   fixture f;
@@ -491,15 +491,15 @@ int main(void)
       cmocka_unit_test(policies_are_called_in_order_and_the_first_decision_wins),
       cmocka_unit_test(no_decision_if_all_policies_abstain),
       cmocka_unit_test(any_other_status_ends_it_with_the_policys_text_and_name),
-      cmocka_unit_test(an_answer_that_was_not_given_is_forgotten),
-      cmocka_unit_test(a_hook_that_is_null_leaves_it_to_the_next),
-      cmocka_unit_test(a_table_that_is_shorter_has_the_hooks_that_it_has),
-      cmocka_unit_test(memory_is_watched_if_one_of_them_looks_at_it),
-      cmocka_unit_test(a_plan_between_steps_is_the_first_ones_that_has_one),
-      cmocka_unit_test(runs_are_followed_if_one_of_them_has_the_hook),
+      cmocka_unit_test(values_of_a_policy_that_abstains_are_discarded),
+      cmocka_unit_test(a_null_hook_leaves_the_decision_to_the_next),
+      cmocka_unit_test(a_shorter_table_offers_only_its_own_hooks),
+      cmocka_unit_test(memory_is_watched_if_a_policy_has_the_hook),
+      cmocka_unit_test(the_first_plan_between_steps_wins),
+      cmocka_unit_test(runs_are_followed_if_a_policy_has_the_hook),
       cmocka_unit_test(an_unknown_place_is_refused),
-      cmocka_unit_test(a_plan_that_cannot_be_is_refused),
-      cmocka_unit_test(a_run_that_has_a_limit_stays_where_it_is),
+      cmocka_unit_test(an_impossible_plan_is_refused),
+      cmocka_unit_test(a_limited_run_stays_on_its_device),
       cmocka_unit_test(another_variant_after_the_first_step_is_refused),
       cmocka_unit_test(unknown_kinds_are_refused),
       cmocka_unit_test(decisions_are_reported_with_choice_and_reason),
@@ -507,8 +507,8 @@ int main(void)
       cmocka_unit_test(decisions_continue_with_replacement_policies),
       cmocka_unit_test(a_reason_is_cut_where_it_does_not_fit),
       cmocka_unit_test(the_clock_is_the_systems_unless_another_is_set),
-      cmocka_unit_test(instances_are_made_and_dropped),
-      cmocka_unit_test(one_that_cannot_be_made_is_named_and_those_before_it_dropped),
+      cmocka_unit_test(instances_are_created_and_destroyed),
+      cmocka_unit_test(a_policy_that_cannot_be_created_is_named_and_earlier_ones_destroyed),
   };
   brim_log_set_level(BRIM_LOG_ERROR);
   return cmocka_run_group_tests_name("policies", tests, NULL, NULL);

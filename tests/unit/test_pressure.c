@@ -238,7 +238,7 @@ static enum brim_pressure_level wait_for_level(brim_pressure *p, brim_pressure_r
   return brim_pressure_take(p, r);
 }
 
-static void without_limits_nothing_is_looked_at(void **state)
+static void without_limits_nothing_is_read(void **state)
 {
   (void)state;
   brim_pressure_reading r;
@@ -370,7 +370,7 @@ int main(void)
       cmocka_unit_test(it_acts_again_when_it_fell_and_rose),
       cmocka_unit_test(there_is_room_if_the_use_stays_low),
       cmocka_unit_test(each_limit_can_be_off),
-      cmocka_unit_test_setup(without_limits_nothing_is_looked_at, fresh),
+      cmocka_unit_test_setup(without_limits_nothing_is_read, fresh),
       cmocka_unit_test_setup(pressure_is_taken_once, fresh),
       cmocka_unit_test_setup(pressure_that_has_passed_is_withdrawn, fresh),
       cmocka_unit_test_setup(device_pressure_counts_memory_of_other_processes, fresh),

@@ -57,7 +57,7 @@ static int visible(const char *line)
 
 /* ---- the text ---- */
 
-static void a_wide_line_says_everything(void **state)
+static void a_wide_line_shows_everything(void **state)
 {
   (void)state;
   char line[BRIM_PROGRESS_LINE_BYTES];
@@ -313,7 +313,7 @@ static void without_a_terminal_a_line_is_printed_occasionally(void **state)
   assert_null(strchr(text, '\033'));
 }
 
-static void a_quiet_run_says_nothing(void **state)
+static void a_quiet_run_prints_nothing(void **state)
 {
   (void)state;
   use_pipe();
@@ -447,7 +447,7 @@ static void messages_of_other_threads_do_not_tear_it_either(void **state)
   brim_text_release(&text);
 }
 
-static void the_look_follows_the_environment(void **state)
+static void the_format_follows_the_environment(void **state)
 {
   (void)state;
   static const struct {
@@ -547,7 +547,7 @@ static void the_first_signal_is_answered_and_the_second_reports_the_loss(void **
                       "ending before the first step; SIGHUP again ends at once\nended at once; no step is lost\n");
 }
 
-static void ranks_that_do_not_speak_end_alike(void **state)
+static void silent_ranks_end_in_the_same_way(void **state)
 {
   (void)state;
   const ended e = signalled(SIGINT, SIGINT, LATER_US, 500, 523, false);
@@ -557,7 +557,7 @@ static void ranks_that_do_not_speak_end_alike(void **state)
 
 /* If the process is not scheduled for long between the two, it may count them separately: one success in several
  * attempts is enough. */
-static void two_signals_at_once_are_one_wish(void **state)
+static void two_signals_at_once_count_as_one(void **state)
 {
   (void)state;
   for (int tries = 0; tries < 20; tries++) {
@@ -573,7 +573,7 @@ static void two_signals_at_once_are_one_wish(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_wide_line_says_everything),
+      cmocka_unit_test(a_wide_line_shows_everything),
       cmocka_unit_test(a_line_that_is_not_on_a_terminal_has_no_bar),
       cmocka_unit_test(eighty_columns_have_the_bar_and_the_rate),
       cmocka_unit_test(a_line_fits_every_width_and_drops_the_least_important_first),
@@ -583,16 +583,16 @@ int main(void)
       cmocka_unit_test(metrics_of_tokens_and_real_numbers_are_shown),
       cmocka_unit_test(extreme_values_do_not_break_the_line),
       cmocka_unit_test_teardown(without_a_terminal_a_line_is_printed_occasionally, back_to_normal),
-      cmocka_unit_test_teardown(a_quiet_run_says_nothing, back_to_normal),
+      cmocka_unit_test_teardown(a_quiet_run_prints_nothing, back_to_normal),
       cmocka_unit_test_teardown(a_terminal_gets_one_line_that_is_redrawn_in_place, back_to_normal),
       cmocka_unit_test_teardown(the_last_step_is_always_drawn, back_to_normal),
       cmocka_unit_test_teardown(the_width_is_queried_at_every_update, back_to_normal),
       cmocka_unit_test_teardown(messages_move_the_line_down_and_never_tear_it, back_to_normal),
       cmocka_unit_test_teardown(messages_of_other_threads_do_not_tear_it_either, back_to_normal),
-      cmocka_unit_test_teardown(the_look_follows_the_environment, back_to_normal),
+      cmocka_unit_test_teardown(the_format_follows_the_environment, back_to_normal),
       cmocka_unit_test_teardown(the_first_signal_is_answered_and_the_second_reports_the_loss, back_to_normal),
-      cmocka_unit_test_teardown(ranks_that_do_not_speak_end_alike, back_to_normal),
-      cmocka_unit_test_teardown(two_signals_at_once_are_one_wish, back_to_normal),
+      cmocka_unit_test_teardown(silent_ranks_end_in_the_same_way, back_to_normal),
+      cmocka_unit_test_teardown(two_signals_at_once_count_as_one, back_to_normal),
       cmocka_unit_test_teardown(the_time_left_counts_from_the_end_of_the_first_step, back_to_normal),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

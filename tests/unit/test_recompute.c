@@ -206,7 +206,7 @@ static void check_bytes(const deep *d)
   brim_arena_release(&arena);
 }
 
-static void no_plan_does_with_less_than_its_level_says(void **state)
+static void no_plan_needs_less_than_the_bound_of_its_level(void **state)
 {
   (void)state;
   for (size_t m = 0; m < DEEP_MODELS; m++) {
@@ -359,7 +359,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_plan_never_exceeds_its_budget_and_shrinks_with_it),
       cmocka_unit_test(a_third_of_the_memory_costs_a_fifth_more_work_at_most),
-      cmocka_unit_test(no_plan_does_with_less_than_its_level_says),
+      cmocka_unit_test(no_plan_needs_less_than_the_bound_of_its_level),
       cmocka_unit_test(blocks_and_full_lower_the_peak_of_deep_models),
       cmocka_unit_test(blocks_end_where_the_model_says),
       cmocka_unit_test(levels_of_small_models_are_near_the_best_of_all_sets),

@@ -292,7 +292,7 @@ static void every_failure_leaves_the_results_of_a_cnn_unchanged(void **state)
   check(&cnn_kind, CHECKPOINT, 2, 4);
 }
 
-static void so_are_those_with_batch_norm_and_moving_averages(void **state)
+static void every_failure_leaves_results_with_batch_norm_unchanged(void **state)
 {
   (void)state;
   static const kind k = {"lightcnn", lightcnn};
@@ -300,7 +300,7 @@ static void so_are_those_with_batch_norm_and_moving_averages(void **state)
   check(&k, UPDATE, 2, 6);
 }
 
-static void so_are_those_in_fp16_with_states_on_the_host(void **state)
+static void every_failure_leaves_fp16_results_with_offload_unchanged(void **state)
 {
   (void)state;
   static const kind k = {"fp16", fp16};
@@ -308,7 +308,7 @@ static void so_are_those_in_fp16_with_states_on_the_host(void **state)
   check_all(&k, points, sizeof points / sizeof points[0]);
 }
 
-static void so_are_those_of_updates_in_the_backward_pass(void **state)
+static void every_failure_leaves_results_of_backward_updates_unchanged(void **state)
 {
   (void)state;
   static const kind k = {"fused", fused};
@@ -395,9 +395,9 @@ int main(void)
   brim_log_set_level(BRIM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_failure_leaves_the_results_of_a_cnn_unchanged),
-      cmocka_unit_test(so_are_those_with_batch_norm_and_moving_averages),
-      cmocka_unit_test(so_are_those_in_fp16_with_states_on_the_host),
-      cmocka_unit_test(so_are_those_of_updates_in_the_backward_pass),
+      cmocka_unit_test(every_failure_leaves_results_with_batch_norm_unchanged),
+      cmocka_unit_test(every_failure_leaves_fp16_results_with_offload_unchanged),
+      cmocka_unit_test(every_failure_leaves_results_of_backward_updates_unchanged),
       cmocka_unit_test(a_new_plan_that_gets_no_memory_is_followed_by_the_next),
       cmocka_unit_test(a_run_without_memory_for_any_plan_ends_with_a_checkpoint),
       cmocka_unit_test(a_run_that_cannot_recover_ends_with_a_checkpoint_of_the_last_commit),

@@ -218,7 +218,7 @@ static void files_of_killed_writers_are_removed_from_a_cache(void **state)
   assert_int_equal(rmdir(scratch("cache")), 0); /* nothing else is in it */
 }
 
-static void a_file_of_a_cache_has_one_maker(void **state)
+static void a_cache_file_is_written_by_one_process(void **state)
 {
   (void)state;
   int fd, other, next;
@@ -259,7 +259,7 @@ int main(void)
       cmocka_unit_test(a_missing_run_cannot_be_locked),
       cmocka_unit_test(links_that_lie_in_a_folder_are_not_followed),
       cmocka_unit_test(files_of_killed_writers_are_removed_from_a_cache),
-      cmocka_unit_test(a_file_of_a_cache_has_one_maker),
+      cmocka_unit_test(a_cache_file_is_written_by_one_process),
       cmocka_unit_test(an_unwritable_cache_is_reported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

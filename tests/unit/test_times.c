@@ -107,7 +107,7 @@ static void an_invalid_file_is_refused_with_its_line(void **state)
 }
 
 /* A hand-made file need not name its device. */
-static void a_head_says_as_much_as_it_wants(void **state)
+static void a_file_need_not_name_its_device(void **state)
 {
   (void)state;
   char path[4096];
@@ -288,7 +288,7 @@ int main(void)
       cmocka_unit_test(saved_data_reads_back),
       cmocka_unit_test(two_processes_keep_each_others_times),
       cmocka_unit_test(an_invalid_file_is_refused_with_its_line),
-      cmocka_unit_test(a_head_says_as_much_as_it_wants),
+      cmocka_unit_test(a_file_need_not_name_its_device),
       cmocka_unit_test(a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes),
       cmocka_unit_test(other_micro_batches_are_interpolated_and_extrapolated),
       cmocka_unit_test(a_signature_is_the_same_in_other_layers_and_micro_batches),

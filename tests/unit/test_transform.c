@@ -275,7 +275,7 @@ static void shorter_side_is_resized_and_the_middle_cut_out(void **state)
   }
 }
 
-static void crop_that_is_larger_is_black_around(void **state)
+static void a_crop_beyond_the_image_is_black(void **state)
 {
   (void)state;
   const double size[] = {40};
@@ -452,7 +452,7 @@ static void refused(const brim_plugin *plugin, void *self, const brim_settings *
   assert_string_equal(brim_error_text(), text);
 }
 
-static void impossible_decisions_are_refused(void **state)
+static void impossible_settings_are_refused(void **state)
 {
   (void)state;
   const double size[] = {24}, wrong[] = {0.5}, turned[] = {0.5, 0.1}, three[] = {1, 2, 3};
@@ -504,14 +504,14 @@ int main(void)
       cmocka_unit_test(window_is_a_part_of_the_whole),
       cmocka_unit_test(colours_are_those_of_pillow),
       cmocka_unit_test(shorter_side_is_resized_and_the_middle_cut_out),
-      cmocka_unit_test(crop_that_is_larger_is_black_around),
+      cmocka_unit_test(a_crop_beyond_the_image_is_black),
       cmocka_unit_test(parts_have_areas_and_ratios_in_range),
       cmocka_unit_test(middle_is_taken_where_no_part_fits),
       cmocka_unit_test(crop_and_flip_are_the_same_through_pixels),
       cmocka_unit_test(colours_change_only_in_training),
       cmocka_unit_test(rectangle_is_erased_in_some_samples),
       cmocka_unit_test(gray_has_the_means_of_its_colours),
-      cmocka_unit_test(impossible_decisions_are_refused),
+      cmocka_unit_test(impossible_settings_are_refused),
   };
   return cmocka_run_group_tests(tests, read_scene, NULL);
 }

@@ -242,7 +242,7 @@ static void wrong_maps_are_refused_with_every_mistake(void **state)
   brim_arena_release(&arena);
 }
 
-static void names_go_through_a_map_and_back(void **state)
+static void names_map_to_the_model_and_back(void **state)
 {
   (void)state;
   static const char text[] = "rules:\n"
@@ -537,7 +537,7 @@ static void exports_are_read_back_as_they_were(void **state)
   brim_arena_release(&arena);
 }
 
-static void formats_that_do_not_go_with_a_model_are_refused(void **state)
+static void formats_that_do_not_fit_a_model_are_refused(void **state)
 {
   (void)state;
   static const float value[1];
@@ -580,7 +580,7 @@ int main(void)
       cmocka_unit_test(shards_that_are_not_those_of_the_index_are_refused),
       cmocka_unit_test(files_without_weights_are_refused_with_advice),
       cmocka_unit_test(wrong_maps_are_refused_with_every_mistake),
-      cmocka_unit_test(names_go_through_a_map_and_back),
+      cmocka_unit_test(names_map_to_the_model_and_back),
       cmocka_unit_test(gpt2_of_hugging_face_is_recognised_and_transposed),
       cmocka_unit_test(a_tied_tensor_that_differs_is_refused),
       cmocka_unit_test(all_mismatches_are_reported_together),
@@ -589,7 +589,7 @@ int main(void)
       cmocka_unit_test(numbers_that_are_not_finite_are_refused),
       cmocka_unit_test(two_tensors_that_would_be_one_parameter_are_refused),
       cmocka_unit_test(exports_are_read_back_as_they_were),
-      cmocka_unit_test(formats_that_do_not_go_with_a_model_are_refused),
+      cmocka_unit_test(formats_that_do_not_fit_a_model_are_refused),
       cmocka_unit_test(values_beyond_fp16_are_not_exported),
   };
   return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

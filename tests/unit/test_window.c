@@ -75,7 +75,7 @@ static void assert_refused(const brim_tensor *y, const char *wanted)
   make_graph(NULL);
 }
 
-static void a_convolution_that_cannot_be_is_explained(void **state)
+static void an_impossible_convolution_is_explained(void **state)
 {
   (void)state;
   assert_refused(brim_conv2d(graph, "c", line, 4, (brim_conv2d_options){.kernel = {3, 3}}),
@@ -90,7 +90,7 @@ static void a_convolution_that_cannot_be_is_explained(void **state)
                  "padding 9223372036854775807x0");
 }
 
-static void a_transposed_convolution_that_cannot_be_is_explained(void **state)
+static void an_impossible_transposed_convolution_is_explained(void **state)
 {
   (void)state;
   assert_refused(brim_conv_transpose2d(graph, "c", line, 4, (brim_conv_transpose2d_options){.kernel = {3, 3}}),
@@ -115,7 +115,7 @@ static void a_transposed_convolution_that_cannot_be_is_explained(void **state)
       "conv_transpose1d 'c': output_padding 1 must be at least 0, and less than stride 1 or dilation 1");
 }
 
-static void upsampling_that_cannot_be_is_explained(void **state)
+static void impossible_upsampling_is_explained(void **state)
 {
   (void)state;
   assert_refused(brim_upsample2d(graph, line, (brim_upsample2d_options){.factor = {2, 2}}),
@@ -145,7 +145,7 @@ static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
                  "conv1d 'c': out_channels 4, kernel 3, stride -1, dilation 1 and groups 1");
 }
 
-static void pooling_that_cannot_be_is_explained(void **state)
+static void impossible_pooling_is_explained(void **state)
 {
   (void)state;
   assert_refused(brim_max_pool2d(graph, image, (brim_pool2d_options){.kernel = {9, 2}}),
@@ -168,11 +168,11 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(results_have_the_shapes_of_pytorch, make_graph, free_graph),
-      cmocka_unit_test_setup_teardown(a_convolution_that_cannot_be_is_explained, make_graph, free_graph),
-      cmocka_unit_test_setup_teardown(a_transposed_convolution_that_cannot_be_is_explained, make_graph, free_graph),
-      cmocka_unit_test_setup_teardown(upsampling_that_cannot_be_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(an_impossible_convolution_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(an_impossible_transposed_convolution_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(impossible_upsampling_is_explained, make_graph, free_graph),
       cmocka_unit_test_setup_teardown(a_convolution_of_one_dimension_is_explained_as_one, make_graph, free_graph),
-      cmocka_unit_test_setup_teardown(pooling_that_cannot_be_is_explained, make_graph, free_graph),
+      cmocka_unit_test_setup_teardown(impossible_pooling_is_explained, make_graph, free_graph),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

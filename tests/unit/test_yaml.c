@@ -62,7 +62,7 @@ static void every_node_knows_its_position(void **state)
   assert_int_equal(brim_yaml_key_origin(bb).line, 3);
 }
 
-static void a_byte_order_mark_is_passed_over(void **state)
+static void a_byte_order_mark_is_skipped(void **state)
 {
   (void)state;
   const brim_yaml *root = parse("\xef\xbb\xbf"
@@ -342,7 +342,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(every_node_knows_its_position, release),
-      cmocka_unit_test_teardown(a_byte_order_mark_is_passed_over, release),
+      cmocka_unit_test_teardown(a_byte_order_mark_is_skipped, release),
       cmocka_unit_test_teardown(quotes_are_remembered, release),
       cmocka_unit_test_teardown(null_is_unquoted_null_tilde_or_nothing, release),
       cmocka_unit_test_teardown(aliases_are_copies, release),

@@ -23,7 +23,7 @@ typedef struct made_round {
   double weight[CLIENTS_MAX], divisor, result[VALUES];
 } made_round;
 
-/* Between the ends, evenly in the logarithm. */
+/* Draws a number between the ends, uniform in its logarithm. */
 static double draw_between(uint64_t round, uint32_t what, int64_t client, double least, double most)
 {
   const brim_philox r = brim_random4(round, BRIM_STREAM_SELECT, what, (uint64_t)client, 0);
@@ -64,7 +64,7 @@ static double make_value(uint64_t round, int64_t client, int64_t value)
   return round % 4 == 0 && r.v[0] % 2 ? 0 : ldexp(brim_uniform(r.v[1]) - 0.5, (int)(r.v[2] % 20) - 10);
 }
 
-/* For an aggregator with merge: in each pass, the blocks in their order. */
+/* Passes the blocks, in order, to an aggregator with merge. */
 static brim_status merge_blocks(brim_aggregation *a, made_round *r, void *scratch)
 {
   static double values[CLIENTS_MAX][BLOCK];

@@ -13,7 +13,7 @@
 
 #define SAMPLES 60   /* per shape */
 #define GUARD 256u   /* bytes before and after */
-#define FILLING 0xA5 /* them */
+#define FILLING 0xA5 /* the value of each */
 
 static const brim_shape images[] = {{3, {1, 28, 28}}, {3, {3, 32, 32}}, {3, {3, 17, 9}}, {3, {3, 1, 1}}},
                         others[] = {{1, {12}}, {2, {7, 5}}};

@@ -120,7 +120,7 @@ static bool take_begin(checking *c, char *text)
   return true;
 }
 
-/* False: the line is not valid. */
+/* Takes a line of the child's report; false if it is not valid. */
 static bool take_line(checking *c, char *line)
 {
   char *text = strchr(line, '\t');
@@ -165,7 +165,7 @@ static const char **list_words(checking *c, int fd)
   return out;
 }
 
-/* In the child: output that a plugin prints must not mix with the results. */
+/* Runs in the child: redirects output, as text that a plugin prints must not mix with the results. */
 static void take_output(void *said)
 {
   const int *fd = said;
@@ -255,7 +255,7 @@ static void find_crash_report(const child *k, char *out, size_t room)
   }
 }
 
-/* Called after a check that did not finish. */
+/* Adds a result for a check that did not finish. */
 static void explain(checking *c, const child *k, enum listening how, int status)
 {
   char text[2048], said[1024];

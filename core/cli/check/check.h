@@ -75,7 +75,7 @@ typedef enum brim_check_trial (*brim_check_try_fn)(brim_check *c, const char *wo
 /* Tries each parameter of the plugin with values at the ends of its range: "PREFIX.KEY=VALUE". */
 enum brim_finding brim_check_parameters(brim_check *c, const char *prefix, brim_check_try_fn try);
 
-/* ECONFIG, listing the plugins' files in a folder. */
+/* Returns ECONFIG, with a list of the plugins' files in a folder. */
 brim_status brim_check_fail_folder(const char *folder);
 /* Adds advice on a check of `file` that failed with this text. */
 void brim_check_hint(const char *file, const char *check, const char *text, brim_text *out);

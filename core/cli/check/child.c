@@ -26,7 +26,7 @@ static void set_limit(int resource, rlim_t value)
   setrlimit(resource, &(struct rlimit){value, now.rlim_max});
 }
 
-/* AddressSanitizer and ThreadSanitizer take terabytes of address space. */
+/* No limit of the address space under AddressSanitizer and ThreadSanitizer: they take terabytes of it. */
 static void set_limits(void)
 {
   set_limit(RLIMIT_CORE, 0);

@@ -51,7 +51,7 @@ static brim_status open_data(brim_check *c, opened *o)
   return brim_data_open(&o->data, o->choice->plugin, o->self, &o->config->settings);
 }
 
-/* False: "open" has reported the reason. */
+/* Opens the dataset again; false if that fails, for a reason that the check "open" has reported. */
 static bool reopen(brim_check *c, opened *o, enum brim_finding *finding)
 {
   *o = (opened){0};
@@ -80,7 +80,7 @@ static void tell_splits(brim_check *c, const opened *o)
     if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
 }
 
-/* Decides whether it lacks files or values, or is faulty itself. */
+/* Decides whether the dataset lacks files or values, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
   const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;

@@ -56,7 +56,7 @@ static double draw(const brim_made_federation *f, enum use use, int64_t client, 
   return brim_uniform(brim_random4(f->number, BRIM_STREAM_DATA, (uint32_t)use, (uint64_t)client, (uint32_t)round).v[0]);
 }
 
-/* From 0 to about `usual`; in an extreme federation either 0 or `most`. */
+/* Draws a number from 0 to about `usual`; in an extreme federation either 0 or `most`. */
 static float draw_column(const brim_made_federation *f, enum use use, int64_t client, int64_t round, double usual,
                          double most)
 {

@@ -67,8 +67,8 @@ void brim_made_federation_again(brim_made_federation *f);
 void brim_made_federation_end(brim_made_federation *f);
 /* EPLUGIN, naming the selector, the function and the part, if memory was written that selectors must not write. */
 brim_status brim_made_federation_check(const brim_made_federation *f, const char *id, const char *function);
-/* `to` has the same number and is advanced to the state of `from`. */
+/* Advances `to`, which has the same number, to the state of `from`. */
 void brim_made_federation_copy(brim_made_federation *to, const brim_made_federation *from);
-/* "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5" */
+/* Adds "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5". */
 void brim_made_federation_tell(const brim_made_federation *f, brim_text *out);
 #endif

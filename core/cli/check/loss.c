@@ -207,7 +207,7 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
   return BRIM_OK;
 }
 
-/* *refused: the configuration was refused. */
+/* Tries one kind of task. *refused: its configuration was refused. */
 static brim_status try_kind(brim_check *c, size_t kind, const char *further, bool measured, bool *refused)
 {
   brim_config *config = NULL;

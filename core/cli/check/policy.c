@@ -116,7 +116,7 @@ typedef struct tally {
   char refusal[256]; /* the first one */
 } tally;
 
-/* False: the answer is invalid, or worse. */
+/* Counts the status of an answer; false if it is invalid, or worse. */
 static bool count(tally *t, brim_status status)
 {
   if (status == BRIM_OK) {
@@ -151,7 +151,7 @@ static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 
 /* ---- checks of a hook ---- */
 
-/* False: there is no instance, and "create" has reported why. */
+/* Makes an instance with default parameters; false if that fails, for a reason that "create" has reported. */
 static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
 {
   if (configure(c, NULL, a) == BRIM_OK && open_asked(a) == BRIM_OK) return true;
@@ -159,7 +159,7 @@ static bool open_default(brim_check *c, asked *a, enum brim_finding *finding)
   return false;
 }
 
-/* False: the policy does not have the hook, or there is no instance. */
+/* Begins the checks of a hook; false if the policy lacks it, or there is no instance. */
 static bool begin(brim_check *c, enum brim_hook hook, asked *a, enum brim_finding *finding)
 {
   *finding = BRIM_FOUND_OK;
@@ -272,7 +272,7 @@ typedef struct oom_trial {
   int unchanged; /* consecutive answers equal to the plan that had just failed */
 } oom_trial;
 
-/* Another precision or model, which is trained from there on. */
+/* Adopts a plan's new precision or model, which is trained from there on; returns whether there was one. */
 static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
@@ -390,7 +390,7 @@ static brim_status ask_all(asked *a, answer *out, brim_status *status)
   return BRIM_OK;
 }
 
-/* Only a warning: a policy may depend on the time of day. */
+/* A difference is only a warning, as a policy may depend on the time of day. */
 static enum brim_finding check_repeats(brim_check *c)
 {
   enum { ANSWERS = WORLDS_FEW * (BRIM_HOOK_STEP + 1) };

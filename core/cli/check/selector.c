@@ -106,7 +106,7 @@ static brim_status open_asked(asked *a, uint64_t number, int64_t clients, bool i
   return make_state(a);
 }
 
-/* False: its thread was abandoned and may still run, so its arguments are not freed. */
+/* Releases the selector; false if its thread was abandoned and may still run, so that its arguments are not freed. */
 static bool close_asked(asked *a)
 {
   if (a->guard && brim_guard_is_lost(a->guard)) return false;
@@ -129,7 +129,7 @@ static void free_asked(asked *a)
 
 /* ---- rounds ---- */
 
-/* The answer to the current query. */
+/* Gets the selector's answer to the current query. */
 static brim_status select_once(asked *a)
 {
   const double from = brim_now();
@@ -161,7 +161,7 @@ static brim_status play_round(asked *a, int64_t round)
   return learn(a);
 }
 
-/* Of the last answer, and of the state after it. */
+/* Hashes the last answer, and the state after it. */
 static uint64_t hash_answer(const asked *a)
 {
   const brim_made_federation *f = &a->f;

@@ -32,8 +32,8 @@ brim_memory_view brim_made_memory(brim_made_world *world, int64_t round);
 const brim_step_view *brim_made_step(brim_made_world *world);
 /* The next second, in which nothing has changed. */
 const brim_step_view *brim_made_same_step(brim_made_world *world);
-/* The run continues with another plan. */
+/* Makes the run continue with another plan. */
 void brim_made_follow(brim_made_world *world, const brim_step_plan *plan);
-/* "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1" */
+/* Adds "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1". */
 void brim_made_world_tell(const brim_made_world *world, brim_text *out);
 #endif

@@ -61,7 +61,7 @@ static void cost_function(const brim_node *n, brim_cost *out)
                  .gradient = gradient_##id,                                                                            \
                  .probabilities = its_probabilities,                                                                   \
                  .cost = its_cost}
-/* `kept`: the tensor of the forward pass that it needs besides dy. */
+/* Defines a gradient rule. `kept`: the tensor of the forward pass that it needs besides dy. */
 #define GRADIENT(id, kept, its_cost)                                                                                   \
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \

@@ -28,8 +28,8 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
   return BRIM_OK;
 }
 
-/* Samples may stand beside samples, or beside a value for all of them. Anything else fits only by chance: if N is 1, or
- * the number that the author had in mind. */
+/* Samples may be combined with samples, or with a value that is the same for all. Anything else would fit only certain
+ * values of N. */
 static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
 {
   const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
@@ -65,7 +65,7 @@ static brim_status infer_binary(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* x is not repeated, and there is no gradient to add to. */
+/* Whether x gets dy unchanged: x is not repeated, and its gradient is not a sum over samples. */
 static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_tensor *x)
 {
   return !brim_autodiff_sums(ad, n, x) && brim_shape_equal(&x->shape, &n->out[0]->shape);
@@ -125,7 +125,7 @@ static brim_status gradient_div(brim_autodiff *ad, const brim_node *n)
   return product ? flow(ad, n, "scale", &minus, &product, 1, n->in[1]) : BRIM_EINVAL;
 }
 
-/* One operation for each element read. */
+/* Counts one operation for each element read. */
 static void cost_sum_to(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);

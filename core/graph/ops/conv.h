@@ -9,6 +9,7 @@ brim_window brim_conv_window(const brim_conv2d_attr *attr);
 /* Checks these numbers for x, [N,C,H,W] or [N,C,L]; on failure the graph has the error. */
 bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                      const brim_conv2d_attr *attr);
-/* 2 * outputs * (C/g*R*S), the same for a convolution and its two gradients. `y` [N,K,P,Q], `weight` [K,C/g,R,S]. */
+/* The cost of a convolution, and of each of its two gradients: 2 * outputs * (C/g*R*S). `y` [N,K,P,Q], `weight`
+ * [K,C/g,R,S]. */
 void brim_conv_cost(const brim_tensor *y, const brim_tensor *weight, brim_cost *out);
 #endif

@@ -24,7 +24,7 @@ static void cost_formula(const brim_node *n, brim_cost *out)
   out->flops = FLOPS_OF_LINE * n->attr.formula.formula->lines * (uint64_t)brim_shape_count(&n->out[0]->shape);
 }
 
-/* For inputs that need a gradient; in: the inputs, and the output's gradient. */
+/* Emits the gradients of the inputs that need one, from the inputs and the output's gradient. */
 static brim_status gradient_formula(brim_autodiff *ad, const brim_node *n)
 {
   const struct brim_formula_source *source = n->attr.formula.source;

@@ -63,7 +63,7 @@ static brim_status gradient_by_result(brim_autodiff *ad, const brim_node *n)
   return before ? gradient_of_first(ad, n, before) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* Other nodes may have read the kept tensor, and added to its gradient already. */
+/* Adds to the gradient of the kept tensor, as other nodes may have read it and added to its gradient already. */
 static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->out[1], brim_autodiff_of(ad, n->out[0])};
@@ -82,8 +82,8 @@ static brim_node make_half(const brim_node *n, const brim_op *op)
   return half;
 }
 
-/* linear, then the activation of its result. The fused kernel may apply the activation before rounding: that gives the
- * same bits only in types whose results are not rounded further. */
+/* The halves are linear, and the activation of its result. The fused kernel may apply the activation before rounding:
+ * that gives the same bits only in types whose results are not rounded further. */
 static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   (void)arena;
@@ -132,7 +132,8 @@ static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *se
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
 }
 
-/* Is the next node another such product? Nodes with one operand and a result of the same size may come before it. */
+/* Whether the next node is another such product. Nodes with one operand and a result of the same size may come before
+ * it. */
 static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
 {
   for (size_t i = n->index + 1; i < g->node_count; i++) {
@@ -157,14 +158,14 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Does the sum use the operand as it is? Not if it is repeated, or if its gradient is added up. */
+/* Whether the sum uses the operand as it is: not if it is repeated, or its gradient is added up. */
 static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
   return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
          brim_graph_has_samples(g, operand) == brim_graph_has_samples(g, sum);
 }
 
-/* a + dropout(x): inputs a, x. */
+/* Joins a dropout and an addition to a + dropout(x), with inputs a, x. */
 static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *x = first->in[0], *a = second->in[second->in[0] == first->out[0] ? 1 : 0];
@@ -177,8 +178,9 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* norm(a + b): inputs a, b and the norm's parameters; outputs the sum and those of the norm. With four dimensions,
- * where backends may have layouts of their own, copies would cost more than fusion saves. */
+/* Joins an addition and a norm to norm(a + b). Inputs: a, b and the norm's parameters; outputs: the sum and those of
+ * the norm. With four dimensions, where backends may have layouts of their own, copies would cost more than fusion
+ * saves. */
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
 {
   const brim_tensor *sum = first->out[0];

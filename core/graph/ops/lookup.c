@@ -11,7 +11,7 @@ static void cost_moved(const brim_node *n, brim_cost *out)
   (void)n;
   out->flops = 0;
 }
-/* For gather_grad and embedding_grad: one addition for each value of dy. */
+/* The cost of gather_grad and embedding_grad: one addition for each value of dy. */
 static void cost_added(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);

@@ -20,7 +20,7 @@ brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim
                          wanted.rank == 2 && shape->rank > 2 ? " (add brim_flatten before the last layer?)" : "");
 }
 
-/* Does `label` have one element for each row of x, [..., anything]? */
+/* Whether `label` has one element for each row of x, [..., anything]. */
 static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
 {
   brim_shape rows = x->shape;
@@ -28,7 +28,7 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* Or does it have a share for each element of x? */
+/* Whether `label` has a share for each element of x. */
 static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
   return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);
@@ -132,7 +132,7 @@ static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_cross_entropy_grad", n, NULL, in, bias ? 5 : 4, of, count);
 }
 
-/* One product of each row of x with the K rows of `product`, and softmax. */
+/* Counts the product of each row of x with the K rows of `product`, and the softmax. */
 static uint64_t flops_of_logits(const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape, *product = &n->in[1]->shape;
@@ -167,7 +167,7 @@ BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
-/* Both loss and gradient, in the backward pass: see brim_graph_fuse_loss. */
+/* The cost of loss and gradient as one node of the backward pass: see brim_graph_fuse_loss. */
 static void cost_linear_loss_both(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 3 ? 3 : 2) * flops_of_logits(n);

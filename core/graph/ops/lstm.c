@@ -11,7 +11,7 @@
 
 #define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor checks whether they are too large */
 
-/* y and cell [N,T,H], gates [N,T,4H]. */
+/* Outputs: y [N,T,H], gates [N,T,4H], cell [N,T,H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
 {
   brim_shape y = n->in[0]->shape, gates = y;
@@ -23,7 +23,7 @@ static brim_status infer_lstm(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* All gradients follow from that of the gates' input, [N,T,4H]. */
+/* Emits the gradient of the gates' input, [N,T,4H], and those that follow from it. */
 static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *x = n->in[0], *y = n->out[0], *gates = n->out[1], *cell = n->out[2];
@@ -37,7 +37,7 @@ static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
 }
 
-/* Both products, of the input and of the state; the elementwise part is small beside them. */
+/* Counts both products, of the input and of the state; the elementwise part is small in comparison. */
 static uint64_t flops_of(const brim_tensor *gates, int64_t inputs, int64_t hidden)
 {
   return 2 * (uint64_t)brim_shape_count(&gates->shape) * (uint64_t)(inputs + hidden);
@@ -76,7 +76,7 @@ BRIM_OP(lstm_grad_weight) = {.name = "lstm_grad_weight",
                              .accumulates = BRIM_OP_FROM(0),
                              .cost = cost_lstm_grad_weight};
 
-/* One direction of one layer; its parameters have the names and initial values of torch.nn.LSTM's. */
+/* Makes one direction of one layer; its parameters have the names and initial values of torch.nn.LSTM's. */
 static brim_tensor *make_direction(brim_graph *g, const char *name, brim_tensor *x, int64_t hidden, int32_t layer,
                                    bool reverse)
 {

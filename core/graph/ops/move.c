@@ -133,7 +133,7 @@ BRIM_OP(slice) = {.name = "slice",
                   .gradient = gradient_slice,
                   .cost = cost_move};
 
-/* Can x follow `first` along `axis`? */
+/* Whether x can follow `first` along `axis`. */
 static bool can_join(const brim_tensor *first, const brim_tensor *x, int32_t axis)
 {
   brim_shape shape = x->shape;

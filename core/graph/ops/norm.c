@@ -8,7 +8,7 @@
 #undef brim_rms_norm
 #undef brim_group_norm
 
-/* x without its last dimension: a value for each row. */
+/* The shape of x without its last dimension: a value for each row. */
 static brim_shape rows_of(const brim_tensor *x)
 {
   brim_shape rows = x->shape;

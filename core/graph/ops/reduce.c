@@ -13,7 +13,7 @@ static brim_status gradient_mean(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "mean_grad", NULL);
 }
 
-/* One operation for each element read. */
+/* Counts one operation for each element read. */
 static void cost_reduce(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);

@@ -12,7 +12,7 @@ static void cost_adam(const brim_node *n, brim_cost *out)
 {
   out->flops = 15 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
-/* and the search for two codes */
+/* The cost of adam, plus the search for two codes per value. */
 static void cost_adam8bit(const brim_node *n, brim_cost *out)
 {
   out->flops = 35 * (uint64_t)brim_shape_count(&n->in[0]->shape);

@@ -38,7 +38,7 @@ BRIM_OP(upsample2d_grad) = {.name = "upsample2d_grad",
                             .out_count = 1,
                             .cost = cost_grad};
 
-/* One dimension of the result, from a size or a factor; 0, with the error in the graph, if neither is valid. */
+/* Computes one dimension of the result from a size or a factor; 0, with the error in the graph, if neither is valid. */
 static int64_t length_of(brim_graph *g, const char *op, const char *which, int64_t length, int64_t size, int64_t factor)
 {
   const bool one = (size != 0) != (factor != 0);

@@ -11,14 +11,14 @@ typedef struct brim_window {
   int64_t kernel[2], stride[2], padding[2], dilation[2];
 } brim_window;
 
-/* Are kernel, stride and dilation at least 1, padding at least 0, and all within limits? */
+/* Whether kernel, stride and dilation are at least 1, padding is at least 0, and all are within limits. */
 bool brim_window_valid(const brim_window *w);
 /* Formats "3x5" for x of rank 4, "5" for rank 3, into `out`, and returns it. */
 const char *brim_window_format(char *out, size_t room, const brim_shape *x, const int64_t pair[2]);
 /* The number of positions of a window, in height and width; an error in the graph if it does not fit. */
 brim_status brim_window_places(brim_graph *g, const char *op, const char *name, const brim_window *w,
                                const brim_shape *x, int64_t out[2]);
-/* False, with the error in the graph, unless x is not NULL, has real numbers, and has the rank, 4 or 3. */
+/* Whether x has real numbers and this rank, 4 or 3; if not, or if x is NULL, sets the graph's error. */
 bool brim_window_rank(brim_graph *g, const char *op, const char *name, const brim_tensor *x, int32_t rank);
 /* Reshapes [N,C,L] to [N,C,1,L], and back. NULL for NULL. */
 brim_tensor *brim_window_spread(brim_graph *g, brim_tensor *x);

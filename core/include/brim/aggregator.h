@@ -26,8 +26,8 @@ enum brim_aggregator_need {
 typedef struct brim_arrival {
   uint32_t size;
   int64_t round, client; /* both from 0 */
-  int64_t samples;       /* number of its samples */
-  int64_t steps;         /* of its training in the round, over all local epochs */
+  int64_t samples;       /* number of its training samples */
+  int64_t steps;         /* optimizer steps of its training in the round, over all local epochs */
   double rate;           /* learning rate of these steps */
   double reach;          /* how far they move a parameter whose gradient is always 1, divided by `rate`: depends
                             on the momentum of optimizer=sgd and the mu of FedProx; with other optimizers, `steps` */
@@ -60,20 +60,21 @@ typedef struct brim_aggregator_ops {
   uint32_t size, needs; /* needs: enum brim_aggregator_need */
   /* [step] The weight of a client's update, before the client trains: finite, not negative. */
   brim_status (*weigh)(const void *self, const brim_arrival *arrival, double *weight);
-  /* [step] Called when the update has arrived; `weight` is the result of weigh. NULL: see brim_arrival_scale. */
+  /* [step] Sets *out for an update that has arrived; `weight` is the result of weigh. NULL: see brim_arrival_scale. */
   brim_status (*scale)(const void *self, const brim_arrival *arrival, double weight, brim_arrival_scale *out);
 
-  /* For all updates of a round at once. An aggregator has either weigh or merge. */
+  /* The functions below work on all updates of a round at once. An aggregator has either weigh or merge. */
 
   /* [init] The fewest updates that a round needs; NULL: 1. A configuration with fewer clients in a round is rejected,
    * and a round in which fewer arrive fails. */
   int64_t (*least)(const void *self);
   /* [init] Bytes of memory for a round of at most `clients` updates, aligned for doubles; NULL: none. */
   uint64_t (*scratch)(const void *self, int64_t clients);
-  /* [step] Called for all blocks in their order, before the first call of merge. NULL: not needed. */
+  /* [step] Examines the updates before they are merged: called once per block, in order, before the first call of
+   * merge. NULL: not needed. */
   brim_status (*look)(const void *self, const brim_updates *block);
-  /* [step] Writes the result's values of the block, which must be finite, to out [values]. Called for all blocks in
-   * their order. */
+  /* [step] Writes the result's values of the block, which must be finite, to out [values]. Called once per block, in
+   * order. */
   brim_status (*merge)(const void *self, const brim_updates *block, double *out);
 } brim_aggregator_ops;
 

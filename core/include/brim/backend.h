@@ -23,7 +23,7 @@ extern "C" {
 typedef struct brim_device_info {
   char name[128];       /* "AMD EPYC 9654" */
   uint64_t total_bytes; /* memory of the device */
-  uint64_t free_bytes;  /* what place() can get now; on hosts within the cgroup's limit */
+  uint64_t free_bytes;  /* bytes that place() can allocate now; on a host, within the cgroup's limit */
   int32_t threads;      /* host threads that kernels use; 0: not applicable */
   int32_t on_host;      /* 1: the core can dereference arena pointers */
   int32_t limited;      /* 1: a share of a host, managed by a ledger (brim/ledger.h) */
@@ -67,7 +67,8 @@ typedef struct brim_program_info {
 /* The values of a step, the same for all its nodes. */
 typedef struct brim_step {
   uint64_t seed;
-  uint64_t step;        /* counts steps, from 0; in updates counts the updates before, without skipped steps */
+  uint64_t step; /* number of the step, from 0; in an update, the number of updates made before it (skipped steps do not
+                    count) */
   int64_t first_sample; /* index of the micro-batch's first sample in the effective batch */
   /* 1 / samples of the effective batch. With F16 activations it is multiplied by a power of two that keeps their
    * gradients in range (dynamic loss scaling); gradient_scale reverses that in the update */
@@ -77,16 +78,16 @@ typedef struct brim_step {
   double lr, weight_decay, beta1, beta2, eps, momentum;
   double bias_correction1, bias_correction2; /* 1 - beta^t with t = step + 1; 1 without bias correction */
   double gradient_scale;                     /* factor for the gradients; see gradient_scale in brim/ops.h */
-  /* For federations. In steer: the factor for a client's distance from the global model, FedProx's mu divided by
-   * gradient_scale. In fold: the weight of the client's update, its samples times a power of two such that the weights
-   * of a round add up to at most 1. In serve: 1 / the sum of these weights. Since ABI 1.8 */
+  /* For operations of federations (brim/ops.h). steer: the factor for a client's distance from the global model,
+   * FedProx's mu divided by gradient_scale. fold: the weight of the client's update, its samples times a power of two
+   * such that the weights of a round add up to at most 1. serve: 1 / the sum of these weights. Since ABI 1.8 */
   double federated;
   /* yogi, adagrad: the update adds it to the second moment or sum of squares that it reads. In step 0 it is the initial
    * value of that state, which is 0 in memory; in later steps it is 0. Since ABI 1.8. */
   double initial_accumulator;
   /* For formulas: the scalars that the optimizer's step() wrote. Since ABI 1.10. */
   double scalar[BRIM_SCALARS_MAX];
-  /* In steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
+  /* steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
   double control;
 } brim_step;
 
@@ -113,13 +114,14 @@ typedef struct brim_launch {
 
 typedef struct brim_kernel {
   const char *op; /* "conv2d" */
-  /* [plan] NULL: plain layout, no scratch, no state. May set channel_block and bytes of the outputs; those of the
-   * inputs are final. A reshape between layouts that differ in memory must copy. */
+  /* [plan] Prepares a node for a batch shape; NULL: plain layout, no scratch, no state. May set channel_block and bytes
+   * of the outputs; those of the inputs are final. A reshape between layouts that differ in memory must copy. */
   brim_status (*prepare)(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
                          void **state);
-  brim_status (*realize)(void *self, const brim_node *node, void *state); /* [init] NULL: nothing */
-  brim_status (*run)(void *self, const brim_launch *launch);              /* [step] */
-  void (*release)(void *self, void *state);                               /* [init] NULL: nothing */
+  brim_status (*realize)(void *self, const brim_node *node,
+                         void *state);                       /* [init] compiles the node; NULL: not needed */
+  brim_status (*run)(void *self, const brim_launch *launch); /* [step] computes the node */
+  void (*release)(void *self, void *state);                  /* [init] frees `state`; NULL: not needed */
 } brim_kernel;
 
 /* Adds a kernel to its plugin's table; write it next to the kernel's functions:
@@ -175,11 +177,12 @@ typedef struct brim_backend_ops {
   uint32_t real; /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
   const brim_kernel *const *kernels, *const *kernels_end; /* one per supported operation */
   uint64_t alignment; /* in bytes; every tensor and workspace starts at a multiple of it */
-  /* [init] */
+  /* [init] The number of devices, 0 if there are none; and a device's properties. */
   int (*device_count)(void *self);
   brim_status (*describe)(void *self, int device, brim_device_info *out);
   /* [init] Allocates the arena: exactly `bytes`, populated and aligned. ENOMEM_DEVICE if it does not fit. */
   brim_status (*place)(void *self, int device, uint64_t bytes, void **base);
+  /* [init] Frees an arena. */
   void (*unplace)(void *self, void *base, uint64_t bytes);
   /* [step] Copies from host to device and back, in plain layout. Complete when they return. */
   brim_status (*upload)(void *self, void *device_to, const void *host_from, uint64_t bytes);
@@ -196,11 +199,11 @@ typedef struct brim_backend_ops {
    * backend after place(). */
   uint64_t (*reserve_bytes)(void *self, uint64_t feed_bytes);
   brim_status (*open_feed)(void *self, void *base, uint64_t feed_bytes);
-  /* [step] Starts all nodes of a program, after all work started before, except copy() (below). If *proof is not finite
-   * when the program runs, the program has no effect, and neither has any later program with a proof until the next
-   * synchronize(). */
+  /* [step] Starts all nodes of a program, after all work that was started before, except by copy() (below). If *proof
+   * is not finite when the program runs, the program has no effect, and neither has any later program with a proof
+   * until the next synchronize(). */
   brim_status (*run_program)(void *self, const brim_program_run *run);
-  void (*drop_record)(void *self, void *record); /* [init] */
+  void (*drop_record)(void *self, void *record); /* [init] Frees a recording. */
   /* [step] Copies to the device, before the work that run_program starts next. The host memory may be reused when it
    * returns. */
   brim_status (*feed)(void *self, const brim_copy *copy, size_t count);

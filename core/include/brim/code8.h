@@ -1,7 +1,7 @@
 /* 8-bit codes for numbers in [-1, 1]: the dynamic maps of Dettmers, Lewis, Shleifer and Zettlemoyer (8-bit Optimizers
- * via Block-wise Quantization, ICLR 2022), as in their library bitsandbytes. The codes stand for 0, for 1, and for the
- * centers of 2^i (unsigned: 2^(i+1)) equal parts of [0.1, 1) * 10^(i-6) in each of the decades i = 0 .. 6. Values are
- * coded in blocks: each value is divided by the greatest magnitude in its block, which is stored too.
+ * via Block-wise Quantization, ICLR 2022), as in their library bitsandbytes. The coded values are 0, 1, and the centers
+ * of 2^i (unsigned: 2^(i+1)) equal parts of [0.1, 1) * 10^(i-6) in each of the decades i = 0 .. 6. Values are coded in
+ * blocks: each value is divided by the greatest magnitude in its block, which is stored too.
  *
  * Unsigned codes hold second moments, and updates are divided by their root. So only 0 itself gets the code of 0; any
  * greater value gets at least the smallest magnitude above 0. Otherwise, once the gradient is 0, a first moment that is
@@ -22,9 +22,8 @@ static inline int64_t brim_code8_blocks(int64_t count)
   return (count + BRIM_CODE8_BLOCK - 1) / BRIM_CODE8_BLOCK;
 }
 
-/* Writes the magnitudes that codes stand for, ascending from 0 to 1, and returns their number: 129 if signed, else 256.
- * The signed code BRIM_CODE8_ZERO + k stands for magnitude k, and BRIM_CODE8_ZERO - k, for k below 128, for its
- * negative. */
+/* Writes the magnitudes that have a code, ascending from 0 to 1, and returns their number: 129 if signed, else 256. The
+ * signed code of magnitude k is BRIM_CODE8_ZERO + k, and BRIM_CODE8_ZERO - k (k below 128) is that of its negative. */
 static inline int32_t brim_code8_magnitudes(int32_t is_signed, double magnitude[256])
 {
   static const double decade[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
@@ -38,13 +37,13 @@ static inline int32_t brim_code8_magnitudes(int32_t is_signed, double magnitude[
   return count;
 }
 
-/* The upper border of code k, which must not be the last: a value above it has a greater code. */
+/* The largest value that gets code k, which must not be the last code. */
 static inline double brim_code8_border(const double *magnitude, int32_t count, int32_t k)
 {
   return count == 256 && k == 0 ? 0 : (magnitude[k] + magnitude[k + 1]) / 2;
 }
 
-/* The index of the magnitude nearest to x, of two equally near ones the smaller; unsigned: 0 only for 0. */
+/* The index of the magnitude nearest to x; if two are equally near, the smaller. Unsigned: 0 only if x is 0. */
 static inline int32_t brim_code8_nearest(const double *magnitude, int32_t count, double x)
 {
   int32_t low = 0, high = count - 1;

@@ -59,10 +59,10 @@ typedef struct brim_comm_ops {
   /* [init] Joins the job of this process, as described in the environment by its launcher. Called once per process.
    * ECOMM. */
   brim_status (*join)(void *self, brim_world *out);
-  /* [step] Each rank sends `bytes` bytes, the same number on every rank and at most BRIM_EXCHANGE_BYTES, and receives
-   * those of all ranks, in the order of the ranks. Must not allocate. ECOMM if it takes longer than `seconds`, or a
-   * rank is known to be gone; EPEER if another rank reported that; the error text says so. *late is the first missing
-   * rank known to this one, or -1. */
+  /* [step] Exchanges messages: each rank sends `bytes` bytes, the same number on every rank and at most
+   * BRIM_EXCHANGE_BYTES, and receives those of all ranks, in the order of the ranks. Must not allocate. ECOMM if it
+   * takes longer than `seconds`, or a rank is known to be gone; EPEER if another rank reported that; the error text
+   * says so. *late is the first missing rank known to this one, or -1. */
   brim_status (*exchange)(void *self, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
   /* [init] Leaves the job; all ranks end normally. */
   void (*leave)(void *self);

@@ -63,21 +63,23 @@ typedef struct brim_network {
   int32_t answers;      /* 1: reserve memory for brim_engine_answer */
 } brim_network;
 
-/* [init] *out is NULL on failure. ELOAD: the backend does not exist; ECONFIG: a parameter is invalid; ENODEVICE. */
+/* [init] Opens a device of a backend. *out is NULL on failure. ELOAD: the backend does not exist; ECONFIG: a parameter
+ * is invalid; ENODEVICE. */
 BRIM_EXPORT brim_status brim_engine_open(const brim_engine_options *options, brim_engine **out);
-/* Plans and trainings of a closed engine stay valid: brim releases the engine with the last of them. NULL is allowed,
- * here and below. */
+/* Closes an engine. Its plans and trainings stay valid: brim releases the engine with the last of them. NULL is
+ * allowed, here and below. */
 BRIM_EXPORT void brim_engine_close(brim_engine *engine);
 
-/* [plan] ECONFIG, EINVAL: the network is invalid; the error names the place in its source file. ENOTSUP: the backend
- * lacks an operation. The network's strings and `self` must outlive the plan. A parameter that does not influence the
- * loss has gradient 0, so weight decay still shrinks it; PyTorch's optimizers skip it. */
+/* [plan] Plans the training of a network; allocates nothing on the device. ECONFIG, EINVAL: the network is invalid; the
+ * error names the place in its source file. ENOTSUP: the backend lacks an operation. The network's strings and `self`
+ * must outlive the plan. A parameter that does not influence the loss has gradient 0, so weight decay still shrinks it;
+ * PyTorch's optimizers skip it. */
 BRIM_EXPORT brim_status brim_engine_plan(brim_engine *engine, const brim_network *network, brim_training_plan **out);
 /* [plan] The same with the largest micro-batch whose plan needs at most `bytes` on the device; network->micro_batch is
  * ignored. EBUDGET if even the smallest needs more; the error gives its bytes. */
 BRIM_EXPORT brim_status brim_engine_plan_within(brim_engine *engine, const brim_network *network, uint64_t bytes,
                                                 brim_training_plan **out);
-/* A placed plan is freed only after brim_engine_unplace. */
+/* Frees a plan; if it is placed, call brim_engine_unplace before. */
 BRIM_EXPORT void brim_engine_plan_free(brim_training_plan *plan);
 
 typedef struct brim_training_figures {

@@ -16,7 +16,8 @@ typedef struct brim_cgroup {
   uint64_t memory_headroom; /* the limit minus used memory that cannot be reclaimed at once */
   double processors;        /* CPU quota divided by its period; 0: no quota */
 } brim_cgroup;
-/* [any thread] mount: "/sys/fs/cgroup"; membership: "/proc/self/cgroup". Limits that cannot be read count as absent. */
+/* [any thread] Reads the limits of this process's control groups. mount: "/sys/fs/cgroup"; membership:
+ * "/proc/self/cgroup". Limits that cannot be read count as absent. */
 BRIM_EXPORT brim_cgroup brim_cgroup_read(const char *mount, const char *membership);
 
 /* [any thread] The number of threads that this process can keep busy, at least 1: the processors that it may run on,

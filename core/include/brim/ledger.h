@@ -18,6 +18,7 @@ BRIM_EXPORT void brim_ledger_close(brim_ledger *ledger);
 /* [init] Takes bytes of a device. ENOMEM_DEVICE if fewer are free; the error lists the processes that use the device.
  * *entry: for brim_ledger_give. */
 BRIM_EXPORT brim_status brim_ledger_take(brim_ledger *ledger, int device, uint64_t bytes, int32_t *entry);
+/* [init] Returns the bytes of one brim_ledger_take. */
 BRIM_EXPORT void brim_ledger_give(brim_ledger *ledger, int32_t entry);
 /* [any thread] The bytes taken of a device by all processes. */
 BRIM_EXPORT brim_status brim_ledger_used(brim_ledger *ledger, int device, uint64_t *bytes);

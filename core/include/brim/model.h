@@ -33,8 +33,8 @@ enum brim_wraps {
 
 typedef struct brim_model_ops {
   uint32_t size;
-  /* [init] Called once per batch shape, on any thread. Must build the same graph each time, apart from N. `self` is the
-   * instance, or the parameters if create is NULL. */
+  /* [init] Builds the model's graph; called once per batch shape, on any thread. Must build the same graph each time,
+   * apart from N. `self` is the instance, or the parameters if create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
 } brim_model_ops;
@@ -108,9 +108,10 @@ typedef struct brim_init {
  * Results and gradients are bit-identical for all micro-batches (see training.grain). */
 BRIM_EXPORT brim_tensor *brim_parameter_new(brim_graph *g, const char *name, int32_t rank, const int64_t *dim,
                                             brim_init init);
-/* Replaces the default initial values of a layer's parameter. `name` is that of the parameter; the layer must exist: x
- * = brim_conv2d(g, "conv1", ...); brim_set_init(g, "conv1.weight", (brim_init){BRIM_INIT_NORMAL, 0.1}); Since ABI
- * 1.5. */
+/* Replaces the default initial values of a layer's parameter. `name` is the parameter's; the layer must exist:
+ *     x = brim_conv2d(g, "conv1", ...);
+ *     brim_set_init(g, "conv1.weight", (brim_init){BRIM_INIT_NORMAL, 0.1});
+ * Since ABI 1.5. */
 BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
 
 /* ---- products ---- */
@@ -119,7 +120,7 @@ BRIM_EXPORT void brim_set_init(brim_graph *g, const char *name, brim_init init);
  * first, or brim_permute to mix the channels of each pixel. */
 BRIM_EXPORT brim_tensor *brim_linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
 BRIM_EXPORT brim_tensor *brim_linear_no_bias(brim_graph *g, const char *name, brim_tensor *x, int64_t out_features);
-/* With existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
+/* The same with existing parameters (tied weights): weight [O, F], bias [O] or NULL. x [..., F] has rank 2 or more. */
 BRIM_EXPORT brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight,
                                           brim_tensor *bias);
 /* a [N, ..., M, K] times b [N, ..., K, P]; transpose_a and transpose_b first swap the operand's last two dimensions. */
@@ -274,8 +275,7 @@ BRIM_EXPORT brim_tensor *brim_div(brim_graph *g, brim_tensor *a, brim_tensor *b)
 BRIM_EXPORT brim_tensor *brim_softmax(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_log_softmax(brim_graph *g, brim_tensor *x);
 
-/* ---- reductions and shapes. A negative axis counts from the end. The first dimension is N and does not change.
- * ---- */
+/* ---- reductions and shapes; a negative axis counts from the end; dimension 0 is N and does not change ---- */
 
 /* Reduces over `count` axes; `keep`: keeps them as dimensions of size 1. */
 BRIM_EXPORT brim_tensor *brim_sum(brim_graph *g, brim_tensor *x, int32_t count, const int32_t *axes, int keep);

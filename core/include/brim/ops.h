@@ -118,7 +118,7 @@ typedef struct brim_dropout_attr {
  * adafactor            in: param, grad, row [R], column [C], [m]   out: param, row, column, [m] (in place)
  *                      param of rank 2 or more, as a matrix [R, C] of the first dimension and all others
  *                      in: param, grad, square, [m]   out: param, square, [m] (in place)    param of rank 0 or 1
- *                      step.beta2 is that of this step; step.eps is the least root of a second moment
+ *                      step.beta2 is that of this step; step.eps is the lower bound of the root of a second moment
  * adamw8bit            in: param, grad, m u8, m_absmax, v u8, v_absmax   out: param, m, m_absmax, v, v_absmax (in
  *                      place): adamw with moments coded as in brim/code8.h; each block of BRIM_CODE8_BLOCK values
  *                      has an entry of absmax
@@ -289,16 +289,16 @@ typedef struct brim_lstm_attr {
  *                      [1] += number of ranks equal to 0; with top_k [2] += number of ranks in [0, top_k)
  * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
  * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
- *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K], which stand for 1 at the
- *                      label and 0 elsewhere. The target has no gradient. bce takes logits, as
- *                      torch.nn.BCEWithLogitsLoss; huber is torch.nn.HuberLoss with `delta`. */
+ *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K]: then the target is 1 at the
+ * label and 0 elsewhere. The target has no gradient. bce takes logits, as torch.nn.BCEWithLogitsLoss; huber is
+ * torch.nn.HuberLoss with `delta`. */
 /* Operations around losses of plugins (brim/loss.h), with `ignores` and ignore_index as above. Since ABI 1.10
  * one_hot              in: label i32 [...]                    out: y [...,K]: 1 at the label, 0 elsewhere; all 0 if it
  *                      is ignored. Any other label outside [0, K) is an error in the data.
  * sample_loss          in: x [...], [label, [weight [K]]]     out: loss [...]: x, times weight[label]; 0 if ignored
  * sample_loss_grad     in: x, [label, [weight]]               out: dx: step.loss_scale, times weight[label]; 0 if
- *                      ignored. Labels are not checked: one_hot does that. Without the input label, targets are real
- * numbers. */
+ *                      ignored
+ * The last two do not check labels; one_hot does. Without the input label, the targets are real numbers. */
 typedef struct brim_loss_attr {
   double smoothing;     /* [0, 1) */
   double delta;         /* huber: > 0 */

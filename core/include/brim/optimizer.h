@@ -65,7 +65,7 @@ typedef struct brim_optimizer_ops {
   /* [step] Writes the scalars of a step. Must be a pure function of its arguments, and the scalars must be finite. brim
    * reports the scalar "lr" as the learning rate. */
   void (*step)(const void *self, const brim_optimizer_step *at, double *scalar);
-  /* [plan] Adapts the update to one parameter: *out holds the formula and states above, and no numbers. With a formula
+  /* [plan] Adapts the update to one parameter: *out has the formula and states above, and no numbers. With a formula
    * the states must keep their shape and dtype; for build() they may have any shape. Called often; must always give the
    * same result. NULL: all parameters are updated in the same way. */
   void (*form)(const void *self, const brim_tensor *parameter, brim_update_form *out);

@@ -3,7 +3,12 @@
  *     static const brim_plugin *const plugins[] = {&my_policy, NULL};
  *     BRIM_MODULE("my-plugins", "1.0", plugins);
  *
- * The description must stay valid until the process exits. brim never calls dlclose. */
+ * The description must stay valid until the process exits. brim never calls dlclose.
+ *
+ * Comments in the headers mark functions: [plan] is called before device memory is allocated, [init] may allocate,
+ * [step] must not allocate, [any thread] may be called from any thread. Names such as ELOAD are the statuses that a
+ * function returns on failure (brim/status.h). A table or struct that begins with `size` may grow in later versions:
+ * its creator sets `size` to its sizeof, and fields beyond `size` do not exist (see BRIM_HAS). */
 #ifndef BRIM_PLUGIN_H
 #define BRIM_PLUGIN_H
 #include <stdbool.h>
@@ -29,10 +34,11 @@ enum brim_type {
                     field holds MiB */
   BRIM_SECONDS,  /* double; `30s` and `5min` are accepted. If the key ends in _minutes, the unit is minutes */
   BRIM_STR,      /* const char *, owned by the core, valid until the plugin's destroy; never NULL */
-  BRIM_PATH,     /* const char *, owned likewise; not resolved: relative to the working directory */
+  BRIM_PATH,     /* const char *, owned as for BRIM_STR; not resolved: relative to the working directory */
   BRIM_ENUM,     /* int32_t, index into the names in `range` */
   BRIM_LIST,     /* brim_list of numbers */
-  BRIM_SET, /* uint64_t: bit i stands for the i-th name in `range`; written as all, none, a name or a list of names */
+  BRIM_SET, /* uint64_t: bit i is set if the i-th name in `range` is chosen; written as all, none, a name or a list of
+               names */
   BRIM_SHARES, /* brim_shares; written as {cuda:0: {alice: 0.5, bob: 8000MB}} */
   BRIM_NAMES   /* brim_names; written as a string or a list of strings. Since ABI 1.5 */
 };
@@ -44,7 +50,7 @@ typedef struct brim_names {
   const char *const *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_names;
-/* A share of a resource: how much of `of` belongs to `who`. */
+/* A share of a resource: how much of `of` the user `who` may take. */
 typedef struct brim_share {
   const char *of, *who; /* "cuda:0", "alice" */
   double fraction;      /* of the total, in (0,1]; 0: `bytes` applies */
@@ -130,8 +136,8 @@ BRIM_EXPORT const brim_module *brim_module_entry(void);
     return &module;                                                                                                    \
   }
 
-/* True if `table`, a pointer to an ops table of type T, is large enough to hold `field`, and the field is not NULL.
- * Tables start with their size, and new fields are added only at the end. */
+/* True if `field` lies within the size of `table`, a pointer to an ops table of type T, and is not NULL. New fields are
+ * added only at the end. */
 #define BRIM_HAS(T, table, field)                                                                                      \
   ((table)->size >= offsetof(T, field) + sizeof((table)->field) && (table)->field != NULL)
 

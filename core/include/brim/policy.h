@@ -32,12 +32,12 @@ extern "C" {
 
 /* Requirements of the user that hold with any policy: the values of the configuration keys of the same names. */
 typedef struct brim_demands {
-  const char
-      *device;   /* "auto", or the name of a device: also that of $GPU_DEVICE_ID, or one that a policy has limited */
-  int32_t stays; /* 1: a policy has limited the run's memory on `device`; no policy may move the run to another */
-  int32_t wait;  /* wait_for_gpu */
-  uint64_t min_device_bytes; /* min_gpu_memory_mb: applies to shared devices; on a share of the host capped at the whole
-                                share, unless set on the command line */
+  const char *device; /* "auto", or the name of a device that the key `device`, $GPU_DEVICE_ID or a policy with a limit
+                         has fixed */
+  int32_t stays;      /* 1: a policy has limited the run's memory on `device`; no policy may move the run to another */
+  int32_t wait;       /* 1: the run may wait for a device (wait_for_gpu) */
+  uint64_t min_device_bytes; /* min_gpu_memory_mb: the free memory that a shared device must have. On a share of the
+                                host, at most the whole share, unless the key was set on the command line */
   int64_t min_batch_size;    /* the smallest micro-batch allowed */
   int64_t max_retries; /* further plans to try on a device after a plan that should have fit could not be placed */
   int64_t steps;       /* of the whole run; 0 if the device is chosen before this is known. Since ABI 1.6 */
@@ -97,10 +97,10 @@ typedef struct brim_plan_query {
   /* The exact peak of the plan for `micro_batch`, which must be in the list: the bytes that the arena will have. Takes
    * about a millisecond; the result is cached. */
   brim_status (*peak)(const struct brim_plan_query *query, int64_t micro_batch, uint64_t *bytes);
-  void *host; /* the core's */
+  void *host; /* private to the core */
 } brim_plan_query;
 
-/* What a predicted time is based on. */
+/* The basis of a predicted time. */
 enum brim_basis {
   BRIM_BASIS_TIMED = 1, /* every kernel was timed with these shapes */
   BRIM_BASIS_DERIVED,   /* some kernels were timed only with other micro-batches */
@@ -134,8 +134,8 @@ typedef struct brim_plan_choice {
 typedef struct brim_oom {
   uint32_t size;
   int64_t micro_batch;
-  uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: what was available, or, if the run may wait, what
-                                        can become available */
+  uint64_t needed_bytes, room_bytes; /* needed: the plan's peak. room: the bytes that were available or, if the run may
+                                        wait, that can become available */
   int64_t
       retries; /* further plans tried on this device after one that had room (needed_bytes <= room_bytes) but could not
                   be placed or ran out of memory in a step. Plans larger than the room are not tried and do not count */
@@ -160,7 +160,7 @@ typedef struct brim_action {
  * federation, a round of clients. */
 typedef struct brim_memory_view {
   uint32_t size;
-  int64_t step, round;                             /* that have ended */
+  int64_t step, round;                             /* completed so far */
   int32_t is_end;                                  /* 1: the run ends; no training follows */
   uint64_t host_total_bytes, host_available_bytes; /* of the cgroup's limit, if that is below the machine's memory */
   uint64_t process_bytes;                          /* resident */
@@ -170,7 +170,7 @@ typedef struct brim_memory_view {
 enum brim_cleanup {
   BRIM_CLEAN_NONE = 0,
   BRIM_CLEAN_LIGHT, /* return freed memory to the system */
-  BRIM_CLEAN_HEAVY  /* also drop what can be rebuilt: batches decoded ahead, caches of libraries */
+  BRIM_CLEAN_HEAVY  /* also drop data that can be rebuilt: batches decoded ahead, caches of libraries */
 };
 typedef struct brim_boundary {
   int32_t cleanup; /* enum brim_cleanup */
@@ -191,14 +191,14 @@ typedef struct brim_device_use {
 struct brim_step_plan;
 typedef struct brim_step_view {
   uint32_t size;
-  int64_t step;   /* that have ended */
+  int64_t step;   /* completed so far */
   double seconds; /* a clock with an arbitrary start. The difference of two calls includes evaluations and checkpoints;
                      step_seconds has steps only */
   const brim_demands *demands;
   int32_t waiting;         /* queued runs that could use this run's device */
-  uint64_t waiting_bytes;  /* free memory that the first of them needs; 0: no run waits */
+  uint64_t waiting_bytes;  /* free memory that the first run in the queue needs; 0: no run waits */
   uint64_t planned_bytes;  /* the run's arena */
-  int64_t micro_batch;     /* as it is */
+  int64_t micro_batch;     /* the current one */
   int64_t effective_batch; /* samples in a step; with several ranks, this rank's share of them */
   int64_t grain; /* micro-batches that are multiples of it give bit-identical results; 0: no other micro-batch does */
   const int64_t *choice; /* allowed micro-batches, largest first */
@@ -210,7 +210,7 @@ typedef struct brim_step_view {
    * configured plan's peak. Otherwise it is that of the plan with the least recompute that fits; if no recompute
    * suffices, or the user has set memory.recompute, it is more than `bytes`. Takes milliseconds. */
   brim_status (*peak_within)(const struct brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *peak);
-  void *host; /* the core's */
+  void *host; /* private to the core */
   /* Since ABI 1.7: check that `size` covers these fields. */
   double step_seconds; /* duration of a step: the median of the last 20 (or fewer) steps with this plan; 0: not known
                           yet */

@@ -57,8 +57,8 @@ BRIM_ANYWHERE brim_philox brim_philox4x32(uint32_t c0, uint32_t c1, uint32_t c2,
   return out;
 }
 
-/* Four numbers of block `block` of (seed, use, stream, item). item: a sample, an epoch, ...;
- * stream: below 2^24 distinguishes users of one kind. block counts groups of four numbers. */
+/* Returns the four random numbers of block `block` of the sequence (seed, use, stream, item). item: a sample, an epoch,
+ * ...; stream: below 2^24, distinguishes sequences with the same use. */
 BRIM_ANYWHERE brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, uint32_t stream, uint64_t item,
                                        uint32_t block)
 {
@@ -66,7 +66,7 @@ BRIM_ANYWHERE brim_philox brim_random4(uint64_t seed, enum brim_stream_use use, 
                          (uint32_t)seed, (uint32_t)(seed >> 32));
 }
 
-/* Uniform in [0, 1) with 32 bits; exact in double. */
+/* Converts 32 random bits to a number that is uniform in [0, 1); exact in double. */
 BRIM_ANYWHERE double brim_uniform(uint32_t x)
 {
   return (double)x * (1.0 / 4294967296.0);

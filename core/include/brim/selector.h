@@ -1,9 +1,9 @@
 /* For authors of selectors: which clients of a federation train in a round.
  *
  * A selector gets columns of data about each client. It must not keep state of its own: what it has to remember from
- * one round to the next goes into memory that brim provides (`state`) and saves in checkpoints. So a resumed federation
- * makes the same choices as one that was not interrupted. Random numbers must come from the round's seed, not from a
- * generator with a state.
+ * one round to the next is kept in memory that brim provides (`state`) and saves in checkpoints. So a resumed
+ * federation makes the same choices as one that was not interrupted. Random numbers must come from the round's seed,
+ * not from a generator with a state.
  *
  * brim calls all functions between rounds, on the thread that also runs policies: if a selector crashes or hangs, brim
  * writes a checkpoint and ends the run. Since ABI 1.9. */
@@ -56,11 +56,11 @@ typedef struct brim_selection_query {
   const int64_t *candidate; /* [candidates] the available clients, ascending */
   int64_t candidates;
   uint64_t seed;           /* the round's seed, for brim_random4(seed, BRIM_STREAM_SELECT, ...) */
-  double *own, *of_client; /* the state that `state` asked for; of_client: [count, numbers per client] */
-  /* [its thread] Computes the mean losses of the given clients' data with the current model. Requires
-   * BRIM_NEED_LOSSES. */
+  double *own, *of_client; /* the state, of the sizes that state() set; of_client: [count, numbers per client] */
+  /* [step] Computes the mean losses of the given clients' samples with the current model. Only within select(), on its
+   * thread. Requires BRIM_NEED_LOSSES. */
   brim_status (*losses)(const struct brim_selection_query *query, const int64_t *client, int64_t count, float *out);
-  void *host;
+  void *host; /* private to the core */
 } brim_selection_query;
 
 typedef struct brim_selection {
@@ -77,7 +77,7 @@ typedef struct brim_selection_result {
   double accuracy;             /* of the global model at the last evaluation before this round; NAN: there was none */
   double seconds;              /* simulated duration of the round; NAN: no simulated world */
   const brim_clients *clients; /* updated by this round */
-  double *own, *of_client;     /* state */
+  double *own, *of_client;     /* the state, to be updated */
 } brim_selection_result;
 
 typedef struct brim_selector_ops {
@@ -87,7 +87,7 @@ typedef struct brim_selector_ops {
   void (*state)(const void *self, const brim_clients *clients, int64_t *own, int64_t *of_client);
   /* [step] Selects the clients of a round. Must return the same selection for the same query. */
   brim_status (*select)(void *self, const brim_selection_query *query, brim_selection *out);
-  /* [step] Called after each round; may be NULL. */
+  /* [step] Updates the state with a round's result; called after each round. May be NULL. */
   brim_status (*learn)(void *self, const brim_selection_result *result);
 } brim_selector_ops;
 

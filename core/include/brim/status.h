@@ -54,7 +54,7 @@ enum {
 /* [any thread] The code's name without prefix ("EINVAL") and its text; static strings. */
 BRIM_EXPORT const char *brim_status_name(brim_status status);
 BRIM_EXPORT const char *brim_status_text(brim_status status);
-/* [any thread] The exit status of a process that ends with this code, 0..6 (see docs). */
+/* [any thread] The exit status of a process that ends with this code, 0..6; `brim --help` lists them. */
 BRIM_EXPORT int brim_status_exit(brim_status status);
 /* [any thread] True if device or host memory ran out, so that the operation may succeed later or with less memory.
  * Depends only on the code. Since ABI 1.3. */

@@ -77,7 +77,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   for (size_t i = 0; i < q->micro_batch_count; i++) {
     brim_plan_figures f = {.size = sizeof f};
     if (q->micro_batch[i] > next) continue;
-    next = q->micro_batch[i] / 2; /* look at few: brim may have to time each of them */
+    next = q->micro_batch[i] / 2; /* try only a few, as brim may have to time each of them */
     BRIM_TRY(brim_plan_figures_of(q, q->micro_batch[i], precision, &f));
     if (f.peak_bytes > q->room_bytes || (f.rounds && out->micro_batch > 0)) continue;
     const int both_in_time = spare(r, f.step_seconds, steps) >= 0 && spare(r, best.step_seconds, steps) >= 0;

@@ -87,7 +87,8 @@ static brim_status on_oom(void *self, const brim_oom *event, brim_action *out)
 static uint64_t allowed_now(const run *r, const brim_step_view *v, const brim_device_view *d, uint64_t room)
 {
   const uint64_t bytes = allowed(r->p, d, room), there = d->free_bytes + v->planned_bytes;
-  if (is_night(r->p) || v->waiting == 0 || there < v->waiting_bytes) return bytes; /* giving way would not be enough */
+  if (is_night(r->p) || v->waiting == 0 || there < v->waiting_bytes)
+    return bytes; /* returning memory would not be enough */
   return there - v->waiting_bytes < bytes ? there - v->waiting_bytes : bytes;
 }
 

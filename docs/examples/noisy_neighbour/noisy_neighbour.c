@@ -1,7 +1,8 @@
 /* For GPUs whose other users do not queue: a device whose memory was taken recently is likely to lose it again, so the
  * policy prefers quiet devices and avoids noisy ones for a while.
  *
- *     at the start      the device with the least noise in the last forget_minutes; of equals the one with most free
+ *     at the start      the device with the least noise in the last forget_minutes; if equal, the one with most free
+ *                       memory
  *     out of memory     a quiet device with room, or else half the micro-batch
  *     quiet again       the micro-batch that the run began with
  *
@@ -100,7 +101,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   int noise = 0;
   const brim_device_view *d = find_quietest(self, q, q->demands->min_device_bytes, NULL, &noise);
   if (!d || strcmp(q->demands->device, "auto") != 0 || q->demands->wait)
-    return BRIM_ENOTSUP; /* user or queue decides */
+    return BRIM_ENOTSUP; /* the user or the queue decides */
   return take(self, q, d, noise, out);
 }
 

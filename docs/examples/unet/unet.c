@@ -3,7 +3,7 @@
  * 2017, arXiv:1612.01105):
  *
  *     `levels` times:  x_i = relu(conv(x)), then half the height and width
- *     as often back:   x = relu(conv(concat(x_i, conv_transpose(x))))
+ *     `levels` times:  x = relu(conv(concat(x_i, conv_transpose(x))))
  *     x + conv(mean over a grid of 3 x 3, scaled up to the image's size)
  *     the mean over all pixels -> head
  *

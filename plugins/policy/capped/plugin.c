@@ -37,19 +37,27 @@ static void add_to_list(char *list, size_t room, const char *who, uint64_t bytes
            who);
 }
 
+/* The device's name in the table. A process that was started with a single visible device numbers it 0, and the
+ * environment has its number among all. */
+static const char *name_of(const brim_device_query *q, const brim_device_view *d)
+{
+  const char *alone = getenv("BRIM_SHARE_DEVICE");
+  return q->count == 1 && alone && alone[0] ? alone : d->name;
+}
+
 /* Fails if the shares of a device add up to more than it has. */
-static brim_status check_device(const capped *p, const brim_device_view *d)
+static brim_status check_device(const capped *p, const brim_device_view *d, const char *name)
 {
   uint64_t sum = 0;
   char list[1024] = "", a[32], b[32];
   for (size_t i = 0; i < p->shares.count; i++) {
     const brim_share *share = &p->shares.item[i];
-    if (strcmp(share->of, d->name) != 0) continue;
+    if (strcmp(share->of, name) != 0) continue;
     sum += bytes_of(share, d);
     add_to_list(list, sizeof list, share->who, bytes_of(share, d));
   }
   if (sum <= d->total_bytes) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG, "the shares of %s add up to %.4g %% of it: %s of %s\n%s", d->name,
+  return brim_fail(BRIM_ECONFIG, "the shares of %s add up to %.4g %% of it: %s of %s\n%s", name,
                    100 * (double)sum / (double)d->total_bytes, brim_format_bytes(a, sizeof a, sum),
                    brim_format_bytes(b, sizeof b, d->total_bytes), list);
 }
@@ -74,7 +82,7 @@ static brim_status fail_unknown(const capped *p, const char *client)
 static const brim_device_view *find_device(const brim_device_query *q, const char *name)
 {
   for (size_t i = 0; i < q->count; i++)
-    if (strcmp(q->device[i].name, name) == 0) return &q->device[i];
+    if (strcmp(name_of(q, &q->device[i]), name) == 0) return &q->device[i];
   return NULL;
 }
 
@@ -88,7 +96,7 @@ static brim_status choose_device(void *self, const brim_device_query *q, brim_pl
   if (p->shares.count == 0 && p->client[0])
     return brim_fail(BRIM_ECONFIG, "policy.capped.client is '%s', but policy.capped.shares is empty", p->client);
   if (p->shares.count == 0) return BRIM_ENOTSUP;
-  for (size_t i = 0; i < q->count; i++) BRIM_TRY(check_device(p, &q->device[i]));
+  for (size_t i = 0; i < q->count; i++) BRIM_TRY(check_device(p, &q->device[i], name_of(q, &q->device[i])));
   for (size_t i = 0; i < p->shares.count; i++) {
     const brim_share *share = &p->shares.item[i];
     const brim_device_view *d = find_device(q, share->of);

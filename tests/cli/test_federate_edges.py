@@ -1,0 +1,138 @@
+"""Edges between clients and server: the model has the bits of a federation without them, and time and bytes are those
+of plain loops over the formulas of docs/guide/federated.md."""
+
+import math
+import random
+
+from ranks import Ranks
+from support import NO_FIT, USAGE, main
+from test_federate import MLP, attempts
+from test_federate_world import NETWORKS, PLAYED, World, costs_of, philox, words_of
+
+EDGE = 8  # the random stream
+
+
+class Edges(Ranks):
+    def federate(self, run, *words, status=0, env=None):
+        return self.brim("federate", f"run.dir={run}", *words, status=status, env=env)
+
+    def training(self, run):
+        return [record for record in self.records(run) if record["split"] == "train"]
+
+    def trip(self, case, world, client, number):
+        """The seconds of the model from the server to the client's edge, and of a sum back."""
+        u = philox(case["seed"], EDGE, client % case["edges"], number)
+        if not NETWORKS[case["edge_network"]]:
+            return 0, 0
+        networks = NETWORKS[case["edge_network"]]
+        latency, jitter, mbit, loss = networks[int(len(networks) * u[2])]
+        return [max(0, latency / 1e3 + jitter / 1e3 * (2 * x - 1)) +
+                world.bytes / (mbit * 1e6 / 8 * (1 - loss / 100)) for x in u[:2]]
+
+    def play(self, case, world, selected, number):
+        turns = []
+        for client in selected:
+            phases, drop, moment = world.phases(client, number)
+            down, up = self.trip(case, world, client, number)
+            own, why = sum(phases), ""
+            if drop < case["dropout"]:
+                own, why = own * moment, "dropout"
+            if case["deadline"] and down + own + up > case["deadline"]:
+                why = "late"
+            turns.append([down + own + up, why, client, own, down, phases])
+        for turn in sorted((t for t in turns if not t[1]), key=lambda t: t[0])[case["wanted"]:]:
+            turn[1] = "surplus"
+        whys = [t[1] for t in turns]
+        end = max([t[0] for t in turns if not t[1] or t[1] == "dropout" and "surplus" not in whys], default=0)
+        if "late" in whys and "surplus" not in whys:
+            end = case["deadline"]
+        spent = [world.spend(phases, min(own, max(0, end - down))) for _, _, _, own, down, phases in turns]
+        edges = {t[2] % case["edges"] for t in turns}, {t[2] % case["edges"] for t in turns if not t[1]}
+        return whys, end, spent, sum(map(len, edges)) * world.bytes
+
+    def test_time_and_bytes_are_those_of_plain_loops(self):
+        draw, met = random.Random(3), set()
+        for number in range(8):
+            case = {"seed": draw.randint(1, 10**6), "network": draw.choice(["none", "moderate", "dynamic"]),
+                    "edge_network": draw.choice(["satellite", "moderate", "dynamic", "none"]),
+                    "gflops": draw.choice([.0001, .01]), "sigma": 0.5, "dropout": draw.choice([0, .2]), "deadline": 0,
+                    "over": draw.choice([0, .5]), "epochs": 1, "wanted": draw.randint(3, 6), "availability": "always",
+                    "share": .5, "day": 1000, "too_few": "go_on", "aggregator": draw.choice(["fedavg", "fednova"]),
+                    "compression": draw.choice(["none", "sign"]), "edges": draw.randint(1, 5),
+                    "tight": draw.choice([0, 1.1])}
+            with self.subTest(number, **case):
+                met |= self.compare(f"run {number}", case)
+        self.assertLessEqual({"", "dropout", "late", "surplus"}, met)
+
+    def compare(self, run, case):
+        words = [*PLAYED, "partition=dirichlet", f"federate.edges={case['edges']}",
+                 f"edge_network={case['edge_network']}"]
+        costs = costs_of(self.federate(f"{run} of all", *words, *words_of(case), "rounds=1").out)
+        samples = [0] * 12
+        for line in self.read(f"{run} of all", "partition.csv").splitlines()[1:]:
+            samples[int(line.split(",")[0])] += 1
+        world = World(case, costs, samples)
+        usual = sorted(sum(world.phases(k, 0)[0]) + sum(self.trip(case, world, k, 0)) for k in range(12))
+        case["deadline"] = case["tight"] * usual[7]
+        result = self.federate(run, *words, *words_of(case), "rounds=6")
+        met = set()
+        for line, record in zip(self.records(run, "participants.jsonl"), self.training(run), strict=True):
+            if f"round {line['round']}: " in result.err:
+                continue  # once more, with other clients
+            whys, end, spent, edge_bytes = self.play(case, world, line["client"], line["round"] - 1)
+            self.assertEqual(line["left_out"], whys)
+            for got, wanted in zip([*line["seconds"], record["simulated_seconds"], record["joules"]],
+                                   [*(s[0] for s in spent), end, sum(s[1] for s in spent)], strict=True):
+                self.assertTrue(math.isclose(got, wanted, rel_tol=1e-7, abs_tol=1e-12), (got, wanted))
+            self.assertEqual([record["edge_bytes"], record["bytes"]],
+                             [edge_bytes, edge_bytes + sum(s[2] for s in spent)])
+            met |= set(whys)
+        return met
+
+    WORDS = [*MLP, "network=moderate", "partition=dirichlet", "training.batch_size=8", "federate.edges=3",
+             "edge_network=dynamic", "method=power_of_choice", "method.d=7"]
+
+    def test_the_model_has_the_bits_of_a_federation_without_edges(self):
+        plain = [word for word in self.WORDS if "edge" not in word]
+        for kind in [], ["federate.local=scaffold", "optimizer=sgd", "optimizer.momentum=0"], ["aggregator=qfedavg"]:
+            with self.subTest(kind):
+                self.federate(f"plain {kind}", *plain, *kind)
+                self.federate(f"edges {kind}", *self.WORDS, *kind)
+                self.assert_same_checkpoint(f"plain {kind}", f"edges {kind}", 4, ["model.safetensors"])
+                for a, b in zip(self.training(f"plain {kind}"), self.training(f"edges {kind}"), strict=True):
+                    self.assertEqual(a["bytes"], b["bytes"] - b["edge_bytes"])
+                    self.assertGreater(b["simulated_seconds"], a["simulated_seconds"])
+
+    def test_records_do_not_depend_on_ranks_and_resumes(self):
+        self.federate("whole", *self.WORDS)
+        self.federate("cut", *self.WORDS, status=NO_FIT, env={"BRIM_FAULT": attempts(4, 12)})
+        self.brim("federate", "--resume", "cut")
+        process = self.start_ranks(2, "federate", "run.dir=ranks", *self.WORDS)
+        self.assertEqual(process.wait(), 0, process.communicate())
+        keys = "simulated_seconds", "simulated_clock", "joules", "bytes", "edge_bytes", "loss"
+        for other in "cut", "ranks":
+            self.assert_same_checkpoint("whole", other, 4, ["model.safetensors", "optimizer.safetensors", "state.json"])
+            for a, b in zip(self.training("whole"), self.training(other), strict=True):
+                self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
+
+    def test_networks_of_edges_are_those_of_clients(self):
+        """Options with the same names and values."""
+        result = self.federate("run", *MLP, "federate.edges=2", "edge_network=fast", status=USAGE)
+        for name in NETWORKS:
+            self.assertIn(name, result.err)
+
+    def test_bad_input_is_refused(self):
+        for words, message in (
+                (["federate.edges=13"], "federate.edges 13 is more than the 12 clients of total_clients"),
+                (["edge_network=good"], "'edge_network' has no effect without edges"),
+                (["federate.edges=2", "edge_network.latency_ms=[1,2]"],
+                 "'edge_network.jitter_ms' has 0 values, and edge_network.latency_ms has 2"),
+                (["federate.edges=2", "aggregator=median"], "the server gets sums from the edges, and not each update"),
+                (["federate.edges=2", "federate.async=true"],
+                 "an edge adds up the updates of clients that start together")):
+            with self.subTest(message):
+                self.assert_error(self.federate("run", *MLP, *words, status=USAGE), message)
+
+
+if __name__ == "__main__":
+    main()
