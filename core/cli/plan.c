@@ -14,7 +14,6 @@
 #include "launch/isolate.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
-#include "planner/taken.h"
 #include "setup/setup_weights.h"
 #include "store/rundir.h"
 
@@ -93,11 +92,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   json_object_set_new(out, "host", brim_footprint_json(host));
   json_object_set_new(out, "devices", brim_cli_fits_json(fits));
   if (ranks->count > 0) json_object_set_new(out, "ranks", brim_cli_ranks_json(ranks));
-  if (brim_taken_is_measured(d->setup->backend_ops)) {
-    brim_taken taken;
-    brim_taken_predict(&d->planner, plan, &taken);
-    json_object_set_new(out, "device_memory", brim_taken_json(&taken));
-  }
+  brim_cli_add_taken(d, plan, out);
   if (d->setup->features)
     json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)speed->features_bytes));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
@@ -232,19 +227,6 @@ static void print_times(const brim_times *times)
   brim_text_release(&text);
 }
 
-/* Prints all memory that the process takes of a device other than the host. */
-static void tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
-{
-  char bytes[32];
-  brim_taken taken;
-  if (!brim_taken_is_measured(d->setup->backend_ops)) return;
-  brim_taken_predict(&d->planner, plan, &taken);
-  brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
-                   brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
-                   d->planner.device);
-  brim_taken_tell(&taken, out);
-}
-
 /* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_footprint *host, const brim_ranks *ranks)
@@ -252,7 +234,7 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
-  tell_taken(d, plan, &text);
+  brim_cli_tell_taken(d, plan, &text);
   brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");

@@ -20,11 +20,7 @@ typedef struct lanes_row {
 /* Lists one client at a time, two, four, ..., up to one for each client of a round or thread, and the chosen number. */
 static brim_status list_lanes(brim_drive *d, lanes_row *row, size_t *count)
 {
-  const brim_settings *s = d->setup->settings;
-  const int64_t threads = d->planner.device_info.threads, most = brim_setup_is_isolated(d->setup) ? 1
-                                                                 : threads < s->clients_per_round
-                                                                     ? threads
-                                                                     : s->clients_per_round;
+  const int64_t most = brim_setup_is_isolated(d->setup) ? 1 : brim_planner_lanes_useful(&d->planner);
   brim_choice c = d->choice;
   bool has_chosen = false;
   *count = 0;
@@ -141,9 +137,11 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   print_rows(d, row, count);
 }
 
-static void print_host(const brim_footprint *host)
+static void print_memory(const brim_drive *d, const brim_plan *plan, const brim_footprint *host)
 {
   brim_text text = {0};
+  brim_cli_tell_taken(d, plan, &text);
+  if (text.length > 0) brim_text_add(&text, "\n");
   brim_footprint_tell(host, &text);
   printf("\n%s\n", brim_text_str(&text));
   brim_text_release(&text);
@@ -162,6 +160,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
     json_array_append_new(rows, one);
   }
   json_object_set_new(out, "host", brim_footprint_json(host));
+  brim_cli_add_taken(d, plan, out);
   json_object_set_new(out, "table", rows);
   json_object_set_new(out, "server_bytes", json_integer((json_int_t)plan->persistent_bytes));
   json_object_set_new(out, "client_bytes", json_integer((json_int_t)plan->lane_bytes));
@@ -204,7 +203,7 @@ brim_status brim_cli_show_federation(brim_drive *d, const brim_footprint *host, 
   if (status == BRIM_OK && json) status = print_json(d, plan, host, server_bytes, row, count);
   if (status == BRIM_OK && !json) {
     print_text(d, plan, server_bytes, row, count);
-    print_host(host);
+    print_memory(d, plan, host);
   }
   if (status == BRIM_OK && picture) status = write_picture(d, plan, picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "planner/room.h"
+#include "planner/taken.h"
 #include "report/plan_svg.h"
 #include "store/rundir.h"
 #include "store/summary.h"
@@ -257,4 +258,24 @@ brim_status brim_cli_write_picture(const brim_drive *d, const brim_plan *plan, c
   brim_text_release(&text);
   if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "picture in %s", path);
   return status;
+}
+
+void brim_cli_tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
+{
+  char bytes[32];
+  brim_taken taken;
+  if (!brim_taken_is_measured(d->setup->backend_ops)) return;
+  brim_taken_predict(&d->planner, plan, &taken);
+  brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
+                   brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
+                   d->planner.device);
+  brim_taken_tell(&taken, out);
+}
+
+void brim_cli_add_taken(const brim_drive *d, const brim_plan *plan, json_t *out)
+{
+  brim_taken taken;
+  if (!brim_taken_is_measured(d->setup->backend_ops)) return;
+  brim_taken_predict(&d->planner, plan, &taken);
+  json_object_set_new(out, "device_memory", brim_taken_json(&taken));
 }

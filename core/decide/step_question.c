@@ -61,9 +61,18 @@ static brim_status look_at_device(const brim_step_view *view, brim_device_view *
   return BRIM_OK;
 }
 
-static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recompute, uint64_t budget, uint64_t *peak)
+/* The dialogue's choice with the micro-batch and the lanes of an answer. */
+static brim_choice cut(const brim_dialogue *d, const brim_step_plan *plan)
 {
-  brim_choice c = brim_choice_cut(&d->choice, batch);
+  brim_choice c = brim_choice_cut(&d->choice, plan->micro_batch);
+  if (plan->lanes > 0) c.lanes = plan->lanes;
+  return c;
+}
+
+static brim_status peak_with(const brim_dialogue *d, const brim_step_plan *plan, int32_t recompute, uint64_t budget,
+                             uint64_t *peak)
+{
+  brim_choice c = cut(d, plan);
   c.recompute = recompute;
   c.within_bytes = brim_planner_within(d->planner, budget);
   return brim_planner_peak(d->planner, &c, peak);
@@ -71,8 +80,9 @@ static brim_status peak_of(const brim_dialogue *d, int64_t batch, int32_t recomp
 
 /* The peak of a plan with memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all
  * available memory; other settings ignore it. */
-static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t bytes, uint64_t *peak)
+static brim_status plain_peak(brim_step_question *q, const brim_step_plan *plan, uint64_t bytes, uint64_t *peak)
 {
+  const int64_t batch = plan->micro_batch;
   const brim_dialogue *d = q->dialogue;
   const brim_planner *p = d->planner;
   const int32_t kind = p->setup->settings->memory.recompute;
@@ -81,8 +91,9 @@ static brim_status plain_peak(brim_step_question *q, int64_t batch, uint64_t byt
   if (i == p->micro_batch_count)
     return brim_fail(BRIM_EINVAL, "policy asks for the peak of micro-batch %lld, which is not in the list",
                      (long long)batch);
-  if (kind == BRIM_RECOMPUTE_AUTO) return peak_of(d, batch, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
-  BRIM_TRY(peak_of(d, batch, kind, 0, peak));
+  if (kind == BRIM_RECOMPUTE_AUTO) return peak_with(d, plan, kind, bytes > 0 ? bytes : brim_step_plan_room(q), peak);
+  BRIM_TRY(peak_with(d, plan, kind, 0, peak));
+  if (plan->lanes > 0) return BRIM_OK; /* recordings have no lanes */
   if (q->shown_peak[i] != *peak) brim_dialogue_show_plan(d, "step", batch, *peak);
   q->shown_peak[i] = *peak;
   return BRIM_OK;
@@ -94,13 +105,22 @@ static bool needs_more_recompute(const brim_setup *setup, uint64_t peak, uint64_
          brim_setup_may_recompute(setup);
 }
 
-static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64_t bytes, uint64_t *peak)
+static brim_status peak_of(const brim_step_view *view, const brim_step_plan *plan, uint64_t *peak)
 {
   brim_step_question *q = question_of(view);
-  brim_status status = plain_peak(q, batch, bytes, peak);
-  if (status == BRIM_OK && needs_more_recompute(q->dialogue->planner->setup, *peak, bytes))
-    status = peak_of(q->dialogue, batch, BRIM_RECOMPUTE_AUTO, bytes, peak);
+  const int32_t lanes_max = brim_planner_lanes(q->dialogue->planner);
+  if (plan->lanes < 0 || plan->lanes > lanes_max)
+    return brim_fail(BRIM_EINVAL, "policy asks for the peak of %d clients at a time, where at most %d are allowed",
+                     (int)plan->lanes, (int)lanes_max);
+  brim_status status = plain_peak(q, plan, plan->within_bytes, peak);
+  if (status == BRIM_OK && needs_more_recompute(q->dialogue->planner->setup, *peak, plan->within_bytes))
+    status = peak_with(q->dialogue, plan, BRIM_RECOMPUTE_AUTO, plan->within_bytes, peak);
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status; /* ENOTSUP would pass the question to the next policy */
+}
+
+static brim_status peak_within(const brim_step_view *view, int64_t batch, uint64_t bytes, uint64_t *peak)
+{
+  return peak_of(view, &(brim_step_plan){.micro_batch = batch, .within_bytes = bytes}, peak);
 }
 
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
@@ -176,7 +196,10 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
                          .peak_within = peak_within,
                          .host = q,
                          .step_seconds = q->step_seconds,
-                         .users = users};
+                         .users = users,
+                         .lanes = d->choice.lanes,
+                         .lanes_max = brim_planner_lanes(d->planner),
+                         .peak_of = peak_of};
   look_at_queue(q, &view);
   show_line(q, &view);
   const brim_status status = brim_policies_on_step(d->policies, &view, out, policy);
@@ -195,10 +218,10 @@ static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan
   const int32_t kind = setup->settings->memory.recompute;
   bool within = kind == BRIM_RECOMPUTE_AUTO && plan->within_bytes > 0;
   if (!within) {
-    BRIM_TRY(plain_peak(q, plan->micro_batch, 0, &peak));
+    BRIM_TRY(plain_peak(q, plan, 0, &peak));
     within = needs_more_recompute(setup, peak, plan->within_bytes);
   }
-  *out = brim_choice_cut(&d->choice, plan->micro_batch);
+  *out = cut(d, plan);
   out->recompute = within ? BRIM_RECOMPUTE_AUTO : kind;
   out->within_bytes = within ? brim_planner_within(d->planner, plan->within_bytes) : 0;
   return BRIM_OK;
@@ -209,17 +232,17 @@ brim_status brim_step_plan_choice(brim_step_question *q, const brim_step_plan *a
 {
   const brim_step_view view = {.host = q};
   BRIM_TRY(find_choice(q, answer, choice));
-  return peak_within(&view, answer->micro_batch, answer->within_bytes, peak);
+  return peak_of(&view, answer, peak);
 }
 
 void brim_step_plan_tell(const brim_step_question *q, const char *policy, const brim_choice *to, uint64_t after,
                          const char *reason)
 {
-  char choice[64], text[BRIM_REASON_BYTES + 96], bytes[32];
+  char choice[64], text[BRIM_REASON_BYTES + 128], bytes[32], change[96];
   const bool less = after < q->own_bytes;
   brim_format_bytes(bytes, sizeof bytes, less ? q->own_bytes - after : after - q->own_bytes);
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
-  snprintf(text, sizeof text, "micro-batch %lld -> %lld%s, %s", (long long)q->dialogue->choice.micro_batch,
-           (long long)to->micro_batch, to->within_bytes > 0 ? " with recompute" : "", reason);
+  brim_choice_tell_change(&q->dialogue->choice, to, change, sizeof change);
+  snprintf(text, sizeof text, "%s%s, %s", change, to->within_bytes > 0 ? " with recompute" : "", reason);
   brim_policies_tell(q->dialogue->policies, policy, choice, text);
 }

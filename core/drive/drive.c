@@ -16,23 +16,12 @@
 
 /* ---- opening ---- */
 
-/* Lanes that a federation should have, before brim has checked that they fit. */
-static int32_t wanted_lanes(const brim_drive *d)
+static void tell_lanes(const brim_drive *d)
 {
-  const brim_settings *s = d->setup->settings;
-  const int64_t asked = s->parallel_clients, threads = d->planner.device_info.threads, ranks = d->setup->world.ranks,
-                clients = (s->clients_per_round + ranks - 1) / ranks;
-  int64_t lanes = asked < 0 ? threads : asked;
-  if (!brim_setup_is_federated(d->setup)) return 0;
-  if (brim_setup_is_isolated(d->setup)) return brim_setup_own_client(d->setup) < 0 ? 0 : 1;
-  if (!BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane)) {
-    if (asked > 1)
-      brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,
-               brim_setup_backend_id(d->setup));
-    lanes = 1;
-  }
-  if (lanes > clients) lanes = clients;
-  return lanes < 1 ? 1 : (int32_t)lanes;
+  const int64_t asked = d->setup->settings->parallel_clients;
+  if (asked > 1 && d->choice.lanes > 0 && !BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane))
+    brim_log(BRIM_LOG_INFO, "parallel_clients=%lld: backend '%s' trains one client at a time", (long long)asked,
+             brim_setup_backend_id(d->setup));
 }
 
 static brim_status open_setup(brim_drive *d)
@@ -42,7 +31,8 @@ static brim_status open_setup(brim_drive *d)
   BRIM_TRY(brim_taken_learn(&d->planner));
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
-  d->choice.lanes = wanted_lanes(d);
+  d->choice.lanes = brim_planner_lanes(&d->planner);
+  tell_lanes(d);
   brim_drive_cut(d, brim_setup_micro_batch(d->setup));
   return brim_extract_features(d);
 }
@@ -182,10 +172,11 @@ static brim_status foresee(brim_drive *d)
 /* Chooses as many lanes as fit, if the user leaves their number to brim. */
 static brim_status fit_lanes(brim_drive *d)
 {
-  const uint64_t room = brim_planner_room(&d->planner, true);
   uint64_t peak = 0;
-  if (d->choice.lanes <= 1 || d->setup->settings->parallel_clients >= 0 || room == 0) return BRIM_OK;
+  if (d->choice.lanes <= 1 || d->setup->settings->parallel_clients >= 0) return BRIM_OK;
   for (;; d->choice.lanes--) {
+    d->planner.lanes = d->choice.lanes;
+    const uint64_t room = brim_planner_room(&d->planner, true);
     BRIM_TRY(brim_planner_peak(&d->planner, &d->choice, &peak));
     if (peak <= room || d->choice.lanes == 1) return BRIM_OK;
   }
@@ -218,6 +209,7 @@ brim_status brim_drive_after_oom(brim_drive *d, brim_status failure, uint64_t ne
 void brim_drive_go(brim_drive *d, const brim_choice *choice)
 {
   d->choice = *choice;
+  d->planner.lanes = choice->lanes;
   d->choice.micro_batch = brim_setup_limit_batch(d->setup, choice->micro_batch);
   d->order = brim_setup_order(d->setup, d->choice.micro_batch);
   d->dialogue.demands.steps = d->order.steps;

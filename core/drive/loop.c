@@ -146,6 +146,8 @@ static brim_status look_around(brim_loop *l)
   const brim_work *w = l->work;
   if (w->is_ahead && w->is_ahead(w->self)) return BRIM_OK;
   BRIM_TRY(heed_pressure(l));
+  snprintf(l->doing, sizeof l->doing, "the plan after step %lld", (long long)step_of(l));
+  BRIM_TRY(brim_resize_after_pressure(&l->resize, &l->recovery));
   return (w->is_asking ? w->is_asking(w->self) : brim_resize_is_due(&l->resize)) ? resize(l) : BRIM_OK;
 }
 

@@ -226,6 +226,7 @@ brim_status brim_recover(brim_recovery *r, brim_status status, const char *what,
   const int64_t step = r->work->step(r->work->self);
   take_failure(&f, status);
   if (step > r->step) r->step = step;
+  r->before_pressure.lanes = 0;
   r->is_rewound = r->is_remade = false;
   const brim_status climbed = climb(r, &f);
   *rewound = r->is_rewound;
@@ -302,7 +303,7 @@ static void log_smaller(brim_recovery *r, const failure *f, const brim_choice *t
   const brim_drive *d = *r->drive;
   if (to->lanes != d->choice.lanes)
     snprintf(lanes, sizeof lanes, "%d client%s at a time, ", (int)to->lanes, brim_plural(to->lanes));
-  log_recovery(r, f, NULL, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
+  log_recovery(r, f, lanes[0] ? "lanes" : NULL, "%smicro-batch %s%s, a plan of %s instead of %s", lanes,
                brim_setup_format_cut(d->setup, to->micro_batch, cut, sizeof cut),
                to->recompute == BRIM_RECOMPUTE_AUTO ? ", memory.recompute=auto" : "",
                brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, r->needed_bytes));
@@ -327,7 +328,10 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
   }
   BRIM_TRY(r->work->park(r->work->self)); /* the choice changes only when the values are on the host */
   log_smaller(r, &f, &to, peak);
+  if (r->before_pressure.lanes == 0 || !brim_choice_equal(&r->under_pressure, &d->choice))
+    r->before_pressure = d->choice;
   brim_drive_go(d, &to);
+  r->under_pressure = d->choice;
   if (to.recompute != BRIM_RECOMPUTE_AUTO) brim_dialogue_show_plan(&d->dialogue, "pressure", to.micro_batch, peak);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }

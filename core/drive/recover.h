@@ -5,6 +5,7 @@
  *
  *     clean up, light and then heavy, under the same plan
  *     more recompute, unless memory.recompute is fixed
+ *     half as many clients of a federation at a time
  *     the policies' decision (on_oom): smaller micro-batches, another device, waiting, the host's
  *     processors
  *     half the micro-batch and twice the accumulation, as long as no bit changes
@@ -24,9 +25,12 @@ typedef struct brim_recovery {
   int64_t tries;         /* attempts on this rung */
   int64_t step;          /* the furthest step that failed: the ladder starts again once the run is past it */
   uint64_t needed_bytes; /* of the last placed plan */
-  bool is_over;          /* reopening the drive failed: *drive must not be used any more */
-  bool is_remade;        /* the last brim_recover reopened the drive */
-  bool is_rewound;       /* see brim_recover */
+  /* Of a federation: its choice before memory pressure made it smaller, and since then; the first has no lanes if there
+   * is nothing to return to. */
+  brim_choice before_pressure, under_pressure;
+  bool is_over;    /* reopening the drive failed: *drive must not be used any more */
+  bool is_remade;  /* the last brim_recover reopened the drive */
+  bool is_rewound; /* see brim_recover */
 } brim_recovery;
 
 /* [step] Recovers from `status`, ENOMEM_DEVICE or ENOMEM_HOST with the thread's error text, in `what`, such as "step

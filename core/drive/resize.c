@@ -1,7 +1,8 @@
 #include "drive/resize.h"
 
+#include <stdio.h>
+
 #include "base/text.h"
-#include "drive/recover.h"
 
 bool brim_resize_is_due(const brim_resize *r)
 {
@@ -76,4 +77,48 @@ brim_status brim_resize_ask(brim_resize *r, bool *changes)
   *changes = r->answer.micro_batch > 0;
   if (!*changes) brim_policies_tell((*r->drive)->dialogue.policies, r->policy, "keeps its plan", r->answer.reason);
   return BRIM_OK;
+}
+
+/* ---- after memory pressure ---- */
+
+static bool is_over(const brim_resize *r, uint64_t more)
+{
+  const brim_work *w = r->work;
+  return w->roomy_looks && r->returns < BRIM_RESIZE_RETURNS_MAX &&
+         w->roomy_looks(w->self, more) >= (int64_t)BRIM_RESIZE_ROOMY_LOOKS << r->returns;
+}
+
+static void tell_return(const brim_resize *r, const brim_choice *to, uint64_t after)
+{
+  char a[32], b[32], choice[128], change[96];
+  const brim_drive *d = *r->drive;
+  brim_choice_tell_change(&d->choice, to, change, sizeof change);
+  snprintf(choice, sizeof choice, "%s, a plan of %s instead of %s", change, brim_format_bytes(a, sizeof a, after),
+           brim_format_bytes(b, sizeof b, r->question.own_bytes));
+  brim_policies_tell_recovery(d->dialogue.policies, "lanes", choice, "memory is free again");
+}
+
+brim_status brim_resize_after_pressure(brim_resize *r, brim_recovery *recovery)
+{
+  brim_drive *d = *r->drive;
+  const brim_choice to = recovery->before_pressure;
+  uint64_t after;
+  if (to.lanes == 0) return BRIM_OK;
+  if (!brim_choice_equal(&d->choice, &recovery->under_pressure)) { /* changed for another reason since */
+    recovery->before_pressure.lanes = 0;
+    return BRIM_OK;
+  }
+  prepare(r);
+  BRIM_TRY(brim_planner_peak(&d->planner, &to, &after));
+  if (after <= r->question.own_bytes || !is_over(r, after - r->question.own_bytes) || !may_grow(r, after))
+    return BRIM_OK;
+  recovery->before_pressure.lanes = 0;
+  const brim_status parked = r->work->park(r->work->self);
+  if (parked != BRIM_OK) brim_drive_let_go(d);
+  if (brim_status_is_want(parked)) return BRIM_OK; /* the host lacks the memory to change plans */
+  BRIM_TRY(parked);
+  r->policy = "recovery";
+  r->returns++;
+  tell_return(r, &to, after);
+  return replan(r, &to, true);
 }

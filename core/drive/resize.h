@@ -6,9 +6,11 @@
 #ifndef BRIM_DRIVE_RESIZE_H
 #define BRIM_DRIVE_RESIZE_H
 #include "decide/step_question.h"
-#include "drive/work.h"
+#include "drive/recover.h"
 
 #define BRIM_RESIZE_ASK_SECONDS 1.0 /* between two calls of the policies */
+
+#define BRIM_RESIZE_RETURNS_MAX 32
 
 /* Zero all fields except the first two. */
 typedef struct brim_resize {
@@ -18,6 +20,7 @@ typedef struct brim_resize {
   double asked;                /* time of the last call, by the run's world */
   brim_step_plan answer;       /* the last answer */
   const char *policy;          /* the policy that gave it */
+  int64_t returns;             /* to plans of before memory pressure, so far; at most BRIM_RESIZE_RETURNS_MAX */
 } brim_resize;
 
 /* [step] Whether it is time to ask. If so, the next step must not be started ahead. Always false if no policy would
@@ -30,4 +33,10 @@ brim_status brim_resize_ask(brim_resize *resize, bool *changes);
  * host lacks the memory to change plans. Returns the status of brim_work.replan if the plan got no memory and, if it
  * was larger, the previous one got none either. */
 brim_status brim_resize_do(brim_resize *resize);
+/* [step] After memory pressure: if a federation trains fewer clients at a time, or recomputes more, because of it
+ * (recovery->before_pressure), and there has been room for its plan of before for long enough, places that plan again.
+ * Long enough are BRIM_RESIZE_ROOMY_LOOKS looks at memory, and twice as many after each return. Does nothing while
+ * another run waits for the device. Returns what brim_resize_do does. */
+#define BRIM_RESIZE_ROOMY_LOOKS 10
+brim_status brim_resize_after_pressure(brim_resize *resize, brim_recovery *recovery);
 #endif

@@ -154,8 +154,11 @@ static brim_status open_lanes(brim_exec *exec)
   for (int32_t i = 0; i < plan->lane_count; i++) {
     brim_exec *lane = exec->lane[i] = make_exec(plan->lane[i]);
     lane->server_base = exec->base;
+    uint8_t *base = exec->base + plan->persistent_bytes + (uint64_t)i * plan->lane_bytes;
     BRIM_TRY(realize(lane));
-    BRIM_TRY(open_programs(lane, exec->base + plan->persistent_bytes + (uint64_t)i * plan->lane_bytes));
+    if (lane->self != exec->self && brim_exec_is_asynchronous(lane))
+      BRIM_TRY(lane->backend->open_feed(lane->self, base, plan->lane[i]->feed_bytes));
+    BRIM_TRY(open_programs(lane, base));
   }
   return BRIM_OK;
 }

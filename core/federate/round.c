@@ -205,7 +205,8 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   }
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
-  const brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
+  brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
+  if (folded == BRIM_OK && f->lanes > 1) folded = brim_exec_wait(w->lane.exec); /* another lane adds to the sum next */
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -233,14 +234,19 @@ static void work(void *context, int32_t lane)
     if (turn >= f->turns) break;
     w->status = take_turn(w, turn);
   }
+  if (w->status == BRIM_OK && f->lanes > 1) w->status = brim_exec_wait(w->lane.exec);
   if (w->status != BRIM_OK) {
     atomic_store(&f->is_over, true);
     brim_error_take(&w->error);
+    if (f->lanes > 1) (void)brim_exec_wait(w->lane.exec); /* the memory may be given back next */
   }
 }
 
+/* Lanes may work in queues of their own: before they start, what the server has started is done, and afterwards, what
+ * they have started. */
 brim_status brim_federation_work(brim_federation *f)
 {
+  if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));
   atomic_store(&f->next, 0);
   atomic_store(&f->is_over, false);
   brim_crew_run(f->crew);

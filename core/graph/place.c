@@ -23,7 +23,8 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
 /* Reserves the bytes of a micro-batch, and the backend's memory for loading it while it works on the previous one. */
 static void reserve(brim_plan *plan)
 {
-  if (plan->request.server) return; /* the backend has one such area, in the server's arena */
+  /* A backend instance has one such area; a single lane uses the server's instance and its area. */
+  if (plan->request.server && plan->request.server->request.lanes <= 1) return;
   const brim_backend_ops *backend = plan->request.backend;
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_graph *g = plan->program[i].graph;

@@ -354,6 +354,9 @@ brim_status brim_policies_on_step(brim_policies *p, const brim_step_view *view, 
   *decider = choice->group;
   bool found = out->micro_batch == 0;
   for (size_t i = 0; i < view->choice_count; i++) found = found || view->choice[i] == out->micro_batch;
+  if (out->lanes < 0 || out->lanes > view->lanes_max)
+    return brim_fail(BRIM_ECONFIG, "%s chose %d clients at a time after step %lld, where at most %d are allowed",
+                     *decider, (int)out->lanes, (long long)view->step, (int)view->lanes_max);
   if (found) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
                    "%s chose the micro-batch %lld after step %lld, which is not one of the allowed micro-batches",

@@ -104,6 +104,28 @@ static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t 
   return BRIM_OK;
 }
 
+typedef struct ask_peak_of {
+  const call *c;
+  brim_step_plan plan;
+  uint64_t bytes;
+} ask_peak_of;
+
+static brim_status answer_peak_of(void *context)
+{
+  ask_peak_of *a = context;
+  return a->c->step->peak_of(a->c->step, &a->plan, &a->bytes);
+}
+static brim_status peak_of(const brim_step_view *view, const brim_step_plan *plan, uint64_t *bytes)
+{
+  ask_peak_of a = {.c = view->host};
+  BRIM_TRY(check_place(plan, "peak_of"));
+  BRIM_TRY(check_place(bytes, "peak_of"));
+  a.plan = *plan;
+  BRIM_TRY(back(a.c, answer_peak_of, &a));
+  *bytes = a.bytes;
+  return BRIM_OK;
+}
+
 static brim_status answer_peak_within(void *context)
 {
   ask_peak *a = context;
@@ -201,6 +223,7 @@ static void take_query(call *c, const void *query)
   c->query.step.look = look_at_device;
   c->query.step.peak_within = peak_within;
   c->query.step.users = users;
+  c->query.step.peak_of = peak_of;
   c->query.step.host = c;
 }
 

@@ -26,6 +26,9 @@ struct brim_pressure {
   brim_pressure_device device;
   uint64_t others_before; /* at the first reading; UINT64_MAX: none yet */
   brim_pressure_reading reading;
+  uint64_t more; /* bytes that the run would take, of the host's memory or the device's; 0: none */
+  bool on_host;
+  int64_t roomy; /* looks in a row with room for them */
 };
 
 /* ---- levels ---- */
@@ -59,6 +62,20 @@ double brim_pressure_percent(const brim_pressure_reading *r)
   return r->device_grew && r->device_percent > r->host.ram_percent ? r->device_percent : r->host.ram_percent;
 }
 
+static bool stays_low(double used, double total, uint64_t more, double percent)
+{
+  return total > 0 && 100 * (used + (double)more) < percent * total;
+}
+
+bool brim_pressure_has_room(const brim_pressure_limits *l, const brim_pressure_reading *r, uint64_t more, bool on_host)
+{
+  const double percent = REARM * brim_pressure_lower(l), left = (double)r->device_left_bytes;
+  const brim_host_use *h = &r->host;
+  if (!stays_low((double)h->ram_used_bytes, (double)h->ram_total_bytes, on_host ? more : 0, percent)) return false;
+  if (r->device_left_bytes == 0) return true;
+  return more < r->device_left_bytes && stays_low((double)r->device_others_bytes, left - (double)more, 0, percent);
+}
+
 /* ---- readings ---- */
 
 static void look_at_device(brim_pressure *p, brim_pressure_reading *out)
@@ -85,6 +102,7 @@ static void look_at_memory(brim_pressure *p)
         100 * (double)(now->cpu_busy_ticks - before->cpu_busy_ticks) / (double)(now->cpu_ticks - before->cpu_ticks);
   look_at_device(p, &r);
   p->reading = r;
+  p->roomy = p->more > 0 && brim_pressure_has_room(&p->options.limits, &r, p->more, p->on_host) ? p->roomy + 1 : 0;
   const int level = (int)brim_pressure_judge(&p->options.limits, &p->watch, brim_pressure_percent(&r), &fell);
   if (fell || level > atomic_load(&p->due)) atomic_store(&p->due, level);
 }
@@ -185,4 +203,16 @@ enum brim_pressure_level brim_pressure_take(brim_pressure *p, brim_pressure_read
   const int level = atomic_exchange(&p->due, BRIM_PRESSURE_CALM);
   pthread_mutex_unlock(&p->lock);
   return (enum brim_pressure_level)level;
+}
+
+int64_t brim_pressure_roomy_looks(brim_pressure *p, uint64_t more, bool on_host)
+{
+  if (!p) return 0;
+  pthread_mutex_lock(&p->lock);
+  if (p->more != more || p->on_host != on_host) p->roomy = 0;
+  p->more = more;
+  p->on_host = on_host;
+  const int64_t looks = p->roomy;
+  pthread_mutex_unlock(&p->lock);
+  return looks;
 }

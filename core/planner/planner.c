@@ -3,6 +3,7 @@
 
 #include "brim/selector.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -17,6 +18,15 @@ bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
   const bool asks = a->recompute == BRIM_RECOMPUTE_AUTO;
   return a->micro_batch == b->micro_batch && a->precision == b->precision && a->recompute == b->recompute &&
          a->lanes == b->lanes && (!asks || a->within_bytes == b->within_bytes);
+}
+
+void brim_choice_tell_change(const brim_choice *from, const brim_choice *to, char *out, size_t room)
+{
+  char batch[64], lanes[64];
+  snprintf(batch, sizeof batch, "micro-batch %lld -> %lld", (long long)from->micro_batch, (long long)to->micro_batch);
+  snprintf(lanes, sizeof lanes, "%d -> %d clients at a time", (int)from->lanes, (int)to->lanes);
+  const bool has_lanes = from->lanes != to->lanes, has_batch = !has_lanes || from->micro_batch != to->micro_batch;
+  snprintf(out, room, "%s%s%s", has_lanes ? lanes : "", has_lanes && has_batch ? ", " : "", has_batch ? batch : "");
 }
 
 brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch)
@@ -117,6 +127,27 @@ uint64_t brim_planner_budget(const brim_planner *p, const brim_choice *choice)
   const uint64_t set = p->setup->settings->memory.recompute_budget_mb << 20;
   const uint64_t budget = choice->within_bytes ? choice->within_bytes : set ? set : brim_planner_room(p, true);
   return budget + (budget == 0);
+}
+
+static int32_t limit_lanes(const brim_planner *p, int64_t lanes)
+{
+  const int64_t ranks = p->setup->world.ranks, clients = (p->setup->settings->clients_per_round + ranks - 1) / ranks;
+  if (!brim_setup_is_federated(p->setup)) return 0;
+  if (brim_setup_is_isolated(p->setup)) return brim_setup_own_client(p->setup) < 0 ? 0 : 1;
+  if (!BRIM_HAS(brim_backend_ops, p->setup->backend_ops, lane)) lanes = 1;
+  if (lanes > clients) lanes = clients;
+  return lanes < 1 ? 1 : (int32_t)lanes;
+}
+
+int32_t brim_planner_lanes_useful(const brim_planner *p)
+{
+  return limit_lanes(p, p->device_info.on_host ? p->device_info.threads : BRIM_LANES_OF_GPU);
+}
+
+int32_t brim_planner_lanes(const brim_planner *p)
+{
+  const int64_t asked = p->setup->settings->parallel_clients;
+  return asked < 0 ? brim_planner_lanes_useful(p) : limit_lanes(p, asked);
 }
 
 /* ---- micro-batches of a step ---- */

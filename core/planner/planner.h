@@ -28,6 +28,8 @@ typedef struct brim_planner {
   double fraction;              /* of its memory, from the environment; 0: unset */
   uint64_t limit_bytes;         /* by a policy; 0: none */
   uint64_t growth_bytes;        /* measured later growth of its driver and libraries; 0: unknown */
+  uint64_t lane_taken_bytes;    /* measured, of a lane beside the plan, if there are several; 0: unknown */
+  int32_t lanes;                /* of the present choice, for which the headroom is */
   uint64_t ranks_bytes;         /* measured memory of the job's rank connections; 0: unknown */
   uint64_t comm_bytes;          /* the same for this process, once they are connected */
   bool waits;                   /* the run waits for the device until there is room */
@@ -70,6 +72,13 @@ void brim_planner_forget(brim_planner *planner);
  * else only for other ranks of the job, which place their plans at the same time. */
 brim_claim_request brim_planner_claim_request(const brim_planner *planner, const brim_device_wish *wish,
                                               uint64_t need_bytes, bool waits);
+
+/* The most clients of a federation that the run trains at a time: parallel_clients, or if that is -1 as many as the
+ * device is assumed to use well (a thread each; on a GPU BRIM_LANES_OF_GPU), whether they fit or not. Never more than a
+ * round's clients of a rank; 1 if the backend has no lanes, 0 without a federation. */
+#define BRIM_LANES_OF_GPU 16
+int32_t brim_planner_lanes_useful(const brim_planner *planner); /* as if parallel_clients were -1 */
+int32_t brim_planner_lanes(const brim_planner *planner);
 
 /* [plan] Lists the micro-batches that may be chosen, largest first: the rank's whole share of a step, and those that
  * divide the effective batch. They do not split norm groups, and are multiples of the grain, or smaller than it, or

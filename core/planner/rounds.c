@@ -20,7 +20,7 @@ static brim_status open_lane(lane *l)
   l->backend = s->backend;
   if (l->choice->lanes > 1) {
     BRIM_TRY(s->backend_ops->lane(s->backend, l->choice->lanes, &l->backend));
-    l->info.threads = l->info.threads > l->choice->lanes ? l->info.threads / l->choice->lanes : 1;
+    if (l->info.on_host) l->info.threads = l->info.threads > l->choice->lanes ? l->info.threads / l->choice->lanes : 1;
   }
   BRIM_TRY(brim_planner_profile_of(l->planner, &l->info, &l->profile));
   return brim_planner_plan_client(l->planner, l->choice, l->backend, &l->plan);
@@ -61,6 +61,20 @@ static void add_steps(const lane *l, const brim_rates *rates, int64_t count, dou
  * precision. Small, so it is predicted by rates alone. */
 #define ROUND_BYTES (8 + 8 + 24)
 
+/* The least seconds that a client keeps a device busy, by the device's rates: for that time no lane gains from others.
+ * On the host each lane has threads of its own. */
+static double busy_seconds(const lane *l)
+{
+  const brim_setup *s = l->planner->setup;
+  const brim_rates rates = brim_rates_of(&l->info);
+  const int64_t samples = brim_setup_client_samples(s, s->partition.samples / s->partition.clients),
+                micro = brim_setup_client_micro(s, l->choice->micro_batch, samples);
+  const brim_program *train = brim_plan_program(l->plan, BRIM_PROGRAM_TRAIN, micro);
+  if (l->info.on_host || !train) return 0;
+  return brim_rates_seconds(&rates, train->cost) * (double)s->settings->federate.local_epochs * (double)samples /
+         (double)micro;
+}
+
 static brim_prediction predict_client(const lane *l)
 {
   const brim_setup *s = l->planner->setup;
@@ -86,8 +100,10 @@ static brim_status find(lane *l, brim_round_figures *out)
   const brim_prediction t = predict_client(l);
   const int64_t ranks = s->world.ranks, lanes = l->choice->lanes > 0 ? l->choice->lanes : 1,
                 of_rank = (s->settings->clients_per_round + ranks - 1) / ranks, turns = (of_rank + lanes - 1) / lanes;
-  *out = (brim_round_figures){
-      .client_seconds = t.seconds, .round_seconds = (double)turns * t.seconds, .basis = brim_prediction_basis(&t)};
+  const double least = (double)of_rank * busy_seconds(l), side_by_side = (double)turns * t.seconds;
+  *out = (brim_round_figures){.client_seconds = t.seconds,
+                              .round_seconds = side_by_side > least ? side_by_side : least,
+                              .basis = brim_prediction_basis(&t)};
   return BRIM_OK;
 }
 

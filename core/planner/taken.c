@@ -48,6 +48,7 @@ static void find_growth(brim_planner *p)
   char name[NAME_ROOM];
   const uint64_t own = brim_profile_bytes(p->profile, name_of(p, "grown", brim_setup_precision(p->setup), name));
   p->growth_bytes = known(own == BRIM_BYTES_UNKNOWN ? brim_profile_most_bytes(p->profile, "grown ") : own);
+  p->lane_taken_bytes = known(brim_profile_bytes(p->profile, name_of(p, "lane", brim_setup_precision(p->setup), name)));
   p->ranks_bytes =
       p->setup->world.ranks > 1 ? known(brim_profile_bytes(p->profile, name_of_ranks(p->setup->world.ranks, name))) : 0;
 }
@@ -70,7 +71,7 @@ static void keep_most(brim_profile *profile, const char *name, uint64_t bytes)
 void brim_taken_keep(brim_planner *p, int32_t precision)
 {
   char name[NAME_ROOM];
-  brim_device_takes takes;
+  brim_device_takes takes = {0};
   brim_device_info now;
   const brim_setup *s = p->setup;
   if (!brim_headroom_grows(p) || !p->profile || s->backend_ops->describe(s->backend, p->device, &now) != BRIM_OK)
@@ -82,6 +83,8 @@ void brim_taken_keep(brim_planner *p, int32_t precision)
     brim_profile_add_bytes(p->profile, NODE, (takes.programs_bytes + takes.program_nodes - 1) / takes.program_nodes);
   keep_most(p->profile, name_of(p, "libraries", precision, name), takes.libraries_bytes);
   keep_most(p->profile, name_of(p, "grown", precision, name), takes.grown_bytes);
+  if (takes.lanes > 0)
+    keep_most(p->profile, name_of(p, "lane", precision, name), (takes.lanes_bytes + takes.lanes - 1) / takes.lanes);
   brim_planner_save_profile(p);
 }
 
@@ -142,13 +145,13 @@ static uint64_t count_nodes(const brim_plan *plan)
 {
   uint64_t count = 0;
   for (size_t i = 0; i < plan->program_count; i++) count += plan->program[i].graph->node_count;
-  return count;
+  return count + (plan->lane_count > 0 && plan->request.lanes == 1 ? count_nodes(plan->lane[0]) : 0);
 }
 
 static uint64_t total_of(const brim_taken *t)
 {
   return known(t->context_bytes) + known(t->libraries_bytes) + known(t->programs_bytes) + known(t->comm_bytes) +
-         t->arena_bytes;
+         known(t->lanes_bytes) + t->arena_bytes;
 }
 
 /* The larger of the current memory of this process and the profile's. */
@@ -167,9 +170,16 @@ static uint64_t predict_ranks(const brim_planner *p)
   return p->comm_bytes > 0 ? p->comm_bytes : brim_profile_bytes(p->profile, name_of_ranks(p->setup->world.ranks, name));
 }
 
+/* Several lanes have handles and recorded programs of their own. */
+static uint64_t predict_lanes(const brim_planner *p, const brim_plan *plan)
+{
+  if (plan->lane_count == 0 || plan->request.lanes < 2) return 0;
+  return p->lane_taken_bytes > 0 ? (uint64_t)plan->request.lanes * p->lane_taken_bytes : BRIM_BYTES_UNKNOWN;
+}
+
 void brim_taken_predict(const brim_planner *p, const brim_plan *plan, brim_taken *out)
 {
-  brim_device_takes takes;
+  brim_device_takes takes = {0};
   p->setup->backend_ops->takes(p->setup->backend, &takes);
   const uint64_t node = brim_profile_bytes(p->profile, NODE), context = brim_profile_bytes(p->profile, CONTEXT);
   *out = (brim_taken){.context_bytes = takes.context_bytes != BRIM_BYTES_UNKNOWN ? takes.context_bytes : context,
@@ -177,10 +187,11 @@ void brim_taken_predict(const brim_planner *p, const brim_plan *plan, brim_taken
                       .node_bytes = node,
                       .programs_bytes = node == BRIM_BYTES_UNKNOWN ? node : node * count_nodes(plan),
                       .comm_bytes = predict_ranks(p),
+                      .lanes_bytes = predict_lanes(p, plan),
                       .arena_bytes = plan->peak_bytes};
   const uint64_t later =
       less(known(out->libraries_bytes) + known(out->programs_bytes), takes.libraries_bytes + takes.programs_bytes) +
-      less(known(out->comm_bytes), p->comm_bytes);
+      less(known(out->comm_bytes), p->comm_bytes) + less(known(out->lanes_bytes), takes.lanes_bytes);
   out->headroom_bytes = less(brim_planner_headroom(p, &p->device_info), later);
   out->total_bytes = total_of(out);
 }
@@ -213,6 +224,9 @@ void brim_taken_tell(const brim_taken *t, brim_text *out)
   brim_text_printf(out, "  %-12s %16s   recorded programs\n", "graphs", format(t->programs_bytes, a));
   if (t->comm_bytes > 0)
     brim_text_printf(out, "  %-12s %16s   connections of the ranks\n", "ranks", format(t->comm_bytes, a));
+  if (t->lanes_bytes > 0)
+    brim_text_printf(out, "  %-12s %16s   handles and recorded programs of parallel clients\n", "lanes",
+                     format(t->lanes_bytes, a));
   brim_text_printf(out, "  %-12s %16s   the plan, exactly\n", "arena", format(t->arena_bytes, a));
   brim_text_printf(out, "  %-12s %16s   left free (memory.headroom_mb)\n", "headroom", format(t->headroom_bytes, a));
 }
@@ -224,9 +238,9 @@ static json_t *json_of(uint64_t bytes)
 
 json_t *brim_taken_json(const brim_taken *t)
 {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "context_bytes", json_of(t->context_bytes),
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "context_bytes", json_of(t->context_bytes),
                    "libraries_bytes", json_of(t->libraries_bytes), "node_bytes", json_of(t->node_bytes),
-                   "programs_bytes", json_of(t->programs_bytes), "ranks_bytes", json_of(t->comm_bytes), "arena_bytes",
-                   json_of(t->arena_bytes), "headroom_bytes", json_of(t->headroom_bytes), "total_bytes",
-                   json_of(t->total_bytes));
+                   "programs_bytes", json_of(t->programs_bytes), "ranks_bytes", json_of(t->comm_bytes), "lanes_bytes",
+                   json_of(t->lanes_bytes), "arena_bytes", json_of(t->arena_bytes), "headroom_bytes",
+                   json_of(t->headroom_bytes), "total_bytes", json_of(t->total_bytes));
 }

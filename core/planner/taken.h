@@ -9,6 +9,7 @@
  *     node                 average of a program's nodes, once it is recorded
  *     libraries gpt2 bf16  of a model in a precision, after its programs have run: the largest measurement
  *     grown gpt2 bf16      of a model in a precision: growth of libraries and programs after the device was selected
+ *     lane gpt2 bf16       of one of several lanes of a federation: handles and recorded programs
  *     ranks 8              connections of a job with this many ranks */
 #ifndef BRIM_PLANNER_TAKEN_H
 #define BRIM_PLANNER_TAKEN_H
@@ -21,6 +22,7 @@ typedef struct brim_taken {
   uint64_t context_bytes, libraries_bytes, programs_bytes;
   uint64_t node_bytes;     /* per node of a recorded program */
   uint64_t comm_bytes;     /* 0: a single rank */
+  uint64_t lanes_bytes;    /* of a federation that trains several clients at a time; else 0 */
   uint64_t arena_bytes;    /* exact; 0: no plan */
   uint64_t headroom_bytes; /* left free in addition to all others */
   uint64_t total_bytes;    /* of the process, without the headroom */

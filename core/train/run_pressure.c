@@ -124,3 +124,9 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   brim_running_wish(r); /* the other ranks need not pause for it again */
   return BRIM_OK;
 }
+
+int64_t brim_running_roomy_looks(void *running, uint64_t more)
+{
+  const brim_running *r = running;
+  return brim_pressure_roomy_looks(r->pressure, more, r->drive->planner.device_info.on_host);
+}

@@ -13,13 +13,14 @@ import sys
 import time
 
 from machine import HERE, Job, OutOfTime, Skipped, json_lines, losses, summary
-from networks import ATTENTION_DROPOUT, COMMON, SCALE, compare, gpt2, images, networks, training
+from networks import ATTENTION_DROPOUT, COMMON, SCALE, compare, federation, gpt2, images, networks, training
 
 SHARDS = 12         # of the conformance table, six of which run at a time on 16 cores with the other checks
 PLANNED_OFF = 0.03  # allowed difference from NVML's measurement
 TOOLS = {"memcheck": "ERROR", "initcheck": "ERROR", "racecheck": "RACECHECK", "synccheck": "ERROR"}
 OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; the libraries' names are inside one
 CHECKPOINTS = ["training.checkpoint_every_steps=3", "training.keep_checkpoints=10"]
+LANES = [1, 4, 10]  # clients of a federation that train at a time
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
 
@@ -49,7 +50,9 @@ class Correct:
                      "a run that does not fit beside it is refused"], 90, self.neighbour),
                 Job("steps that overflow in fp16 leave no trace", 60, self.overflow),
                 Job("the same bits when interrupted and resumed", 60, self.interrupted),
-                ranks, Job("a rank that is killed ends the job", 90, self.killed_rank)]
+                ranks, Job("a rank that is killed ends the job", 90, self.killed_rank),
+                Job([f"a federation, {lanes} clients at a time: {what}" for lanes in LANES
+                     for what in ("placed as planned", "the same bits")], 60, self.federate)]
 
     def together(self):
         """Checks that may share the device: shards run side by side, because a check that runs out of time has no other
@@ -137,6 +140,17 @@ class Correct:
                {"taken": taken, "steps": done, "exit status": run.returncode, "said": said[-200:]})
         yield (refused.returncode == 4,
                {"exit status": refused.returncode, "said": refused.stdout.strip()[:300]})
+
+    def federate(self, limit):
+        """Clients that train at a time have a stream, handles and recorded programs each."""
+        first = None
+        for lanes in LANES:
+            run = self.on.train(limit, f"lanes-{lanes}", *federation(self.reduced, lanes, 3), command="federate")
+            found, first = summary(run), first or run
+            yield (found["planned_peak_bytes"] == found["device_peak_bytes"] > 0,
+                   {"planned": found["planned_peak_bytes"], "allocated": found["device_peak_bytes"],
+                    "reserved": found["device_reserved_bytes"]})
+            yield same_checkpoint(first, run, FILES[:2]), {}
 
     # ---- operations ----
 

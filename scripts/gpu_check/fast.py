@@ -7,14 +7,16 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 
 from machine import HERE, Job, OutOfTime, Skipped, json_lines, largest, summary
-from networks import COMMON, images, tokens
+from networks import COMMON, federation, images, tokens
 
 CAPS = [10, 24, 40, 80]  # GB
 FLOPS, BYTES = 989e12, 3.0e12  # per second: dense bf16 of an H100 SXM, and the bandwidth that its memory reaches
+LANES_GAIN = 3  # least gain of ten clients of a federation at a time over one
 KERNELS = 1500  # that ncu records: more than a step of GPT-2 has
 GPT2 = [*tokens(50257, 1024), "model.dropout=0"]
 # brim's overrides, the batch, and the steps of a timed window; the names are those of peer.py
@@ -47,7 +49,8 @@ class Fast:
                 f"training.num_workers={workers}", f"dataset.train_count={8 * (batch or size)}", "dataset.noise=0"]
 
     def alone(self):
-        return [Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases]
+        return [*(Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases),
+                Job("a federation of lightcnn, 10 clients at a time", 60, self.federate)]
 
     def together(self):
         """Checks limited by the processor: compilers, and plans."""
@@ -88,6 +91,19 @@ class Fast:
             self.rates[case], figures = self.rate(limit, f"rate-{case}", case)
             yield figures["refused"] == 0, figures
         return check
+
+    def federate(self, limit):
+        """Ten clients at a time are at least LANES_GAIN times as fast as one. Rounds without the first, in which clocks
+        rise, and without the process's start."""
+        rates = []
+        for lanes in (1, 10):
+            run = self.on.train(limit, f"lanes-{lanes}", *federation(self.reduced, lanes, 2 if self.reduced else 12),
+                                "observe.log_every_steps=1", command="federate")
+            records = [r for r in json_lines(run / "metrics.jsonl") if r["split"] == "train"]
+            rates.append(statistics.median(r["samples_per_second"] for r in records[1:]))
+            shutil.rmtree(run)
+        yield self.reduced or rates[1] >= LANES_GAIN * rates[0], {
+            "one, samples/s": f"{rates[0]:.0f}", "ten, samples/s": f"{rates[1]:.0f}", "gain": f"{rates[1] / rates[0]:.2f}"}
 
     def tuned(self, limit):
         case = next(iter(self.cases))

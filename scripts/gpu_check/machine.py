@@ -162,12 +162,12 @@ class Machine:
     def brim(self, limit, *words, errors=subprocess.STDOUT):
         return self.run(limit, [self.build / "bin/brim", *words], errors=errors)
 
-    def train(self, limit, name, *words):
+    def train(self, limit, name, *words, command="train"):
         """Trains in a folder of this name. A failure raises an error with brim's message."""
         folder = self.scratch / name
-        result = self.brim(limit, "--quiet", "train", f"run.dir={folder}", *words)
+        result = self.brim(limit, "--quiet", command, f"run.dir={folder}", *words)
         if result.returncode != 0:
-            raise RuntimeError(f"brim train {' '.join(words)}: exit status {result.returncode}\n"
+            raise RuntimeError(f"brim {command} {' '.join(words)}: exit status {result.returncode}\n"
                                f"{result.stdout[-2000:]}")
         return folder
 

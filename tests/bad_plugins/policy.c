@@ -142,6 +142,10 @@ static brim_status on_step(void *self, const brim_step_view *view, brim_step_pla
   if (bad_is("on_step", "rarely")) return step_rarely(view, out);
   if (bad_is("on_step", "view")) return tell_view(view, out);
   if (bad_is("on_step", "odd")) out->micro_batch = 12345;
+  if (bad_is("on_step", "lanes")) {
+    out->micro_batch = view->micro_batch;
+    out->lanes = view->lanes_max + 1;
+  }
   if (bad_is("on_step", "reason")) endless(out->reason);
   return bad_in("on_step", view->step);
 }

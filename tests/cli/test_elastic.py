@@ -3,83 +3,20 @@ results of no run change. The device is a share of the host with a limit; the te
 
 import json
 import shutil
-import signal
 
-from support import INTERRUPTED, TIMED, Case, main
+from elastic_runs import ELASTIC, WAIT, ElasticCase, device_of
+from support import main
 
 # Peaks for micro-batches of 16, 32, 64 and 128 samples: 1.0, 1.4, 2.2 and 3.7 MiB; with recompute, 0.95 MiB for 16.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
        "dataset.test_count=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
 # With batch norm: 1.1, 1.8, 3.1 and 5.8 MiB.
 NORM = ["model=lightcnn", *CNN[2:]]
-WAIT = ["wait_for_gpu=true", "gpu_check_interval_seconds=0.05"]
-# A job that takes the returned memory fills the device; the frequent checks for memory pressure must not react to that.
-ELASTIC = ["policy=elastic", "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=0",
-           "memory.check_interval_seconds=0.01"]
 ENDLESS = ["training.batch_size=128", "training.epochs=1000000", "training.eval_every_steps=100",
            "training.checkpoint_every_steps=100", "training.keep_checkpoints=1000000"]
 
 
-def device_of(mebibytes):
-    return ["backend.devices=1", f"backend.memory_mb={mebibytes}"]
-
-
-def amount(choice):
-    """Bytes that a decision has taken; negative: returned."""
-    number, unit, *what = choice.split()
-    sign = {"given back": -1, "taken again": 1}[" ".join(what)]
-    return sign * float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20}[unit]
-
-
-class Elastic(Case):
-    def until_said(self, text, process):
-        """Waits for text on standard error. What is read here is not in the process's result."""
-        self.assertTrue(any(text in line for line in process.stderr), text)
-
-    def decisions(self, run):
-        """[(step, choice, reason)] of the policy so far."""
-        path = self.folder / run / "events.jsonl"
-        whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
-        (self.folder / "seen").mkdir(exist_ok=True)
-        (self.folder / "seen" / "events").write_text(whole)
-        return [(e["step"], e["choice"], e["reason"]) for e in self.records("seen", "events")
-                if e["event"] == "decision" and e["by"] == "policy.elastic"]
-
-    def begin(self, run, *words):
-        process = self.start("train", f"run.dir={run}", *words)
-        self.until(lambda: self.steps(run), process)
-        return process
-
-    def until_decided(self, run, count, process):
-        """Waits for a number of decisions, and for a checkpoint of a later step than the last of them."""
-        self.until(lambda: len(self.decisions(run)) >= count, process)
-        decided = self.decisions(run)[count - 1][0]
-        self.until(lambda: self.steps(run)[-1] > decided, process)
-        return self.steps(run)[-1]
-
-    def until_taken(self, run, process):
-        """Waits until the run has taken back what it returned: in one decision, or in several if the other job still
-        runs after the first."""
-        def is_whole():
-            decisions = self.decisions(run)
-            left = sum(amount(choice) for _, choice, _ in decisions)
-            return len(decisions) > 1 and abs(left) < 0.06 * 2**20 * len(decisions)  # printed amounts are rounded
-        self.until(is_whole, process)
-        return self.until_decided(run, len(self.decisions(run)), process)
-
-    def end(self, process):
-        process.send_signal(signal.SIGTERM)
-        return self.finish(process, INTERRUPTED)
-
-    def assert_as_alone(self, run, step, alone):
-        """Asserts that the results at `step` equal those of a run alone on a host without limits."""
-        self.until(lambda: self.steps(f"{run}-alone")[-1] >= step, alone)
-        self.end(alone)
-        self.assert_same_checkpoint(run, f"{run}-alone", step)
-        records = [[{k: v for k, v in r.items() if k not in TIMED} for r in self.records(name)
-                    if r["step"] <= step] for name in (run, f"{run}-alone")]
-        self.assertEqual(*records)
-
+class Elastic(ElasticCase):
     def assert_replayed(self, run):
         """Asserts that the policy makes the same decisions at the same steps in the scenario recorded from the run."""
         self.brim("simulate", "--record", run, "-o", f"{run}.yaml")

@@ -139,6 +139,10 @@ class InTheMiddle(Bad):
         self.assert_named(result, "crashed in on_step", "abort (SIGABRT)")
         self.assert_goes_on(result, 0)
 
+    def test_more_lanes_than_there_may_be(self):
+        result = self.bad("on_step:lanes", status=USAGE)
+        self.assert_error(result, "policy.bad chose 1 clients at a time after step 0, where at most 0 are allowed")
+
     def test_when_memory_runs_out(self):
         result = self.train("run", *RUN, "policy=[bad]", "memory.recompute=none", "max_retries=0", status=FAILED,
                             env={"BRIM_BAD": "on_oom:segv", "BRIM_FAULT": "step:6"})

@@ -180,6 +180,24 @@ static void it_acts_again_when_it_fell_and_rose(void **state)
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
 }
 
+/* A limit of 85 % counts as low below 80.75 %. */
+static void there_is_room_if_the_use_stays_low(void **state)
+{
+  (void)state;
+  brim_pressure_reading r = {.host = {.ram_total_bytes = 10000, .ram_used_bytes = 7000}};
+  assert_true(brim_pressure_has_room(&usual, &r, 1074, true));
+  assert_false(brim_pressure_has_room(&usual, &r, 1075, true));
+  assert_true(brim_pressure_has_room(&usual, &r, 1000000, false)); /* of a device without other processes */
+  r.device_left_bytes = 2000;
+  r.device_others_bytes = 800;
+  assert_true(brim_pressure_has_room(&usual, &r, 1009, false));
+  assert_false(brim_pressure_has_room(&usual, &r, 1010, false));
+  assert_false(brim_pressure_has_room(&usual, &r, 3000, false));
+  r.host.ram_used_bytes = 8075; /* a device's memory is not the host's, but a full host must not get more to do */
+  assert_false(brim_pressure_has_room(&usual, &r, 1, false));
+  assert_false(brim_pressure_has_room(&(brim_pressure_limits){0, 0}, &r, 1, false));
+}
+
 static void each_limit_can_be_off(void **state)
 {
   (void)state;
@@ -350,6 +368,7 @@ int main(void)
       cmocka_unit_test(it_warns_once_and_again_after_it_fell),
       cmocka_unit_test(it_acts_once_then_after_gaps_that_double),
       cmocka_unit_test(it_acts_again_when_it_fell_and_rose),
+      cmocka_unit_test(there_is_room_if_the_use_stays_low),
       cmocka_unit_test(each_limit_can_be_off),
       cmocka_unit_test_setup(without_limits_nothing_is_read, fresh),
       cmocka_unit_test_setup(pressure_is_taken_once, fresh),

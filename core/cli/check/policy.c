@@ -371,7 +371,8 @@ static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
   case BRIM_HOOK_BOUNDARY:
     return a->boundary.cleanup == b->boundary.cleanup;
   case BRIM_HOOK_STEP:
-    return a->step.micro_batch == b->step.micro_batch && a->step.within_bytes == b->step.within_bytes;
+    return a->step.micro_batch == b->step.micro_batch && a->step.within_bytes == b->step.within_bytes &&
+           a->step.lanes == b->step.lanes;
   }
   return true;
 }

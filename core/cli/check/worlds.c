@@ -96,14 +96,25 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
   return BRIM_OK;
 }
 
-/* Recompute halves a plan's peak at most. */
-static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *out)
+/* A federation's peak is in proportion to its lanes, and recompute halves a plan's peak at most. */
+static brim_status peak_of(const brim_step_view *view, const brim_step_plan *plan, uint64_t *out)
 {
   const brim_made_world *w = view->host;
-  BRIM_TRY(check_batch(w, micro_batch));
-  *out = peak_bytes(w, micro_batch);
+  const int32_t lanes = plan->lanes > 0 ? plan->lanes : w->step.lanes;
+  const uint64_t bytes = plan->within_bytes;
+  BRIM_TRY(check_batch(w, plan->micro_batch));
+  if (plan->lanes < 0 || plan->lanes > w->step.lanes_max)
+    return brim_fail(BRIM_EINVAL, "policy asks for the peak of %d lanes, of at most %d", (int)plan->lanes,
+                     (int)w->step.lanes_max);
+  *out = peak_bytes(w, plan->micro_batch);
+  if (lanes > 0) *out = *out / (uint64_t)w->step.lanes_max * (uint64_t)lanes;
   if (bytes > 0 && *out > bytes) *out = *out / 2 > bytes ? *out / 2 : bytes;
   return BRIM_OK;
+}
+
+static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, uint64_t bytes, uint64_t *out)
+{
+  return peak_of(view, &(brim_step_plan){.micro_batch = micro_batch, .within_bytes = bytes}, out);
 }
 
 /* ---- time ---- */
@@ -187,7 +198,6 @@ static void set_step(brim_made_world *w)
   const int64_t batch = w->batch[draw(w, w->plan.micro_batch_count)];
   w->step = (brim_step_view){.size = sizeof w->step,
                              .demands = &w->demands,
-                             .planned_bytes = peak_bytes(w, batch),
                              .micro_batch = batch,
                              .effective_batch = w->plan.effective_batch,
                              .grain = draw(w, 3) ? 1 : 0,
@@ -197,7 +207,10 @@ static void set_step(brim_made_world *w)
                              .peak_within = peak_within,
                              .host = w,
                              .step_seconds = 0.1,
-                             .users = users};
+                             .users = users,
+                             .peak_of = peak_of};
+  if (draw(w, 3) == 0) w->step.lanes = w->step.lanes_max = 1 + (int32_t)draw(w, 16);
+  (void)peak_within(&w->step, batch, 0, &w->step.planned_bytes);
 }
 
 void brim_made_world_set(brim_made_world *w, uint64_t number)
@@ -274,8 +287,9 @@ const brim_step_view *brim_made_same_step(brim_made_world *w)
 void brim_made_follow(brim_made_world *w, const brim_step_plan *plan)
 {
   uint64_t bytes;
-  if (plan->micro_batch == 0 || peak_within(&w->step, plan->micro_batch, plan->within_bytes, &bytes) != BRIM_OK) return;
+  if (plan->micro_batch == 0 || peak_of(&w->step, plan, &bytes) != BRIM_OK) return;
   w->step.micro_batch = plan->micro_batch;
+  if (plan->lanes > 0) w->step.lanes = plan->lanes;
   w->step.planned_bytes = bytes;
 }
 

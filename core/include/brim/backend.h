@@ -51,6 +51,9 @@ typedef struct brim_device_takes {
   uint64_t programs_bytes;  /* recorded programs */
   uint64_t program_nodes;   /* nodes in these recorded programs */
   uint64_t grown_bytes;     /* the part of libraries_bytes and programs_bytes that was allocated after select() */
+  /* Instances that lane() has made, and what they take together: handles and their recorded programs. Not part of the
+   * figures above. Since ABI 1.12 */
+  uint64_t lanes, lanes_bytes;
 } brim_device_takes;
 
 /* Properties of a whole program. */
@@ -257,9 +260,10 @@ typedef struct brim_backend_ops {
    * empty or NULL: no requirements. Since ABI 1.8. */
   void (*needs)(void *self, char *out, size_t room);
   /* [plan] For federations that train several clients at a time: creates another instance for the same devices, with
-   * 1/`lanes` of the host threads that kernels use, at least one. It runs concurrently with the others, in memory that
-   * this instance has placed, and gives bit-identical results. drop_lane destroys it. A backend has both functions or
-   * neither; without them one client trains at a time. Since ABI 1.8. */
+   * 1/`lanes` of the host threads that kernels use, at least one. It runs concurrently with the others, each called by
+   * one thread at a time, in memory that this instance has placed, and gives bit-identical results. With feed(), each
+   * gets an open_feed() of its own. The core waits for an instance before another reads what it wrote. drop_lane
+   * destroys it. A backend has both functions or neither; without them one client trains at a time. Since ABI 1.8. */
   brim_status (*lane)(void *self, int32_t lanes, void **out);
   void (*drop_lane)(void *self, void *lane);
 } brim_backend_ops;

@@ -188,6 +188,7 @@ typedef struct brim_device_use {
 } brim_device_use;
 
 /* The state of a run between two steps, given to on_step about once a second. Since ABI 1.3. */
+struct brim_step_plan;
 typedef struct brim_step_view {
   uint32_t size;
   int64_t step;   /* completed so far */
@@ -218,6 +219,12 @@ typedef struct brim_step_view {
    * returns the backend's status. */
   brim_status (*users)(const struct brim_step_view *view, int32_t device, brim_device_use *out, size_t room,
                        size_t *count);
+  /* Since ABI 1.12. Clients of a federation that train at a time: now, and at most. Fewer need less memory, and the
+   * results are bit-identical. 0: not a federation. */
+  int32_t lanes, lanes_max;
+  /* The exact peak that an answer would have: as peak_within, for the answer's micro_batch, within_bytes and lanes.
+   * Since ABI 1.12 */
+  brim_status (*peak_of)(const struct brim_step_view *view, const struct brim_step_plan *plan, uint64_t *peak);
 } brim_step_view;
 
 /* A new plan for a run that continues. */
@@ -225,6 +232,8 @@ typedef struct brim_step_plan {
   int64_t micro_batch;            /* one of `choice`; 0: keep the plan, but report the reason */
   uint64_t within_bytes;          /* as for peak_within */
   char reason[BRIM_REASON_BYTES]; /* shown after "micro-batch 64 -> 16, " or "keeps its plan: " */
+  int32_t
+      lanes; /* clients of a federation that train at a time, at most lanes_max; 0: as many as now. Since ABI 1.12 */
 } brim_step_plan;
 
 typedef struct brim_policy_ops {

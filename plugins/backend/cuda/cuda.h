@@ -59,14 +59,20 @@ struct nvml_device;
 
 /* An instance. Its functions are called by one thread at a time. Only cuda_device_usage may be called from another
  * thread at any time, except while a device is selected or left, and reads only members that are set by the
- * selection. */
+ * selection.
+ *
+ * A lane of a federation is an instance too: it has all streams, events, handles, plans of libraries, stages and
+ * fetches of its own. Lanes share the device, its context, the code that is loaded into it, the first instance's arena,
+ * and the count of memory that the process takes. That count changes only while one thread makes, warms up or drops
+ * plans; a lane's thread only starts what is recorded. */
 typedef struct cuda_backend {
   const cuda_params *params;
+  struct cuda_backend *first;   /* of a lane: the instance that selected the device; else NULL */
   int device;                   /* the runtime's number; -1 if none is selected */
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
   uint64_t total_bytes;         /* of the device */
-  brim_device_takes takes;      /* of the device, by this process */
+  brim_device_takes takes;      /* of the device, by this process; of a lane: lanes_bytes, its own part */
   struct nvml_device *nvml;     /* the device, for nvml.h; NULL if NVML is not usable */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */

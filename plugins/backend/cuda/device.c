@@ -111,7 +111,7 @@ static brim_status free_bytes_of(const cuda_backend *b, int device, const cuda_n
 static uint64_t taken_of(const brim_device_takes *takes)
 {
   const uint64_t context = takes->context_bytes == BRIM_BYTES_UNKNOWN ? 0 : takes->context_bytes;
-  return context + takes->libraries_bytes + takes->programs_bytes;
+  return context + takes->libraries_bytes + takes->programs_bytes + takes->lanes_bytes;
 }
 
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
@@ -191,11 +191,35 @@ uint64_t cuda_device_taken_since(uint64_t before)
   return before > now ? before - now : 0;
 }
 
+static brim_device_takes *takes_of(cuda_backend *b)
+{
+  return b->first ? &b->first->takes : &b->takes;
+}
+
+/* Code that a lane loads stays loaded for all others. */
 void cuda_device_count_library(cuda_backend *b, uint64_t before)
 {
   const uint64_t bytes = cuda_device_taken_since(before);
-  b->takes.libraries_bytes += bytes;
-  b->takes.grown_bytes += bytes;
+  takes_of(b)->libraries_bytes += bytes;
+  takes_of(b)->grown_bytes += bytes;
+}
+
+static void count_lane(cuda_backend *lane, uint64_t bytes)
+{
+  lane->takes.lanes_bytes += bytes;
+  lane->first->takes.lanes_bytes += bytes;
+}
+
+void cuda_device_count_program(cuda_backend *b, uint64_t bytes, uint64_t nodes, bool is_dropped)
+{
+  const uint64_t change = is_dropped ? 0 - bytes : bytes;
+  if (b->first) {
+    count_lane(b, change);
+    return;
+  }
+  b->takes.programs_bytes += change;
+  b->takes.grown_bytes += change;
+  b->takes.program_nodes += is_dropped ? 0 - nodes : nodes;
 }
 
 void cuda_device_takes(void *self, brim_device_takes *out)
@@ -283,9 +307,8 @@ brim_status cuda_device_select(void *self, int device)
   return status;
 }
 
-void cuda_device_release(cuda_backend *b)
+static void free_handles(cuda_backend *b)
 {
-  if (b->device < 0) return;
   cudaStream_t const stream[] = {b->compute, b->copies, b->in, b->out, b->comm};
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     if (stream[i]) (void)cudaStreamSynchronize(stream[i]);
@@ -302,10 +325,64 @@ void cuda_device_release(cuda_backend *b)
   if (b->fetch) (void)cudaFreeHost(b->fetch);
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     if (stream[i]) (void)cudaStreamDestroy(stream[i]);
+}
+
+void cuda_device_release(cuda_backend *b)
+{
+  if (b->device < 0) return;
+  free_handles(b);
   /* Destroys the context too: it holds hundreds of megabytes of a device that the run has left for another device or
    * the host. */
   if (cudaSetDevice(b->device) == cudaSuccess) (void)cudaDeviceReset();
   *b = (cuda_backend){.params = b->params, .device = -1};
+}
+
+/* ---- lanes ---- */
+
+brim_status cuda_device_enter(const cuda_backend *b)
+{
+  return b->first ? cuda_check(cudaSetDevice(b->device), "choosing a device") : BRIM_OK;
+}
+
+static brim_status make_lane(cuda_backend *lane)
+{
+  BRIM_TRY(make_handles(lane));
+  BRIM_TRY(cuda_library_open(lane));
+  return cuda_program_warm_up(lane);
+}
+
+/* The device's threads are not shared out: kernels of several lanes run side by side as far as there is room. */
+brim_status cuda_device_lane(void *self, int32_t lanes, void **out)
+{
+  cuda_backend *first = self;
+  (void)lanes;
+  if (first->device < 0) return brim_fail(BRIM_EINTERNAL, "a lane of the cuda backend needs a selected device");
+  cuda_backend *lane = brim_try_calloc(1, sizeof *lane);
+  if (!lane) return brim_fail(BRIM_ENOMEM_HOST, "no memory for a lane of the cuda backend");
+  *lane = (cuda_backend){.params = first->params,
+                         .first = first,
+                         .device = first->device,
+                         .processors = first->processors,
+                         .capability = first->capability,
+                         .total_bytes = first->total_bytes,
+                         .nvml = first->nvml};
+  const uint64_t before = cuda_device_free_bytes();
+  const brim_status status = make_lane(lane);
+  first->takes.lanes++;
+  count_lane(lane, cuda_device_taken_since(before));
+  *out = lane;
+  if (status != BRIM_OK) cuda_device_drop_lane(self, lane);
+  return status;
+}
+
+void cuda_device_drop_lane(void *self, void *of)
+{
+  cuda_backend *first = self, *lane = of;
+  free_handles(lane);
+  if (lane->pinned) (void)cudaFreeHost(lane->pinned);
+  first->takes.lanes--;
+  first->takes.lanes_bytes -= lane->takes.lanes_bytes;
+  free(lane);
 }
 
 /* ---- the arena ---- */
@@ -348,6 +425,7 @@ void cuda_device_unplace(void *self, void *base, uint64_t bytes)
 brim_status cuda_device_upload(void *self, void *to, const void *from, uint64_t bytes)
 {
   cuda_backend *b = self;
+  BRIM_TRY(cuda_device_enter(b));
   BRIM_TRY(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, b->compute), "copying to the device"));
   return cuda_check(cudaStreamSynchronize(b->compute), "copying to the device");
 }
@@ -355,6 +433,7 @@ brim_status cuda_device_upload(void *self, void *to, const void *from, uint64_t 
 brim_status cuda_device_download(void *self, void *to, const void *from, uint64_t bytes)
 {
   cuda_backend *b = self;
+  BRIM_TRY(cuda_device_enter(b));
   BRIM_TRY(cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, b->compute), "copying from the device"));
   return cuda_check(cudaStreamSynchronize(b->compute), "copying from the device");
 }
@@ -362,6 +441,7 @@ brim_status cuda_device_download(void *self, void *to, const void *from, uint64_
 brim_status cuda_device_zero(void *self, void *to, uint64_t bytes)
 {
   const cuda_backend *b = self;
+  BRIM_TRY(cuda_device_enter(b));
   return cuda_check(cudaMemsetAsync(to, 0, bytes, b->compute), "zeroing memory");
 }
 
@@ -443,6 +523,7 @@ brim_status cuda_device_synchronize(void *self)
 {
   cuda_backend *b = self;
   cuda_fetch *now = &b->fetch[BRIM_FETCHES];
+  BRIM_TRY(cuda_device_enter(b));
   BRIM_TRY(cuda_check(
       cudaMemcpyAsync(&now->flags, &b->control->flags, sizeof now->flags, cudaMemcpyDeviceToHost, b->compute),
       "copying from the device"));
@@ -467,6 +548,11 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
+  if (b->first && b->pinned) { /* of the plan's last place, which only the first instance was told about */
+    (void)cudaFreeHost(b->pinned);
+    b->pinned = NULL;
+    b->fed = 0;
+  }
   if (b->pinned) return brim_fail(BRIM_EINTERNAL, "the backend feeds one arena at a time");
   b->stage = base;
   b->stage_bytes = bytes / CUDA_STAGES;
@@ -481,6 +567,7 @@ brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)
   const uint64_t slot = b->fed % CUDA_STAGES;
   uint8_t *host = b->pinned + slot * b->stage_bytes, *device = b->stage + slot * b->stage_bytes;
   uint64_t bytes = 0;
+  BRIM_TRY(cuda_device_enter(b));
   if (b->fed >= CUDA_STAGES)
     BRIM_TRY(cuda_check(cudaEventSynchronize(b->consumed[slot]), "waiting for the input before the last"));
   for (size_t i = 0; i < count; i++) {

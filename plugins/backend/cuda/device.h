@@ -10,7 +10,13 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out);
 brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *total);
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
 brim_status cuda_device_select(void *self, int device);
+brim_status cuda_device_lane(void *self, int32_t lanes, void **out);
+void cuda_device_drop_lane(void *self, void *lane);
+/* [any phase] Makes the device current in the calling thread, in which a lane may run for the first time. */
+brim_status cuda_device_enter(const cuda_backend *b);
 void cuda_device_takes(void *self, brim_device_takes *out);
+/* [init] Counts a recorded program of these bytes and nodes, or that it was dropped. */
+void cuda_device_count_program(cuda_backend *b, uint64_t bytes, uint64_t nodes, bool is_dropped);
 void cuda_device_needs(void *self, char *out, size_t room);
 /* [init] Returns the free memory of the selected device, or 0 if the driver does not report it. taken_since returns its
  * decrease since then. */

@@ -39,7 +39,9 @@ static brim_status create(const void *filled, void **self)
    * device memory. The memory of kernels loaded later is counted at the first run of each program, before the first
    * step. Programs run once before they are recorded, as nothing may be loaded during recording. memory.headroom_mb
    * leaves room for it. */
-  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0)
+  /* Streams share the queues to the device, by default 8; with more of them, one lane of a federation does not wait for
+   * another's queue. */
+  if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0 || setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
   BRIM_TRY(cuda_device_find(&count));
   cuda_backend *b = brim_try_calloc(1, sizeof *b);
@@ -83,6 +85,8 @@ static const brim_backend_ops ops = {
     .native_queue = cuda_device_native_queue,
     .takes = cuda_device_takes,
     .needs = cuda_device_needs,
+    .lane = cuda_device_lane,
+    .drop_lane = cuda_device_drop_lane,
 };
 
 static const brim_plugin backend = {

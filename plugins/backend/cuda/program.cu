@@ -204,9 +204,7 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
   *run->record = to;
   to->bytes = cuda_device_taken_since(before);
   to->nodes = run->count;
-  b->takes.programs_bytes += to->bytes;
-  b->takes.grown_bytes += to->bytes;
-  b->takes.program_nodes += to->nodes;
+  cuda_device_count_program(b, to->bytes, to->nodes, false);
   return BRIM_OK;
 }
 
@@ -234,6 +232,7 @@ static bool is_debugged(const cuda_backend *b)
 extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
 {
   cuda_backend *b = static_cast<cuda_backend *>(self);
+  BRIM_TRY(cuda_device_enter(b));
   if (is_debugged(b)) {
     BRIM_TRY(begin(b, run->step, run->proof));
     return run_one_by_one(b, run);
@@ -250,9 +249,7 @@ extern "C" void cuda_program_drop(void *self, void *record)
   recorded *of = static_cast<recorded *>(record);
   if (!of) return;
   if (of->graph) (void)cudaGraphExecDestroy(of->graph);
-  b->takes.programs_bytes -= of->bytes;
-  b->takes.grown_bytes -= of->bytes;
-  b->takes.program_nodes -= of->nodes;
+  cuda_device_count_program(b, of->bytes, of->nodes, true);
   free(of);
 }
 

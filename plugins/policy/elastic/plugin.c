@@ -4,9 +4,10 @@
  *     less than reserve_mb of the device are free, for any reason:                   give back the missing memory
  *     no run waits, and there has been room for more:                                take it, up to the first plan
  *
- * It first uses smaller micro-batches with more accumulation, among those with bit-identical results; then more
- * recompute. It never goes below the floor. To avoid oscillation, a need must last shrink_after_seconds, free memory
- * must last grow_after_seconds, and a change must gain at least min_gain_percent of the plan. */
+ * It first trains fewer clients of a federation at a time; then it uses smaller micro-batches with more accumulation,
+ * among those with bit-identical results; then more recompute. It never goes below the floor. To avoid oscillation, a
+ * need must last shrink_after_seconds, free memory must last grow_after_seconds, and a change must gain at least
+ * min_gain_percent of the plan. */
 #include <stdlib.h>
 
 #include "brim/brim.h"
@@ -33,6 +34,7 @@ static const brim_param table[] = {
 typedef struct run {
   const elastic *p;
   int has_given;
+  int32_t had_lanes;
   int64_t had_batch;
   uint64_t had_bytes;
   uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
@@ -77,21 +79,40 @@ static int may_take(const run *r, const brim_step_view *v, int64_t batch)
   return batch <= r->had_batch && v->grain > 0 && batch % v->grain == 0 && v->micro_batch % v->grain == 0;
 }
 
-/* Finds a plan of at most `bytes` with the least recompute: the largest micro-batch that fits without more recompute,
- * else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if no plan fits. */
-static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, int64_t *batch, uint64_t *peak)
+static int32_t lanes_of(const brim_step_view *v)
 {
-  *peak = 0;
-  for (size_t i = 0; i < v->choice_count; i++) {
-    if (!may_take(r, v, v->choice[i])) continue;
-    *batch = v->choice[i];
-    BRIM_TRY(v->peak_within(v, *batch, 0, peak));
-    if (*peak <= bytes) break;
-  }
-  return *peak > 0 ? v->peak_within(v, *batch, bytes, peak) : BRIM_OK;
+  return BRIM_HAS(brim_step_view, v, peak_of) ? v->lanes : 0;
 }
 
-static brim_status take(run *r, const brim_step_view *v, int64_t batch, uint64_t within, uint64_t peak,
+static brim_status peak_of(const brim_step_view *v, const brim_step_plan *plan, uint64_t *peak)
+{
+  if (plan->lanes == 0) return v->peak_within(v, plan->micro_batch, plan->within_bytes, peak);
+  return v->peak_of(v, plan, peak);
+}
+
+/* Finds a plan of at most `bytes` with the least recompute: the most lanes, and then the largest micro-batch, that fit
+ * without more recompute, else the smallest. *peak is the peak of that plan; above `bytes`, or 0, if no plan fits. */
+static brim_status find(const run *r, const brim_step_view *v, uint64_t bytes, brim_step_plan *plan, uint64_t *peak)
+{
+  int fits = 0;
+  *peak = 0;
+  *plan = (brim_step_plan){.micro_batch = r->had_batch, .lanes = r->had_lanes};
+  while (plan->lanes > 1 && !fits) {
+    BRIM_TRY(peak_of(v, plan, peak));
+    fits = *peak <= bytes;
+    if (!fits) plan->lanes--;
+  }
+  for (size_t i = 0; i < v->choice_count && !fits; i++) {
+    if (!may_take(r, v, v->choice[i])) continue;
+    plan->micro_batch = v->choice[i];
+    BRIM_TRY(peak_of(v, plan, peak));
+    fits = *peak <= bytes;
+  }
+  plan->within_bytes = bytes;
+  return *peak > 0 ? peak_of(v, plan, peak) : BRIM_OK;
+}
+
+static brim_status take(run *r, const brim_step_view *v, const brim_step_plan *plan, uint64_t within, uint64_t peak,
                         brim_step_plan *out)
 {
   r->has_given = 1;
@@ -99,8 +120,9 @@ static brim_status take(run *r, const brim_step_view *v, int64_t batch, uint64_t
   r->after = peak;
   r->wanted_since = r->free_since = -1;
   r->hopeless_bytes = 0;
-  out->micro_batch = batch;
+  out->micro_batch = plan->micro_batch;
   out->within_bytes = within;
+  if (plan->lanes > 0) out->lanes = plan->lanes;
   return BRIM_OK;
 }
 
@@ -125,13 +147,13 @@ static brim_status shrink(run *r, const brim_step_view *v, const brim_device_vie
                           brim_step_plan *out)
 {
   char a[32], b[32];
-  int64_t batch = 0;
+  brim_step_plan plan;
   uint64_t peak;
   const uint64_t own = v->planned_bytes, least_gain = of_percent(r->p->min_gain_percent, own), floor = floor_of(r);
   const uint64_t target = missing(own, wanted > least_gain ? wanted : least_gain);
   const uint64_t within = target > floor ? target : floor;
   if (r->hopeless_bytes > 0 && wanted >= r->hopeless_bytes) return BRIM_ENOTSUP;
-  BRIM_TRY(find(r, v, within, &batch, &peak));
+  BRIM_TRY(find(r, v, within, &plan, &peak));
   const uint64_t given = peak >= floor && peak > 0 ? missing(own, peak) : 0;
   if (given == 0 || given < least_gain || (v->waiting_bytes > 0 && given < wanted))
     return refuse(r, v, d, wanted, peak < floor || (within == floor && floor > 0) ? floor : peak, out);
@@ -140,22 +162,22 @@ static brim_status shrink(run *r, const brim_step_view *v, const brim_device_vie
   else
     brim_reason(out->reason, "as %s has %s free, and %s should be", d->name,
                 brim_format_bytes(a, sizeof a, d->free_bytes), brim_format_bytes(b, sizeof b, r->p->reserve_mb << 20));
-  return take(r, v, batch, within, peak, out);
+  return take(r, v, &plan, within, peak, out);
 }
 
 /* ---- more ---- */
 
 static brim_status grow(run *r, const brim_step_view *v, const brim_device_view *d, brim_step_plan *out)
 {
-  int64_t batch = r->had_batch;
+  brim_step_plan plan = {.micro_batch = r->had_batch, .lanes = r->had_lanes};
   const uint64_t room = missing(r->room_bytes, r->p->reserve_mb << 20);
   uint64_t within = r->had_bytes, peak = r->had_bytes;
   r->free_since = -1;
-  if (room < r->had_bytes) BRIM_TRY(find(r, v, within = room, &batch, &peak));
+  if (room < r->had_bytes) BRIM_TRY(find(r, v, within = room, &plan, &peak));
   if (peak > within || peak < v->planned_bytes + of_percent(r->p->min_gain_percent, v->planned_bytes))
     return BRIM_ENOTSUP;
   brim_reason(out->reason, "as no run waits for %s", d->name);
-  return take(r, v, batch, within, peak, out);
+  return take(r, v, &plan, within, peak, out);
 }
 
 /* Returns whether there has been room for more for long enough. room_bytes is the least room in that time. */
@@ -180,6 +202,7 @@ static void notice(run *r, const brim_step_view *v)
   if (r->has_given && is_own && v->planned_bytes < r->had_bytes) return;
   if (v->planned_bytes == r->had_bytes && !r->has_given) return;
   r->has_given = 0;
+  r->had_lanes = lanes_of(v);
   r->had_batch = v->micro_batch;
   r->had_bytes = v->planned_bytes;
   r->hopeless_bytes = 0;

@@ -65,6 +65,7 @@ struct CUstream_st {
   CUgraph_st *capture;
   uint64_t added, done;
   bool has_kernels;
+  int device;
 };
 struct CUevent_st {
   cudaStream_t stream;
@@ -76,7 +77,7 @@ namespace
 {
 std::map<const char *, size_t> pinned; /* start and bytes */
 uint64_t device_bytes_total = (uint64_t)1 << 30, device_bytes_used[DEVICES_MAX];
-int current_device; /* its number among all devices, not only the visible ones */
+thread_local int chosen_device = -1; /* of this thread; its number among all devices, not only the visible ones */
 struct allocation {
   size_t bytes;
   int device;
@@ -122,6 +123,14 @@ std::vector<int> visible_devices()
     list += length + (list[length] == ',');
   }
   return visible;
+}
+
+/* A thread begins with the first device, whatever other threads have chosen. */
+int current_device()
+{
+  if (chosen_device >= 0) return chosen_device;
+  const std::vector<int> visible = visible_devices();
+  return visible.empty() ? 0 : visible[0];
 }
 
 /* False: an earlier item cannot be finished yet. */
@@ -217,6 +226,7 @@ bool is_pinned(const void *p)
 
 static cudaError_t enqueue(cudaStream_t s, work w)
 {
+  if (s->device != current_device()) return cudaErrorInvalidResourceHandle;
   if (s->capture) {
     if (s->capture->is_invalid) return cudaErrorStreamCaptureInvalidated;
     s->capture->node.push_back(std::move(w));
@@ -304,6 +314,7 @@ struct error_text {
 const error_text error_texts[] = {
     ERROR(cudaSuccess, "no error"),
     ERROR(cudaErrorMemoryAllocation, "out of memory"),
+    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
     ERROR(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
@@ -322,17 +333,17 @@ const error_text &text_of(cudaError_t e)
 
 void emulated_load_library()
 {
-  if (library_bytes[current_device] > 0) return;
-  library_bytes[current_device] = takes("library");
-  device_bytes_used[current_device] += library_bytes[current_device];
+  if (library_bytes[current_device()] > 0) return;
+  library_bytes[current_device()] = takes("library");
+  device_bytes_used[current_device()] += library_bytes[current_device()];
 }
 
 void emulated_connect(bool begins)
 {
   if (begins)
-    device_bytes_used[current_device] += takes("nccl");
+    device_bytes_used[current_device()] += takes("nccl");
   else
-    device_bytes_used[current_device] -= takes("nccl");
+    device_bytes_used[current_device()] -= takes("nccl");
 }
 
 /* "12.4" is 12040, as the runtime reports it; without the variable, the driver version of this toolkit. */
@@ -356,17 +367,18 @@ cudaError_t cudaSetDevice(int device)
 {
   const std::vector<int> visible = visible_devices();
   if (device < 0 || device >= (int)visible.size()) return cudaErrorInvalidDevice;
-  current_device = visible[(size_t)device];
-  if (context_bytes[current_device] == 0) device_bytes_used[current_device] += takes("context") + takes("neighbour");
-  context_bytes[current_device] = takes("context");
+  chosen_device = visible[(size_t)device];
+  if (context_bytes[current_device()] == 0)
+    device_bytes_used[current_device()] += takes("context") + takes("neighbour");
+  context_bytes[current_device()] = takes("context");
   return cudaSuccess;
 }
 cudaError_t cudaDeviceReset(void)
 {
   const hold held = enter();
   if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-  device_bytes_used[current_device] -= context_bytes[current_device] + library_bytes[current_device];
-  context_bytes[current_device] = library_bytes[current_device] = 0;
+  device_bytes_used[current_device()] -= context_bytes[current_device()] + library_bytes[current_device()];
+  context_bytes[current_device()] = library_bytes[current_device()] = 0;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
@@ -387,7 +399,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int device)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
   if (getenv("EMULATED_FULL")) return cudaErrorMemoryAllocation; /* not even a context fits */
-  const uint64_t used = std::min(device_bytes_used[current_device], device_bytes_total);
+  const uint64_t used = std::min(device_bytes_used[current_device()], device_bytes_total);
   *free_bytes = device_bytes_total - used;
   *total = device_bytes_total;
   return cudaSuccess;
@@ -396,12 +408,12 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
 {
   const hold held = enter();
   if (refuse_in_capture() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
-  if (device_bytes_used[current_device] > device_bytes_total) return cudaErrorMemoryAllocation;
-  if (bytes > device_bytes_total - device_bytes_used[current_device]) return cudaErrorMemoryAllocation;
+  if (device_bytes_used[current_device()] > device_bytes_total) return cudaErrorMemoryAllocation;
+  if (bytes > device_bytes_total - device_bytes_used[current_device()]) return cudaErrorMemoryAllocation;
   if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
   memset(*out, 0xFF, bytes);
-  allocated[*out] = allocation{bytes, current_device};
-  device_bytes_used[current_device] += bytes;
+  allocated[*out] = allocation{bytes, current_device()};
+  device_bytes_used[current_device()] += bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void *p)
@@ -437,6 +449,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
   const hold held = enter();
   streams.push_back(*out = new CUstream_st{});
+  (*out)->device = current_device();
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
@@ -565,7 +578,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
 {
-  device_bytes_used[current_device] -= graph->bytes;
+  device_bytes_used[current_device()] -= graph->bytes;
   delete graph;
   return cudaSuccess;
 }
@@ -580,7 +593,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t)
 {
   if (getenv("EMULATED_LATE")) return cudaErrorMemoryAllocation; /* no room besides the arena */
   graph->bytes = takes("node") * graph->node.size();
-  device_bytes_used[current_device] += graph->bytes;
+  device_bytes_used[current_device()] += graph->bytes;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError()
