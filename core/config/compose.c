@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/install.h"
 #include "config/alias.h"
+#include "config/family.h"
 #include "config/interpolate.h"
 
 #define WALKS_MAX 16
@@ -250,6 +251,7 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     brim_yaml *node = brim_compose_source(c, path);
     if (!node) return false;
     merge_file(c, node, path, group, content);
+    if (!brim_family_read(c, group, content)) return false;
     if (!kind || brim_yaml_get(content, "id")) return true;
   }
   if (kind && brim_registry_find(c->registry, kind, option)) {

@@ -52,6 +52,8 @@ typedef struct brim_composition {
   const brim_config_request *request;
   const brim_registry *registry;
   brim_problems problems;
+  const brim_override *override; /* of the command line, in their order */
+  size_t override_count;
   brim_problems notes; /* logged when the configuration is complete, one line each */
   brim_yaml *root;
   bool broken;                        /* the root file could not be read */

@@ -42,6 +42,8 @@ static void read_overrides(loading *l, const brim_config_request *request)
     if (brim_override_is_choice(&l->c, o)) brim_compose_choose(&l->c, o);
     l->override_count++;
   }
+  l->c.override = l->override;
+  l->c.override_count = l->override_count;
   l->config->overrides = copy;
   l->config->override_count = request->override_count;
 }

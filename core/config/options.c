@@ -101,11 +101,11 @@ static bool is_top_level_key(const char *key)
   return false;
 }
 
-/* Folders on the search path that are not groups: name maps, for model.weights_map, and the scenarios of `brim
- * simulate`. */
+/* Folders on the search path that are not groups: name maps, for model.weights_map, families of language models, and
+ * the scenarios of `brim simulate`. */
 static bool is_folder_of_others(const char *name)
 {
-  return strcmp(name, "weights") == 0 || strcmp(name, "scenario") == 0;
+  return strcmp(name, "weights") == 0 || strcmp(name, "family") == 0 || strcmp(name, "scenario") == 0;
 }
 
 bool brim_compose_is_group(const brim_composition *c, const char *key)

@@ -183,7 +183,7 @@ static brim_status make_model(brim_training_plan *p)
   }
   BRIM_TRY(make_instance(p->engine, BRIM_MODEL, n->model, n->settings, &p->arena, &p->model, &p->model_self));
   const brim_model_ops *ops = p->model->ops;
-  if (ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING)
+  if (ops->size >= offsetof(brim_model_ops, wraps) + sizeof ops->wraps && ops->wraps != BRIM_WRAPS_NOTHING)
     return brim_fail(BRIM_ENOTSUP,
                      "model '%s' wraps another model, which brim/engine.h does not support: use brim train", n->model);
   p->built = (brim_model_ops){.size = sizeof p->built, .build = ops->build};

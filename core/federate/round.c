@@ -278,7 +278,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
 
 brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
 {
-  if (brim_setup_is_isolated(f->setup)) return brim_federation_evaluate_apart(f, client, count, out);
+  if (brim_setup_is_isolated(f->setup)) return brim_federation_ask_apart(f, brim_lane_evaluate, client, count, out);
   f->turn_of = client;
   f->losses = out;
   f->turns = count;

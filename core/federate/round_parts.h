@@ -84,9 +84,12 @@ brim_status brim_federation_work(brim_federation *federation);
 /* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them,
  * unless clients are isolated. */
 brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
-/* [step] The same for isolated clients: each computes its own loss, and all exchange them. If one fails, all do. */
-brim_status brim_federation_evaluate_apart(brim_federation *federation, const int64_t *client, int64_t count,
-                                           double *out);
+/* A number of a client that its lane computes. */
+typedef brim_status (*brim_lane_fn)(brim_lane *lane, int64_t client, double *out);
+/* [step] For isolated clients: the process of each computes its own number, and all exchange them. If one fails, all
+ * do. */
+brim_status brim_federation_ask_apart(brim_federation *federation, brim_lane_fn evaluate, const int64_t *client,
+                                      int64_t count, double *out);
 /* [step] Sets the weights of the clients that will train. Errors of the aggregator. */
 brim_status brim_federation_weigh(brim_federation *federation);
 /* [step] Computes the round's result from the sums of all ranks, or from all updates: fills out->weight and clip_norm.

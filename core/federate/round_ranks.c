@@ -76,26 +76,27 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
   return BRIM_OK;
 }
 
-/* ---- losses of isolated clients ---- */
+/* ---- numbers of isolated clients ---- */
 
-/* A client's loss, and how its computation ended. */
+/* A number of a client, such as its loss, and how the computation ended. */
 typedef struct answer {
-  double loss;
+  double value;
   int64_t status;
 } answer;
 
-static answer answer_own(brim_federation *f, const int64_t *client, int64_t count)
+static answer answer_own(brim_federation *f, brim_lane_fn evaluate, const int64_t *client, int64_t count)
 {
   const int64_t own = brim_setup_own_client(f->setup);
   answer out = {.status = BRIM_OK};
   for (int64_t i = 0; i < count; i++)
-    if (client[i] == own) out.status = brim_lane_evaluate(&f->worker[0].lane, own, &out.loss);
+    if (client[i] == own) out.status = evaluate(&f->worker[0].lane, own, &out.value);
   return out;
 }
 
-brim_status brim_federation_evaluate_apart(brim_federation *f, const int64_t *client, int64_t count, double *out)
+brim_status brim_federation_ask_apart(brim_federation *f, brim_lane_fn evaluate, const int64_t *client, int64_t count,
+                                      double *out)
 {
-  const answer own = answer_own(f, client, count), *all = f->all;
+  const answer own = answer_own(f, evaluate, client, count), *all = f->all;
   brim_error error;
   brim_error_take(&error);
   BRIM_TRY(brim_dist_exchange(f->setup->options.dist, &own, sizeof own, f->all));
@@ -105,9 +106,9 @@ brim_status brim_federation_evaluate_apart(brim_federation *f, const int64_t *cl
   }
   for (int32_t r = 0; r < f->setup->world.ranks; r++)
     if (all[r].status != BRIM_OK)
-      return brim_fail((brim_status)all[r].status, "the loss of client %d: %s", (int)r - 1,
+      return brim_fail((brim_status)all[r].status, "the evaluation of client %d: %s", (int)r - 1,
                        brim_status_text((brim_status)all[r].status));
-  for (int64_t i = 0; i < count; i++) out[i] = all[brim_setup_rank_of_client(client[i])].loss;
+  for (int64_t i = 0; i < count; i++) out[i] = all[brim_setup_rank_of_client(client[i])].value;
   return BRIM_OK;
 }
 

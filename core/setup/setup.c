@@ -210,6 +210,17 @@ brim_status brim_setup_open(brim_setup *s)
   return make_instance(brim_config_choice_of(c, "backend"), &s->backend);
 }
 
+/* The size of the model's output. */
+static int64_t count_answers(const brim_setup *s)
+{
+  const brim_dataset_info *info = &s->data.train;
+  const brim_config_choice *backbone = brim_config_backbone(s->config);
+  const brim_model_ops *ops = (backbone ? backbone : brim_config_choice_of(s->config, "model"))->plugin->ops;
+  if (info->task == BRIM_TASK_VALUES) return info->targets;
+  if (info->task != BRIM_TASK_TOKENS || !BRIM_HAS(brim_model_ops, ops, classes)) return info->classes;
+  return ops->classes(backbone ? s->backbone : s->model, info->classes);
+}
+
 brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
 {
   if (s->options.maker) return BRIM_OK;
@@ -221,7 +232,7 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
     return brim_fail(BRIM_ECONFIG, "training.patience needs validation data, but the dataset provides none\nset "
                                    "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
-  s->answers = s->data.train.task == BRIM_TASK_VALUES ? s->data.train.targets : s->data.train.classes;
+  s->answers = count_answers(s);
   s->grain = choose_grain(s, device);
   BRIM_TRY(brim_setup_find_norm_group(s));
   BRIM_TRY(check_offload(s));

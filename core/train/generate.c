@@ -68,10 +68,11 @@ struct brim_generator {
   brim_drive *drive;
   brim_trainer *trainer;
   const brim_program *program;
-  int64_t length, vocabulary; /* tokens of a sample; size of the vocabulary */
+  int64_t length, vocabulary; /* tokens of a sample; number of tokens of the dataset */
+  int64_t row;                /* logits for a token, at least `vocabulary`: see brim_model_ops.classes */
   int32_t *tokens;            /* [length] */
   void *labels;               /* all 0: the program computes a loss, which is not used */
-  void *output;               /* [1, length, vocabulary] of the output's type */
+  void *output;               /* [1, length, row] of the output's type */
   double *logits;             /* [vocabulary] */
   brim_sampling_choice *choices;
   int64_t used;
@@ -86,6 +87,7 @@ static brim_status open(brim_generator *g, const char *checkpoint)
         "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
   g->length = info->sample.dim[0];
   g->vocabulary = info->classes;
+  g->row = g->drive->setup->answers;
   BRIM_TRY(brim_trainer_open_evaluation(g->drive, 1, 1, true, checkpoint, &g->trainer));
   g->program = brim_plan_program(brim_trainer_plan(g->trainer), BRIM_PROGRAM_EVALUATE, 1);
   const brim_graph *graph = g->program->graph;
@@ -154,7 +156,7 @@ brim_status brim_generator_run(brim_generator *g, const int32_t *prompt, int64_t
     BRIM_TRY(brim_exec_load(exec, g->program, g->tokens, g->labels));
     BRIM_TRY(brim_exec_run(exec, g->program, &step, NULL));
     BRIM_TRY(brim_exec_read(exec, g->program, kept, g->output));
-    const int64_t last = (g->used - 1) * g->vocabulary; /* the logits for the next token */
+    const int64_t last = (g->used - 1) * g->row; /* the logits for the next token */
     for (int64_t k = 0; k < g->vocabulary; k++) g->logits[k] = brim_value_at(kept->dtype, g->output, last + k);
     const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, i), g->choices);
     if (token < 0) return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", i + 1);

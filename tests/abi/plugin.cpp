@@ -48,7 +48,7 @@ brim_status build(const void *self, brim_graph *g)
   return static_cast<const net *>(self)->build(g);
 }
 
-const brim_model_ops ops = {sizeof(brim_model_ops), build, BRIM_WRAPS_NOTHING};
+const brim_model_ops ops = {sizeof(brim_model_ops), build, BRIM_WRAPS_NOTHING, nullptr};
 const brim_plugin plugin = {
     sizeof(brim_plugin), BRIM_MODEL, "in_cpp", "a model in C++", sizeof(params), table, create, destroy, &ops};
 const brim_plugin *const plugins[] = {&plugin, nullptr};

@@ -166,7 +166,7 @@ static const struct {
     {"module_size", SDK "size of brim_module: plugin 40, this brim 48 bytes" REBUILD},
     {"abi_newer", SDK "abi: plugin 1.13, this brim 1.12 (a plugin may be older than brim, but not newer)" REBUILD},
     {"abi_before", SDK "abi: plugin 0.1, this brim 1.12 (the major versions must be equal)" REBUILD},
-    {"abi_other", SDK "abi: plugin 7.11, this brim 1.12 (the major versions must be equal)\n"
+    {"abi_other", SDK "abi: plugin 7.12, this brim 1.12 (the major versions must be equal)\n"
                       "abi tag: plugin 'lp64 dims8', this brim 'lp64 dims6'\n"
                       "size of brim_module: plugin 64, this brim 48 bytes" REBUILD},
     {"tag_null", SDK "abi tag: plugin none, this brim 'lp64 dims6'" REBUILD},
@@ -184,7 +184,7 @@ static const struct {
     {"help_null", "model/good: help is missing: describe the plugin in one line"},
     {"help_lines", "model/good: help must be one line"},
     {"ops_null", "model/good: ops is NULL"},
-    {"ops_size", "model/good: ops.size is 4, must be 24: sizeof(brim_model_ops)\n"
+    {"ops_size", "model/good: ops.size is 4, must be 32: sizeof(brim_model_ops)\n"
                  "rebuild a plugin that was built for an older version of brim"},
     {"ops_build_null", "model/good: ops.build is NULL, but a model needs it"},
     {"ops_read_null", "dataset/good: ops.read is NULL, but a dataset needs it"},

@@ -14,6 +14,7 @@ COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "p
             "version"]
 # models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
 AROUND = {"linear_probe", "lora"}
+NETWORK = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder" / "llama_yarn"
 
 
 class Messages(Case):
@@ -87,7 +88,7 @@ class Resolved(Case):
                 group = line
             elif line.split() != ["none"]:
                 option = line.split()[0]
-                if option in AROUND and group == "backbone":
+                if option in {*AROUND, "hf_lora"} and group == "backbone":
                     continue
                 more = ["backbone=mlp"] if option in AROUND else ["model=lora"] if group == "backbone" else []
                 if group == "server_optimizer":
@@ -96,6 +97,8 @@ class Resolved(Case):
                     more = ["total_clients=20", "server_optimizer=sgd"]
                 if group == "aggregator":
                     more = ["total_clients=20", "method=random", "server_optimizer=sgd"]
+                if option in ("hf", "hf_lora"):
+                    more.append(f"model.weights={NETWORK}")
                 self.check(f"{group}={option}", *more)
                 checked += 1
         self.assertGreater(checked, 15)

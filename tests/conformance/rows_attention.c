@@ -101,4 +101,20 @@ static brim_tensor *make_rotary(bench *b)
   if (bench_pick(b, 0, 1) || D % 2) o.dims = 2 * bench_pick(b, 1, D / 2);
   return brim_rotary(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), o.heads * D}}, "x"), o);
 }
+static brim_tensor *make_rotary_scaled(bench *b)
+{
+  const int64_t heads = bench_pick(b, 1, 5), dims = 2 * bench_pick(b, 1, 40), original = bench_pick(b, 2, 300);
+  const brim_rotary_options o = {
+      .heads = heads, .base = (double)bench_pick(b, 2, 20000), .interleaved = (int32_t)bench_pick(b, 0, 1)};
+  const brim_rotary_scaling scaling = {.size = sizeof scaling,
+                                       .kind = (int32_t)bench_pick(b, BRIM_ROTARY_LINEAR, BRIM_ROTARY_YARN),
+                                       .factor = (double)bench_pick(b, 2, 64) / 2,
+                                       .low = (double)bench_pick(b, 1, 4) / 2,
+                                       .high = (double)bench_pick(b, 3, 32),
+                                       .original = (double)original,
+                                       .amplitude = (double)bench_pick(b, 0, 6) / 4};
+  brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), heads * dims}}, "x");
+  return brim_rotary_scaled(b->g, x, o, &scaling);
+}
+BENCH_ROW(rotary_scaled) = {"rotary, scaled frequencies", make_rotary_scaled, .by_sample = true};
 BENCH_ROW(rotary) = {"rotary", make_rotary, .by_sample = true};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/check/check.h"
+#include "config/compose.h"
 #include "drive/drive.h"
 
 #define WORDS_MAX 12
@@ -46,8 +47,7 @@ static brim_status plan_once(const brim_config *config, outline *out)
 /* Plans twice, as resumed runs do. *same: both plans are equal. */
 static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *out, bool *same)
 {
-  const brim_model_ops *ops = c->plugin->ops;
-  const bool wraps = ops->size >= sizeof *ops && ops->wraps != BRIM_WRAPS_NOTHING;
+  const bool wraps = brim_is_wrapper(c->plugin);
   char model[128], size[64];
   outline again = {0};
   brim_config *config = NULL;

@@ -6,6 +6,7 @@
 
 #undef brim_attention
 #undef brim_rotary
+#undef brim_rotary_scaled
 
 /* ---- attention ---- */
 
@@ -183,12 +184,44 @@ static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_
   return BRIM_OK;
 }
 
-brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options)
+static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s)
 {
+  const bool has_turns = s->kind == BRIM_ROTARY_LLAMA3 || s->kind == BRIM_ROTARY_YARN;
+  if (s->size < sizeof *s || s->kind < BRIM_ROTARY_PLAIN || s->kind > BRIM_ROTARY_YARN)
+    return brim_graph_fail(g, "rotary", NULL, "scaling: kind %d is not known", s->kind);
+  if (!(isfinite(s->amplitude) && s->amplitude >= 0))
+    return brim_graph_fail(g, "rotary", NULL, "scaling: amplitude must not be negative, got %g", s->amplitude);
+  if (s->kind != BRIM_ROTARY_PLAIN && !(isfinite(s->factor) && s->factor >= 1))
+    return brim_graph_fail(g, "rotary", NULL, "scaling: factor must be at least 1, got %g", s->factor);
+  if (has_turns && !(s->low > 0 && s->low < s->high && isfinite(s->high)))
+    return brim_graph_fail(g, "rotary", NULL,
+                           "scaling: low and high must be above 0, and high above low, got %g and %g", s->low, s->high);
+  if (has_turns && !(isfinite(s->original) && s->original >= 1))
+    return brim_graph_fail(g, "rotary", NULL, "scaling: original must be at least 1, got %g", s->original);
+  return BRIM_OK;
+}
+
+brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_options options,
+                                const brim_rotary_scaling *scaling)
+{
+  const brim_rotary_scaling plain = {.size = sizeof plain};
+  const brim_rotary_scaling *s = scaling ? scaling : &plain;
   if (!brim_graph_accepts_real(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
+  if (check_scaling(g, s) != BRIM_OK) return NULL;
   const brim_attr attr = {.rotary = {.heads = options.heads,
                                      .dims = options.dims ? options.dims : x->shape.dim[2] / options.heads,
                                      .base = options.base > 0 ? options.base : 10000,
-                                     .interleaved = options.interleaved != 0}};
+                                     .interleaved = options.interleaved != 0,
+                                     .scaling = s->kind,
+                                     .factor = s->factor,
+                                     .low = s->low,
+                                     .high = s->high,
+                                     .original = s->original,
+                                     .amplitude = s->amplitude > 0 ? s->amplitude : 1}};
   return brim_graph_apply(g, "rotary", NULL, &x, 1, &attr);
+}
+
+brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options)
+{
+  return brim_rotary_scaled(g, x, options, NULL);
 }

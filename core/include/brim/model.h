@@ -37,6 +37,9 @@ typedef struct brim_model_ops {
    * apart from N. `self` is the instance, or the parameters if create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
+  /* [init] The result of brim_classes for BRIM_TASK_TOKENS, at least the dataset's number of tokens: the rows of an
+   * embedding may be more than a tokenizer's tokens. NULL: that number. Since ABI 1.12. */
+  int64_t (*classes)(const void *self, int64_t tokens);
 } brim_model_ops;
 
 /* The input samples: real numbers [N, ...], in the shape that the dataset describes, or tokens [N, T] (I32) for
@@ -322,6 +325,21 @@ typedef struct brim_rotary_options {
 } brim_rotary_options;
 /* Rotary position embedding of q or k: x [N,T,heads*D]. */
 BRIM_EXPORT brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options);
+/* Frequencies for samples that are longer than those of the first training, as the rope_type of Hugging Face's
+ * transformers: linear (Chen et al. 2023, arXiv:2306.15595), llama3 (Llama 3.1), yarn (Peng et al. 2023,
+ * arXiv:2309.00071). A frequency's turns are the rotations within `original` positions. */
+enum brim_rotary_kind { BRIM_ROTARY_PLAIN, BRIM_ROTARY_LINEAR, BRIM_ROTARY_LLAMA3, BRIM_ROTARY_YARN };
+typedef struct brim_rotary_scaling {
+  uint32_t size;
+  int32_t kind;     /* enum brim_rotary_kind */
+  double factor;    /* at least 1: divides frequencies; with llama3 and yarn, those of few turns */
+  double low, high; /* turns: frequencies below `low` are divided, those above `high` are not */
+  double original;  /* positions of the first training */
+  double amplitude; /* multiplies the rotated elements; 0: 1 */
+} brim_rotary_scaling;
+/* scaling NULL: brim_rotary. Since ABI 1.12 */
+BRIM_EXPORT brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_options options,
+                                            const brim_rotary_scaling *scaling);
 typedef struct brim_lstm_options {
   int32_t layers; /* 0 means 1 */
   int32_t bidirectional;
@@ -384,6 +402,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_gather(g, ...) brim_gather(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_attention(g, ...) brim_attention(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary(g, ...) brim_rotary(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_rotary_scaled(g, ...) brim_rotary_scaled(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_block(g, ...) brim_block(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_output(g, ...) brim_output(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)

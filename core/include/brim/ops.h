@@ -247,8 +247,9 @@ typedef struct brim_move_attr {
  *                      which gives NaN. Memory is linear in T and S. Dropout's element (see brim/random.h) is
  *                      (h*T + t)*S + s.
  * rotary               in: x [N,T,heads*D]                    out: y
- *                      Rotates pair i of the `dims` leading elements of each head by t * base^(-2i/dims) at position t.
- * rotary_grad          in: dy                                 out: dx (rotated back) */
+ *                      Rotates pair i of the `dims` leading elements of each head by t * brim_rotary_frequency(i)
+ *                      (brim/rotary.h) at position t, and multiplies the result by amplitude.
+ * rotary_grad          in: dy                                 out: dx (rotated back, times amplitude) */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */
@@ -259,6 +260,9 @@ typedef struct brim_rotary_attr {
   int64_t heads, dims; /* dims: even, at most D */
   double base;
   int32_t interleaved; /* 1: pairs (2i, 2i+1), as GPT-J; 0: (i, i + dims/2), as GPT-NeoX and LLaMA */
+  /* As in brim_rotary_scaling. Since ABI 1.12 */
+  int32_t scaling; /* enum brim_rotary_kind */
+  double factor, low, high, original, amplitude;
 } brim_rotary_attr;
 /* lstm                 in: x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]
  *                      out: y [N,T,H], gates [N,T,4H] (i, f, g, o after their activations), cell [N,T,H]

@@ -2,6 +2,7 @@
  * cosines and sines are computed once for each position, in double precision, and used for every sample and head. */
 #include <math.h>
 
+#include "brim/rotary.h"
 #include "cpu.h"
 #include "simd_attention.h"
 
@@ -50,9 +51,9 @@ static void turn_positions(void *arg, int64_t task, int32_t thread)
   float *sine = cosine + pairs;
   for (int64_t t = task * POSITIONS; t < end; t++) {
     for (int64_t i = 0; i < pairs; i++) {
-      const double angle = (double)t * pow(v->attr->base, -2 * (double)i / (double)v->attr->dims);
-      cosine[i] = (float)cos(angle);
-      sine[i] = (float)(v->direction * sin(angle));
+      const double angle = (double)t * brim_rotary_frequency(v->attr, i);
+      cosine[i] = (float)(v->attr->amplitude * cos(angle));
+      sine[i] = (float)(v->attr->amplitude * v->direction * sin(angle));
     }
     for (int64_t n = 0; n < v->samples; n++) {
       const int64_t at = (n * v->positions + t) * row;

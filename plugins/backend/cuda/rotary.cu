@@ -1,22 +1,24 @@
 /* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
- * position t is turned by the angle t * base^(-2i/dims), the rest of the head stays:
+ * position t is turned by the angle t * frequency(i) (brim/rotary.h), the rest of the head stays:
  *
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. x is read and y
- * is written once; y may overwrite x, as a thread reads its pairs before it writes them.
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient
+ * turns dy back. x is read and y is written once; y may overwrite x, as a thread reads its pairs before it writes them.
  *
  * An angle of thousands of turns would lose all its digits in fp32, and functions of doubles are slow. So a block has
  * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once. */
+#include "brim/rotary.h"
 #include "divider.h"
 #include "words.cuh"
 
 enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
+  brim_rotary_attr attr;
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
-  double base, direction;
+  double direction;
   int32_t interleaved;
   int64_t samples_each;  /* of a block */
   cuda_divider packs[2]; /* packs of V pairs of a head in a block; in the last block of a position */
@@ -64,11 +66,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) rotary_kernel(T *y, const
   const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
   for (int64_t t = blockIdx.x; t < r.positions; t += gridDim.x) {
     for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-      const double angle = (double)t * pow(r.base, -2 * (double)(first_pair + i) / (double)r.dims);
+      const double angle = (double)t * brim_rotary_frequency(&r.attr, first_pair + i);
       double s, c;
       sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
-      cosine[i] = (float)c;
-      sine[i] = (float)(r.direction * s);
+      cosine[i] = (float)(r.attr.amplitude * c);
+      sine[i] = (float)(r.attr.amplitude * r.direction * s);
     }
     __syncthreads();
     for (int64_t e = threadIdx.x; e < samples * r.heads * packs.by; e += blockDim.x) {
@@ -112,7 +114,7 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   r.heads = a->heads;
   r.size = x->dim[2] / a->heads;
   r.dims = a->dims;
-  r.base = a->base;
+  r.attr = *a;
   r.direction = direction;
   r.interleaved = a->interleaved;
   r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));

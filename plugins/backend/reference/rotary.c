@@ -1,18 +1,21 @@
 /* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
- * position t is turned by the angle t * base^(-2i/dims), the rest of the head stays:
+ * position t is turned by the angle t * frequency(i), which is base^(-2i/dims) unless it is scaled (brim/rotary.h); the
+ * rest of the head stays:
  *
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
  *
- * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves). The gradient turns dy back. */
+ * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude, which is usually 1. The
+ * gradient turns dy back. */
+#include "brim/rotary.h"
 #include "reference.h"
 
 static void turn(const brim_rotary_attr *attr, const double *x, double *y, int64_t pair, double angle)
 {
   const int64_t a = attr->interleaved ? 2 * pair : pair, b = attr->interleaved ? a + 1 : a + attr->dims / 2;
   const double xa = x[a], xb = x[b]; /* y may be x */
-  y[a] = xa * cos(angle) - xb * sin(angle);
-  y[b] = xb * cos(angle) + xa * sin(angle);
+  y[a] = attr->amplitude * (xa * cos(angle) - xb * sin(angle));
+  y[b] = attr->amplitude * (xb * cos(angle) + xa * sin(angle));
 }
 
 static brim_status turn_all(const brim_launch *launch, int direction)
@@ -26,7 +29,7 @@ static brim_status turn_all(const brim_launch *launch, int direction)
       const double *x = (const double *)launch->in[0] + (row * attr->heads + h) * D;
       double *y = (double *)launch->out[0] + (row * attr->heads + h) * D;
       for (int64_t i = 0; i < pairs; i++) {
-        const double angle = (double)(row % T) * pow(attr->base, -2 * (double)i / (double)attr->dims);
+        const double angle = (double)(row % T) * brim_rotary_frequency(attr, i);
         turn(attr, x, y, i, direction * angle);
       }
       for (int64_t d = attr->dims; d < D; d++) y[d] = x[d];

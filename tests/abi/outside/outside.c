@@ -16,7 +16,7 @@ static brim_status build(const void *self, brim_graph *g)
   brim_output(g, AFTER(g, x));
   return BRIM_OK;
 }
-static const brim_model_ops ops = {sizeof(brim_model_ops), build, BRIM_WRAPS_NOTHING};
+static const brim_model_ops ops = {sizeof(brim_model_ops), build, BRIM_WRAPS_NOTHING, NULL};
 static const brim_plugin model = {
     sizeof(brim_plugin), BRIM_MODEL, ID, "one layer, built outside", 0, NULL, NULL, NULL, &ops};
 static const brim_plugin *const plugins[] = {&model, NULL};

@@ -1,0 +1,181 @@
+#include "config/family.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "config/interpolate.h"
+
+typedef struct family {
+  brim_composition *c;
+  const brim_yaml *config;  /* config.json */
+  const brim_yaml *part[2]; /* what all families have in common, and the family */
+  const char *type;         /* of the model: the family's name */
+  brim_yaml *content;       /* gets the values */
+} family;
+
+/* ---- the folder ---- */
+
+/* The value of a key that overrides or files give, before anything else is read; NULL: none. */
+static const char *early_value(brim_composition *c, const char *key)
+{
+  const brim_yaml *node = brim_yaml_get_path(c->root, key);
+  for (size_t i = 0; i < c->override_count; i++)
+    if (strcmp(c->override[i].key, key) == 0) node = c->override[i].value;
+  if (!node || node->kind != BRIM_YAML_SCALAR || brim_yaml_is_null(node) || !node->scalar[0]) return NULL;
+  return brim_interpolate_option(c, node->scalar, node->origin);
+}
+
+/* The path of config.json; NULL, with a problem added, if the user has not set the folder. */
+static const char *config_path(brim_composition *c, const char *group, const char *key)
+{
+  const size_t problems = c->problems.count;
+  const char *folder = early_value(c, key);
+  struct stat info;
+  if (!folder) {
+    if (c->problems.count > problems) return NULL;
+    brim_problem(&c->problems, BRIM_ECONFIG, "%s=hf reads the network from the folder in %s, which is not set", group,
+                 key);
+    brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it", key);
+    return NULL;
+  }
+  const char *path = brim_arena_printf(c->arena, "%s/config.json", folder);
+  if (stat(path, &info) == 0) return path;
+  brim_problem(&c->problems, BRIM_ELOAD, "no config.json in '%s', so %s=hf does not know the network", folder, group);
+  brim_problem_hint(&c->problems, "set %s to a folder as Hugging Face has it, or choose a model by its name", key);
+  return NULL;
+}
+
+/* ---- a family ---- */
+
+/* Whether a list, or a map, of one of the family's files has this text; for a map, *value is its value. */
+static bool has(const family *f, const char *map, const char *key, const brim_yaml **value)
+{
+  bool found = false;
+  for (int i = 0; i < 2; i++) {
+    const brim_yaml *node = brim_yaml_get(f->part[i], map);
+    for (size_t k = 0; node && k < node->count; k++) {
+      const bool same = strcmp(node->kind == BRIM_YAML_MAP ? node->key[k] : node->item[k]->scalar, key) == 0;
+      if (same && value) *value = node->item[k];
+      found = found || same;
+    }
+  }
+  return found;
+}
+
+static bool is_one_of(const brim_yaml *allowed, const brim_yaml *value)
+{
+  if (value->kind == BRIM_YAML_LIST) { /* all of them must be */
+    for (size_t i = 0; i < value->count; i++)
+      if (!is_one_of(allowed, value->item[i])) return false;
+    return true;
+  }
+  for (size_t i = 0; i < allowed->count && value->kind == BRIM_YAML_SCALAR; i++) {
+    const brim_yaml *item = allowed->item[i];
+    if (strcmp(item->scalar, value->scalar) == 0 || (brim_yaml_is_null(item) && brim_yaml_is_null(value))) return true;
+  }
+  return false;
+}
+
+static void check_allowed(const family *f, const char *key, const brim_yaml *value, const brim_yaml *allowed)
+{
+  if (is_one_of(allowed, value)) return;
+  const char *list = "";
+  for (size_t i = 0; i < allowed->count; i++)
+    list = brim_arena_printf(f->c->arena, "%s%s%s", list, i ? " or " : "", allowed->item[i]->scalar);
+  brim_problem_at(&f->c->problems, &value->origin, "brim cannot build a %s model with %s: %s; it must be %s", f->type,
+                  key, value->kind == BRIM_YAML_SCALAR ? value->scalar : "{...}", list);
+}
+
+static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
+{
+  const size_t count = to->kind == BRIM_YAML_LIST ? to->count : 1;
+  for (size_t i = 0; i < count; i++)
+    brim_yaml_set(f->c->arena, f->content, (count > 1 ? to->item[i] : to)->scalar, brim_yaml_clone(f->c->arena, value));
+}
+
+static bool has_inner_keys(const family *f, const char *path)
+{
+  const char *prefix = brim_arena_printf(f->c->arena, "%s.", path);
+  static const char *const maps[] = {"keys", "only"};
+  for (int i = 0; i < 2; i++)
+    for (int m = 0; m < 2; m++) {
+      const brim_yaml *node = brim_yaml_get(f->part[i], maps[m]);
+      for (size_t k = 0; node && k < node->count; k++)
+        if (brim_starts_with(node->key[k], prefix)) return true;
+    }
+  return false;
+}
+
+/* Takes the values of a map of config.json; `prefix`: its path and a dot. */
+static void take(const family *f, const brim_yaml *map, const char *prefix)
+{
+  for (size_t i = 0; i < map->count; i++) {
+    const char *key = brim_arena_printf(f->c->arena, "%s%s", prefix, map->key[i]);
+    const brim_yaml *value = map->item[i], *to = NULL, *allowed = NULL;
+    if (value->kind == BRIM_YAML_MAP && has_inner_keys(f, key)) {
+      take(f, value, brim_arena_printf(f->c->arena, "%s.", key));
+    } else if (has(f, "only", key, &allowed)) {
+      check_allowed(f, key, value, allowed);
+    } else if (has(f, "keys", key, &to)) {
+      if (!brim_yaml_is_null(value)) set(f, to, value);
+    } else if (!has(f, "harmless", key, NULL)) {
+      const brim_yaml_origin at = brim_yaml_key_origin(value);
+      brim_problem_at(&f->c->problems, &at, "brim does not know the key '%s' of a %s model", key, f->type);
+      brim_problem_hint(&f->c->problems,
+                        "if it does not change the network, list it as harmless in a copy of "
+                        "configs/family/%s.yaml in your own configs/family",
+                        f->type);
+    }
+  }
+}
+
+static void check_required(const family *f, const char *path)
+{
+  for (int i = 0; i < 2; i++) {
+    const brim_yaml *list = brim_yaml_get(f->part[i], "required");
+    for (size_t k = 0; list && k < list->count; k++)
+      if (!brim_yaml_get(f->config, list->item[k]->scalar))
+        brim_problem(&f->c->problems, BRIM_ELOAD, "%s has no '%s'", path, list->item[k]->scalar);
+  }
+}
+
+/* Finds the files of the family that config.json names. */
+static bool find_family(family *f, const char *path)
+{
+  brim_composition *c = f->c;
+  const brim_yaml *type = brim_yaml_get(f->config, "model_type");
+  if (!type || type->kind != BRIM_YAML_SCALAR) {
+    brim_problem(&c->problems, BRIM_ELOAD, "%s does not name its model_type", path);
+    return false;
+  }
+  f->type = type->scalar;
+  const char *common = brim_compose_option_file(c, "family", "common");
+  const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
+  if (!own || !common || strcmp(f->type, "common") == 0) {
+    brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
+    brim_compose_hint_available(c, "family", f->type);
+    return false;
+  }
+  f->part[0] = brim_compose_source(c, common);
+  f->part[1] = brim_compose_source(c, own);
+  return f->part[0] && f->part[1];
+}
+
+bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content)
+{
+  const brim_yaml *key = brim_yaml_get(content, BRIM_FAMILY_KEY);
+  if (!key) return true;
+  const size_t problems = c->problems.count;
+  const char *path = config_path(c, group, key->scalar);
+  brim_yaml_remove(content, BRIM_FAMILY_KEY);
+  family f = {.c = c, .config = path ? brim_compose_source(c, path) : NULL, .content = content};
+  if (!f.config || !find_family(&f, path)) return false;
+  const brim_yaml *values = brim_yaml_get(f.part[1], "model");
+  for (size_t i = 0; values && i < values->count; i++)
+    brim_yaml_set(c->arena, content, values->key[i], brim_yaml_clone(c->arena, values->item[i]));
+  take(&f, f.config, "");
+  check_required(&f, path);
+  return c->problems.count == problems;
+}

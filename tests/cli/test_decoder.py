@@ -1,0 +1,156 @@
+"""model=decoder and model=hf: networks of Hugging Face's transformers, from its files."""
+
+import json
+import pathlib
+import shutil
+import struct
+
+import tensors
+from support import NO_FIT, USAGE, Case, main
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder"
+CONTEXT, TOKENS = 12, 23
+STEP = ["training.steps=1", "optimizer=sgd", "optimizer.lr=1", "optimizer.momentum=0", "optimizer.weight_decay=0",
+        "schedule=constant", "training.clip_norm=0", "memory.timing=false"]
+
+
+class Decoder(Case):
+    def write_tokens(self, rows):
+        """Samples that overlap in one token: the last label of a sample is the first token of the next."""
+        (self.folder / "tokens").mkdir(exist_ok=True)
+        flat = [token for row in rows for token in row]
+        (self.folder / "tokens" / "train.bin").write_bytes(struct.pack(f"<{len(flat)}H", *flat))
+
+    def data(self, **more):
+        keys = {"path": "tokens", "context": CONTEXT, "vocabulary": TOKENS, "stride": CONTEXT + 1, **more}
+        return ["dataset=tokens", *(f"dataset.{key}={value}" for key, value in keys.items())]
+
+    def copy(self, name, **changes):
+        """A golden model with changes in its config.json; None removes a key."""
+        shutil.copytree(GOLDEN / name, self.folder / "model")
+        path = self.folder / "model" / "config.json"
+        config = {**json.loads(path.read_text()), **changes}
+        path.write_text(json.dumps({key: value for key, value in config.items() if value != "absent"}, indent=2))
+
+
+class Golden(Decoder):
+    def test_loss_and_gradients_equal_those_of_transformers(self):
+        """One step of SGD with a rate of 1 subtracts the gradient from the weights. 1e-9 of a parameter's largest
+        gradient, in double precision."""
+        folders = sorted(GOLDEN.iterdir())
+        self.assertGreaterEqual(len(folders), 8)
+        for folder in folders:
+            with self.subTest(folder.name):
+                answers, _ = tensors.read(folder / "answers.safetensors")
+                weights, _ = tensors.read(folder / "model.safetensors")
+                _, (samples, length), flat = answers.pop("tokens")
+                self.write_tokens([flat[i * length:(i + 1) * length] for i in range(samples)])
+                run = f"runs/{folder.name}"
+                self.brim("train", "model=hf", f"model.weights={folder}", *self.data(), *STEP, "backend=reference",
+                          f"training.batch_size={samples}", f"run.dir={run}")
+                loss = self.records(run)[0]["loss"]
+                self.assertAlmostEqual(loss, answers.pop("loss")[2][0], delta=1e-12)
+                after, _ = tensors.read(self.folder / run / "checkpoints" / "last" / "model.safetensors")
+                self.assertEqual(after.keys(), answers.keys())
+                largest = max(abs(g) for _, _, values in answers.values() for g in values)
+                for name, (_, _, gradient) in answers.items():
+                    got = [before - now for before, now in zip(weights[name][2], after[name][2])]
+                    worst = max(abs(a - b) for a, b in zip(got, gradient))
+                    self.assertLess(worst, 1e-9 * largest, name)
+
+    def test_cpu_differs_by_rounding_only(self):
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        for folder in sorted(GOLDEN.iterdir()):
+            with self.subTest(folder.name):
+                losses = []
+                for backend in ("cpu", "reference"):
+                    run = f"runs/{folder.name}-{backend}"
+                    self.brim("train", "model=hf", f"model.weights={folder}", *self.data(), *STEP[1:],
+                              "training.steps=3", "optimizer.lr=0.1", f"backend={backend}", "training.batch_size=2",
+                              f"run.dir={run}")
+                    losses.append([line["loss"] for line in self.records(run) if line["split"] == "train"])
+                for got, want in zip(*losses):
+                    self.assertAlmostEqual(got, want, delta=1e-4)
+
+
+class Family(Decoder):
+    def config(self, *words, status=0):
+        return self.brim("config", "model=hf", "model.weights=model", *self.data(), *words, status=status)
+
+    def test_keys_come_from_config_json(self):
+        self.copy("llama_llama3")
+        original = json.loads((self.folder / "model" / "config.json").read_text())
+        out = self.config("--origins").out
+        self.assertRegex(out, rf"layers: {original['num_hidden_layers']} +# model/config.json:\d+:\d+")
+        self.assertRegex(out, r"rope_type: \"llama3\" +# model/config.json:\d+:\d+")
+        self.assertRegex(out, r"id: decoder ")
+        self.assertIn("layers: 1 ", self.config("model.layers=1", "--origins").out)
+
+    def test_keys_of_version_4_mean_the_same(self):
+        self.copy("llama_llama3")
+        new = self.config().out
+        rope = json.loads((self.folder / "model" / "config.json").read_text())["rope_parameters"]
+        theta = rope.pop("rope_theta")
+        shutil.rmtree(self.folder / "model")
+        self.copy("llama_llama3", rope_parameters="absent", rope_scaling=rope, rope_theta=theta, dtype="absent",
+                  torch_dtype="bfloat16")
+        self.assertEqual(self.config().out, new)
+
+    def test_what_brim_does_not_know_is_refused_with_its_place(self):
+        for changes, message in [
+            ({"model_type": "gemma2"}, r"brim does not know models of the type 'gemma2'\n.*config.json:\d+:\d+"),
+            ({"logit_scale": 2}, r"brim does not know the key 'logit_scale' of a llama model\n.*config.json:\d+:\d+"),
+            ({"hidden_act": "gelu"}, r"cannot build a llama model with hidden_act: gelu; it must be silu or swish"),
+            ({"attention_dropout": 0.1}, r"attention_dropout: 0.1; it must be 0 or 0.0"),
+            ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
+            ({"rope_parameters": {"rope_type": "yarn", "mscale": 1}}, r"the key 'rope_parameters.mscale'"),
+            ({"vocab_size": "absent"}, r"config.json has no 'vocab_size'"),
+            ({"hidden_size": "wide"}, r"'model.width' .*'wide'"),
+            ({"model_type": "absent"}, r"does not name its model_type"),
+        ]:
+            with self.subTest(str(changes)):
+                shutil.rmtree(self.folder / "model", ignore_errors=True)
+                self.copy("llama_llama3", **changes)
+                result = self.finish(self.start("config", "model=hf", "model.weights=model", *self.data()))
+                self.assertNotEqual(result.status, 0)
+                self.assertRegex(result.err, message)
+
+    def test_missing_folders(self):
+        for words, message in [
+            ([], "model=hf reads the network from the folder in model.weights, which is not set"),
+            (["model.weights=nowhere"], "no config.json in 'nowhere', so model=hf does not know the network"),
+        ]:
+            result = self.finish(self.start("config", "model=hf", *self.data(), *words))
+            self.assertNotEqual(result.status, 0)
+            self.assertIn(message, result.err)
+
+    def test_the_table_may_have_more_rows_than_there_are_tokens_but_not_fewer(self):
+        self.copy("llama_llama3")
+        self.write_tokens([[0] * (CONTEXT + 1)] * 4)
+        words = ["plan", "model=hf", "model.weights=model", "backend=cpu", "--no-timing"]
+        self.brim(*words, *self.data(vocabulary=5))
+        result = self.brim(*words, *self.data(vocabulary=1000), status=USAGE)
+        self.assertRegex(result.err, r"the dataset has 1000 tokens, but the embedding has only \d+ rows")
+
+
+class Runs(Decoder):
+    def test_a_run_of_updates_is_resumed_without_its_folder(self):
+        """config.yaml of the run has the whole network; its backbone's weights are read again."""
+        self.copy("llama_llama3")
+        self.write_tokens([[(5 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(8)])
+        words = ["train", "model=hf_lora", "model.weights=model", *self.data(), "backend=cpu", "backend.threads=1",
+                 "training.batch_size=2", "memory.timing=false", "training.checkpoint_every_steps=2",
+                 "training.steps=4"]
+        self.brim(*words, "run.dir=whole")
+        self.brim(*words, "run.dir=half", status=NO_FIT, env={"BRIM_FAULT": "step:3:begin:1+"})
+        (self.folder / "model" / "config.json").unlink()
+        self.brim("train", "--resume", "half")
+        self.assert_same_checkpoint("whole", "half", 4, ["model.safetensors", "optimizer.safetensors"])
+        names = set(tensors.read(self.folder / "whole/checkpoints/last/model.safetensors")[0])
+        for layer in ("self_attn.q_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"):
+            self.assertTrue(any(layer in name for name in names), names)
+        self.assertFalse(any("embed_tokens" in name for name in names), names)
+
+
+if __name__ == "__main__":
+    main()
