@@ -548,7 +548,7 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
-  if (b->first && b->pinned) { /* of the plan's last place, which only the first instance was told about */
+  if (b->first && b->pinned) { /* of the plan's last placement; the core unplaces by the first instance */
     (void)cudaFreeHost(b->pinned);
     b->pinned = NULL;
     b->fed = 0;
