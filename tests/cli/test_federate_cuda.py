@@ -9,8 +9,8 @@ from support import main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 SMALL = ["backend=cuda", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=96",
-         "dataset.test_count=16", "dataset.classes=4", "total_clients=10", "clients_per_round=5", "rounds=2", "training.batch_size=8",
-         "memory.timing=false", "federate.checkpoint_every_rounds=1"]
+         "dataset.test_count=16", "dataset.classes=4", "total_clients=10", "clients_per_round=5", "rounds=2",
+         "training.batch_size=8", "memory.timing=false", "federate.checkpoint_every_rounds=1"]
 CNN = [*SMALL, "model=lightcnn", "model.width=2", "partition=dirichlet", "partition.alpha=0.5"]
 MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
 KINDS = {
