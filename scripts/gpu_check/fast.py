@@ -103,7 +103,8 @@ class Fast:
             rates.append(statistics.median(r["samples_per_second"] for r in records[1:]))
             shutil.rmtree(run)
         yield self.reduced or rates[1] >= LANES_GAIN * rates[0], {
-            "one, samples/s": f"{rates[0]:.0f}", "ten, samples/s": f"{rates[1]:.0f}", "gain": f"{rates[1] / rates[0]:.2f}"}
+            "one, samples/s": f"{rates[0]:.0f}", "ten, samples/s": f"{rates[1]:.0f}",
+            "gain": f"{rates[1] / rates[0]:.2f}"}
 
     def tuned(self, limit):
         case = next(iter(self.cases))

@@ -1,5 +1,5 @@
-"""Federations on the emulated GPU: clients that train at a time have a stream, library handles and recorded programs each,
-and change no bit. Kernels of different lanes run in different orders with EMULATED_STREAMS."""
+"""Federations on the emulated GPU: clients that train at a time have a stream, library handles and recorded programs
+each, and change no bit. Kernels of different lanes run in different orders with EMULATED_STREAMS."""
 
 import json
 import os
@@ -8,9 +8,9 @@ from federations import FederationCase
 from support import main
 
 EMULATED = os.environ["BRIM_EMULATED"]
-SMALL = ["backend=cuda", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=96", "dataset.test_count=16",
-         "dataset.classes=4", "total_clients=10", "clients_per_round=5", "rounds=2", "training.batch_size=8",
-         "memory.timing=false", "federate.checkpoint_every_rounds=1"]
+SMALL = ["backend=cuda", "dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=96",
+         "dataset.test_count=16", "dataset.classes=4", "total_clients=10", "clients_per_round=5", "rounds=2",
+         "training.batch_size=8", "memory.timing=false", "federate.checkpoint_every_rounds=1"]
 CNN = [*SMALL, "model=lightcnn", "model.width=2", "partition=dirichlet", "partition.alpha=0.5"]
 MLP = [*SMALL, "model=mlp", "model.hidden=[9]"]
 KINDS = {
@@ -34,7 +34,8 @@ class FederateCuda(FederationCase):
             for lanes, order in (2, "copies"), (4, "3"), (-1, None):
                 with self.subTest(name, lanes=lanes, order=order):
                     run = f"{name} {lanes}"
-                    self.cuda(run, *words, f"parallel_clients={lanes}", **({"EMULATED_STREAMS": order} if order else {}))
+                    env = {"EMULATED_STREAMS": order} if order else {}
+                    self.cuda(run, *words, f"parallel_clients={lanes}", **env)
                     self.assert_same_checkpoint(f"{name} 1", run, 2)
                     self.assert_same_records(f"{name} 1", run)
                     found = self.summary(run)
@@ -54,8 +55,8 @@ class FederateCuda(FederationCase):
     def test_a_lane_that_lacks_memory_changes_no_bit(self):
         words = [*MLP, "memory.recompute=none"]
         self.cuda("whole", *words, "parallel_clients=1")
-        for name, fault in (("program", "step:2:lib:program:9"),
-                            ("clients", ",".join(f"step:2:{p}" for p in ("client:2", "begin:2", "begin:3", "begin:4")))):
+        clients = ",".join(f"step:2:{point}" for point in ("client:2", "begin:2", "begin:3", "begin:4"))
+        for name, fault in ("program", "step:2:lib:program:9"), ("clients", clients):
             with self.subTest(name):
                 self.cuda(name, *words, "parallel_clients=4", BRIM_FAULT=fault)
                 self.assert_same_checkpoint("whole", name, 2)
@@ -73,14 +74,16 @@ class FederateCuda(FederationCase):
         self.assertGreater(lane, 20 << 20)
         self.assertEqual(self.plan(*words, "parallel_clients=1", **env)["device_memory"]["lanes_bytes"], 0)
         taken = self.plan(*words, "parallel_clients=1", **env)["device_memory"]
-        rest = sum(taken[name] or 0 for name in ("context_bytes", "libraries_bytes", "programs_bytes", "headroom_bytes"))
+        classes = "context", "libraries", "programs", "headroom"
+        rest = sum(taken[f"{name}_bytes"] or 0 for name in classes)
         limited = self.plan(*words, "parallel_clients=-1", "clients_per_round=8", "memory.headroom_mb=auto",
                             f"memory.limit_mb={(rest + 4 * lane + lane // 2) >> 20}", **env)
         self.assertIn(limited["parallel_clients"], (3, 4, 5))  # the rest is not exact
 
     def plan(self, *words, **env):
-        return json.loads(self.brim("--plugin-path", EMULATED, "--config-name", "federate", "plan", "--json", *MLP, *words,
-                                    env={"EMULATED_DEVICES": "1", **env}).out)
+        result = self.brim("--plugin-path", EMULATED, "--config-name", "federate", "plan", "--json", *MLP, *words,
+                           env={"EMULATED_DEVICES": "1", **env})
+        return json.loads(result.out)
 
 
 if __name__ == "__main__":

@@ -375,14 +375,14 @@ brim_status cuda_device_lane(void *self, int32_t lanes, void **out)
   return status;
 }
 
-void cuda_device_drop_lane(void *self, void *of)
+void cuda_device_drop_lane(void *self, void *lane)
 {
-  cuda_backend *first = self, *lane = of;
-  free_handles(lane);
-  if (lane->pinned) (void)cudaFreeHost(lane->pinned);
+  cuda_backend *first = self, *own = lane;
+  free_handles(own);
+  if (own->pinned) (void)cudaFreeHost(own->pinned);
   first->takes.lanes--;
-  first->takes.lanes_bytes -= lane->takes.lanes_bytes;
-  free(lane);
+  first->takes.lanes_bytes -= own->takes.lanes_bytes;
+  free(own);
 }
 
 /* ---- the arena ---- */
@@ -548,7 +548,7 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
-  if (b->first && b->pinned) { /* of the plan's last place, which only the first instance was told about */
+  if (b->first && b->pinned) { /* of the plan's last placement; the core unplaces by the first instance */
     (void)cudaFreeHost(b->pinned);
     b->pinned = NULL;
     b->fed = 0;
