@@ -126,29 +126,34 @@ static brim_status read_token_numbers(generate *g)
                                  "\"464 1917\"");
 }
 
+/* Room for the tokens of a prompt: normal forms and templates may make more tokens than bytes. */
+#define PROMPT_ROOM(bytes) (16 * (bytes) + 64)
+
 /* Without a prompt, starts a new text: after the token that separates texts, or at a new line. */
 static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
 {
-  size_t count = 0;
+  size_t count = PROMPT_ROOM(1);
   g->prompt_count = 1;
   if (g->how.stop >= 0) {
     g->prompt_tokens[0] = g->how.stop;
     return BRIM_OK;
   }
-  return ops->encode(g->drive->setup->data.self, "\n", 1, g->prompt_tokens, &count);
+  const brim_status status = ops->encode(g->drive->setup->data.self, "\n", 1, g->prompt_tokens, &count);
+  g->prompt_count = (int64_t)count;
+  return status;
 }
 
 static brim_status make_tokens(generate *g)
 {
   const brim_data *data = &g->drive->setup->data;
   const brim_dataset_ops *ops = data->ops;
-  size_t count = 0;
+  size_t count = PROMPT_ROOM(g->prompt_text.length);
   brim_status status =
       BRIM_HAS(brim_dataset_ops, ops, encode) ? ops->end_of_text(data->self, &g->how.stop) : BRIM_ENOTSUP;
   g->has_text = status == BRIM_OK;
   if (status != BRIM_OK && status != BRIM_ENOTSUP) return status;
   if (!g->has_text) g->how.stop = -1;
-  g->prompt_tokens = brim_try_calloc(g->prompt_text.length + 1, sizeof *g->prompt_tokens);
+  g->prompt_tokens = brim_try_calloc(count, sizeof *g->prompt_tokens);
   if (!g->prompt_tokens) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the prompt's tokens");
   if (!g->has_text) return read_token_numbers(g);
   if (g->prompt_text.length == 0) return start_of_text(g, ops);

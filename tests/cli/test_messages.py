@@ -84,7 +84,8 @@ class Texts(Case):
 
     def test_a_vocabulary_without_its_tokens_is_refused(self):
         result = self.brim("plan", *TEXT, "dataset.tokenizer=vocabulary", status=USAGE)
-        self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2", "set dataset.tokens=gpt2 too")
+        self.assert_error(result, "dataset.tokenizer is for dataset.tokens=gpt2 and dataset.tokens=hf",
+                          "set dataset.tokens=hf too")
 
     def test_mirroring_is_not_mentioned(self):
         self.assertNotIn("augment.flip", self.brim("plan", *TEXT).err)

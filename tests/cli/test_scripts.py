@@ -49,7 +49,7 @@ class Setup(Case):
 
     def test_installs_only_what_is_missing(self):
         result = self.setup_script(installed="*cmake*|*gcc*|*g++*|*dataset*|*yaml*|*ninja*|"
-                                             "*libc6*|*zlib*|*pkg*|*openmpi*|*jpeg*|*pcre2*|*png*")
+                                             "*libc6*|*zlib*|*pkg*|*openmpi*|*jpeg*|*pcre2*|*utf8proc*|*png*")
         self.assertEqual(result.returncode, 0)
         install = self.calls.read_text().splitlines()[-1]
         self.assertTrue(install.endswith("libjansson-dev libdnnl-dev libxbyak-dev"), install)

@@ -13,6 +13,7 @@ import unittest
 from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
+KINDS = BPE.parent / "tokenizers"
 # Of an odd length, so that windows begin at odd offsets too.
 TEXT = "the memory of a step is known before that step begins. " * 60
 MODEL = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
@@ -208,6 +209,59 @@ class Gpt2(Text):
         for words, text in cases:
             with self.subTest(text):
                 self.assert_error(self.train("run", *GPT2, *words, status=LOAD), text)
+
+
+class HuggingFace(Text):
+    """Tokenizers whose ids tests/text/test_tokenizer.c pins."""
+
+    def words(self, name, *words):
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        shutil.copy(KINDS / f"{name}.json", folder / "tokenizer.json")
+        return [*BYTES, "dataset.tokens=hf", f"dataset.tokenizer={name}", *words]
+
+    def test_text_is_learnt_evaluated_and_continued(self):
+        for name in ("llama2", "llama3", "unigram"):
+            with self.subTest(name):
+                self.train(f"run_{name}", *self.words(name, "training.epochs=40"))
+                self.assertIn("perplexity", self.brim("eval", f"run_{name}").out)
+                result = self.generate(f"run_{name}", "--prompt", "the memory of", "--tokens", "6", "--temperature",
+                                       "0")
+                self.assertTrue(TEXT.startswith("the memory of" + result["samples"][0]["text"]), result)
+
+    def test_a_prompt_begins_with_the_token_that_begins_a_text(self):
+        self.train("run", *self.words("llama2", "training.steps=2"))
+        result = self.generate("run", "--prompt", "x", "--tokens", "1")
+        self.assertEqual(result["prompt_tokens"][0], 1)
+        self.assertGreater(len(result["prompt_tokens"]), 1) # more tokens than bytes
+
+    def test_more_tokens_than_bytes_are_kept(self):
+        (self.folder / "a.txt").write_text("\ufdfa" * 200)
+        words = self.words("words", "dataset.test_fraction=0", "training.steps=1")
+        cases = [["none", "Lowercase"], ["more", "NFKD"]]
+        for name, kind in cases:
+            tree = json.loads((self.folder / "words/tokenizer.json").read_text())
+            tree["normalizer"] = {"type": kind}
+            tree["model"]["fuse_unk"] = False
+            (self.folder / "words/tokenizer.json").write_text(json.dumps(tree))
+            self.train(name, *words, f"dataset.cache={name}")
+        sizes = [next((self.folder / name).glob("tokens-*.bin")).stat().st_size for name, _ in cases]
+        self.assertGreater(sizes[1], sizes[0] + 200)
+
+    def test_files_that_have_the_end_of_text_are_no_clients(self):
+        (self.folder / "many").mkdir()
+        for i in range(3):
+            (self.folder / f"many/{i}.txt").write_text(TEXT + ("</s> and more" if i == 1 else ""))
+        words = ["dataset.path=many", "dataset.client=file", "partition=natural", "total_clients=3",
+                 "clients_per_round=1", "rounds=1"]
+        result = self.brim("federate", "run.dir=run", *self.words("unigram"), *words, status=LOAD)
+        self.assert_error(result, "finds the ends of 3 files", "it is 3 times in the tokens")
+
+    def test_other_tokenizers_are_not_gpt2s(self):
+        result = self.train("run", *self.words("llama3"), "dataset.tokens=gpt2", status=USAGE)
+        self.assert_error(result, "is not GPT-2's byte-pair encoding", "dataset.tokens=hf")
+        result = self.train("run", *BYTES, "dataset.tokens=hf", status=USAGE)
+        self.assert_error(result, "dataset.tokens=hf needs dataset.tokenizer")
 
 
 class Tokens(Text):

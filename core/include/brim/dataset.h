@@ -79,8 +79,9 @@ typedef struct brim_dataset_ops {
   /* The following three convert between tokens and text, for `brim generate`: set all three, or none. No split need be
    * open. ENOTSUP: this instance has no text for its tokens, so users read and write their numbers. Since ABI 1.5.
    *
-   * [init] Converts a text to tokens, at most one per byte: `tokens` has room for `bytes` of them. ELOAD if the text is
-   * not valid, for example not UTF-8. */
+   * [init] Converts a text to tokens. On entry *count is the number of tokens that `tokens` has room for, at least one
+   * per byte and 16 per byte plus 64 in brim generate; on return it is the number of tokens. ELOAD if the text is not
+   * valid, for example not UTF-8. */
   brim_status (*encode)(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count);
   /* [init] Returns the bytes of a token, which may be a part of a character; valid until destroy. */
   brim_status (*decode)(const void *self, int32_t token, const char **text, size_t *bytes);

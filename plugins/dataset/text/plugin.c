@@ -1,4 +1,4 @@
-/* Plain text for language models: UTF-8 files, as bytes or as tokens of GPT-2's byte-pair encoding.
+/* Plain text for language models: UTF-8 files, as bytes or as tokens of a tokenizer.
  *
  * The last part of the text is the test split, unless the test split has its own files. */
 #include <inttypes.h>
@@ -21,7 +21,7 @@ typedef struct text_params {
   int32_t tokens, client;
 } text_params;
 
-enum { TOKENS_BYTES, TOKENS_GPT2 };
+enum { TOKENS_BYTES, TOKENS_GPT2, TOKENS_HF };
 enum { CLIENT_NONE, CLIENT_FILE };
 
 static const brim_param table[] = {
@@ -33,12 +33,16 @@ static const brim_param table[] = {
                "test text: a file or folder; empty: the end of the training text (test_fraction)"),
     BRIM_PARAM(F64, text_params, test_fraction, "0.1", "[0,1)",
                "share at the end of the training text that becomes the test split if test is empty; 0: no test split"),
-    BRIM_PARAM(ENUM, text_params, tokens, "bytes", "bytes|gpt2",
-               "tokens: bytes (256 tokens), or GPT-2's byte-pair encoding"),
     BRIM_PARAM(
-        PATH, text_params, tokenizer, "", NULL,
-        "for tokens=gpt2: folder with vocab.json and merges.txt, or encoder.json and vocab.bpe, or tokenizer.json"),
-    BRIM_PARAM(PATH, text_params, cache, "", NULL, "folder of cached tokens for tokens=gpt2; empty: ~/.cache/brim"),
+        ENUM, text_params, tokens, "bytes", "bytes|gpt2|hf",
+        "tokens: bytes (256 tokens); gpt2: GPT-2's byte-pair encoding; hf: the tokenizer of a model from Hugging "
+        "Face, with the same ids"),
+    BRIM_PARAM(PATH, text_params, tokenizer, "", NULL,
+               "for tokens=gpt2 and tokens=hf: a tokenizer.json, or a folder with one, with vocab.json and merges.txt, "
+               "or with "
+               "encoder.json and vocab.bpe"),
+    BRIM_PARAM(PATH, text_params, cache, "", NULL,
+               "folder of cached tokens for tokens=gpt2 and tokens=hf; empty: ~/.cache/brim"),
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
                "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
@@ -54,7 +58,7 @@ static const char *const split_whats[SPLITS] = {"the training tokens", "the vali
 
 typedef struct text_dataset {
   const text_params *params;
-  bpe *vocabulary;         /* NULL if bytes are tokens */
+  tokenizer *vocabulary;   /* NULL if bytes are tokens */
   token_file text[SPLITS]; /* all tokens of a split's path; unused for a split that is the end of another */
   windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
   char byte[BYTES_VOCABULARY];
@@ -95,12 +99,18 @@ static windows empty_windows(const text_dataset *d)
   const text_params *p = d->params;
   return (windows){.context = p->context,
                    .stride = p->stride ? p->stride : p->context,
-                   .vocabulary = d->vocabulary ? bpe_vocabulary(d->vocabulary) : BYTES_VOCABULARY};
+                   .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY};
+}
+
+/* GPT-2's "<|endoftext|>" in a text is ordinary text; other models' special tokens are what they mean. */
+static unsigned encode_flags(const text_dataset *d)
+{
+  return d->params->tokens == TOKENS_HF ? TOKENIZER_TEMPLATE : TOKENIZER_PLAIN;
 }
 
 static text_source source_of(const text_dataset *d, const text_files *files)
 {
-  return (text_source){files, d->vocabulary, d->params->cache};
+  return (text_source){files, d->vocabulary, encode_flags(d), d->params->cache};
 }
 
 /* ELOAD if the tokens are too few for a sample. */
@@ -130,7 +140,7 @@ static brim_status add_part(const text_dataset *d, int split, const text_files *
 static brim_status find_end(const text_dataset *d, const text_files *files, size_t k, const token_file *all,
                             int64_t first, int64_t *end)
 {
-  const int64_t separator = d->vocabulary ? bpe_end_of_text(d->vocabulary) : -1;
+  const int64_t separator = d->vocabulary ? tokenizer_end_of_text(d->vocabulary) : -1;
   *end = first;
   if (!d->vocabulary)
     *end = first + (int64_t)files->size[k];
@@ -144,13 +154,28 @@ static brim_status find_end(const text_dataset *d, const text_files *files, size
       files->name[k], all->count);
 }
 
+/* ELOAD if a file has the token that separates files. */
+static brim_status check_ends(const text_dataset *d, const text_files *files, const token_file *all)
+{
+  size_t ends = 0;
+  if (!d->vocabulary || d->params->tokens != TOKENS_HF) return BRIM_OK;
+  for (int64_t i = 0; i < all->count; i++)
+    ends += (int64_t)token_file_at(all, i) == tokenizer_end_of_text(d->vocabulary);
+  if (ends + 1 == files->count) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "dataset.client=file finds the ends of %zu files by the end of text between them, but it is %zu "
+                   "times in the tokens: a file has it, or the tokenizer adds it",
+                   files->count, ends);
+}
+
 /* Adds a part for each file. */
 static brim_status add_files(const text_dataset *d, int split, const text_files *files, const token_file *all,
                              windows *w)
 {
   int64_t at = 0;
+  BRIM_TRY(check_ends(d, files, all));
   *w = empty_windows(d);
-  if (d->vocabulary && bpe_end_of_text(d->vocabulary) < 0 && files->count > 1)
+  if (d->vocabulary && tokenizer_end_of_text(d->vocabulary) < 0 && files->count > 1)
     return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end of text between files, but the vocabulary of "
                                    "dataset.tokenizer has none");
   for (size_t k = 0; k < files->count; k++) {
@@ -188,14 +213,23 @@ static brim_status open_windows(text_dataset *d, int split, windows *w)
 
 static brim_status open_vocabulary(text_dataset *d)
 {
-  if (d->params->tokens == TOKENS_BYTES && d->params->tokenizer[0])
-    return brim_fail(BRIM_ECONFIG, "dataset.tokenizer is for dataset.tokens=gpt2, but tokens are bytes: set "
-                                   "dataset.tokens=gpt2 too, or remove dataset.tokenizer");
-  if (d->params->tokens == TOKENS_BYTES) return BRIM_OK;
-  if (d->params->tokenizer[0]) return bpe_open(d->params->tokenizer, &d->vocabulary);
-  return brim_fail(BRIM_ECONFIG,
-                   "dataset.tokens=gpt2 needs dataset.tokenizer: the folder of GPT-2's vocab.json and merges.txt\n"
-                   "they are at https://huggingface.co/openai-community/gpt2");
+  const text_params *p = d->params;
+  const bool gpt2 = p->tokens == TOKENS_GPT2;
+  if (p->tokens == TOKENS_BYTES && p->tokenizer[0])
+    return brim_fail(BRIM_ECONFIG, "dataset.tokenizer is for dataset.tokens=gpt2 and dataset.tokens=hf, but tokens are "
+                                   "bytes: set dataset.tokens=hf too, or remove dataset.tokenizer");
+  if (p->tokens == TOKENS_BYTES) return BRIM_OK;
+  if (!p->tokenizer[0])
+    return brim_fail(BRIM_ECONFIG,
+                     gpt2 ? "dataset.tokens=gpt2 needs dataset.tokenizer: the folder of GPT-2's vocab.json and "
+                            "merges.txt\nthey are at https://huggingface.co/openai-community/gpt2"
+                          : "dataset.tokens=hf needs dataset.tokenizer: the folder of a model with its tokenizer.json");
+  BRIM_TRY(tokenizer_open(p->tokenizer, !gpt2, &d->vocabulary));
+  if (!gpt2 || tokenizer_is_gpt2(d->vocabulary)) return BRIM_OK;
+  return brim_fail(
+      BRIM_ECONFIG,
+      "dataset.tokenizer='%s' is not GPT-2's byte-pair encoding\nset dataset.tokens=hf for other tokenizers",
+      p->tokenizer);
 }
 
 static void text_destroy(void *self)
@@ -206,7 +240,7 @@ static void text_destroy(void *self)
     windows_free(&d->split[i]);
     token_file_close(&d->text[i]);
   }
-  bpe_free(d->vocabulary);
+  tokenizer_free(d->vocabulary);
   free(d);
 }
 
@@ -344,22 +378,26 @@ static brim_status text_client(const void *self, const char *split, int64_t inde
 
 typedef struct taken {
   int32_t *tokens;
-  size_t count;
+  size_t count, room;
 } taken;
 
 static brim_status take(void *context, const int32_t *tokens, size_t count)
 {
   taken *t = context;
+  if (count > t->room - t->count)
+    return brim_fail(BRIM_ELOAD, "the text has more than %zu tokens, the most for its length", t->room);
   memcpy(t->tokens + t->count, tokens, count * sizeof *tokens);
   t->count += count;
   return BRIM_OK;
 }
 
+/* The text is a prompt, which the model continues, so it does not end. */
 static brim_status text_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   const text_dataset *d = self;
-  taken t = {tokens, 0};
-  if (d->vocabulary) BRIM_TRY(bpe_encode(d->vocabulary, "the text", text, bytes, take, &t));
+  taken t = {tokens, 0, *count};
+  if (d->vocabulary)
+    BRIM_TRY(tokenizer_encode(d->vocabulary, "the text", text, bytes, encode_flags(d) & ~TOKENIZER_END, take, &t));
   for (size_t i = 0; i < bytes && !d->vocabulary; i++) tokens[t.count++] = (unsigned char)text[i];
   *count = t.count;
   return BRIM_OK;
@@ -369,7 +407,7 @@ static brim_status text_decode(const void *self, int32_t token, const char **tex
 {
   const text_dataset *d = self;
   if (d->vocabulary) {
-    *text = bpe_text(d->vocabulary, token, bytes);
+    *text = tokenizer_piece(d->vocabulary, token, bytes);
     return BRIM_OK;
   }
   if (token < 0 || token >= BYTES_VOCABULARY) return brim_fail(BRIM_EINVAL, "token %d is not a byte", (int)token);
@@ -381,7 +419,7 @@ static brim_status text_decode(const void *self, int32_t token, const char **tex
 static brim_status text_end_of_text(const void *self, int32_t *out)
 {
   const text_dataset *d = self;
-  *out = d->vocabulary ? bpe_end_of_text(d->vocabulary) : -1;
+  *out = d->vocabulary ? tokenizer_end_of_text(d->vocabulary) : -1;
   return BRIM_OK;
 }
 
@@ -393,7 +431,7 @@ static brim_status text_keep(void *self, const char **json)
   if (!d->vocabulary) return BRIM_OK;
   snprintf(d->kept, sizeof d->kept,
            "{\"vocabulary of dataset.tokenizer\": \"%" PRId64 " tokens, fnv1a64:%016" PRIx64 "\"}",
-           bpe_vocabulary(d->vocabulary), bpe_hash(d->vocabulary));
+           tokenizer_rows(d->vocabulary), tokenizer_hash(d->vocabulary));
   *json = d->kept;
   return BRIM_OK;
 }
@@ -414,7 +452,7 @@ static const brim_plugin plugin = {
     .size = sizeof plugin,
     .kind = BRIM_DATASET,
     .id = "text",
-    .help = "plain text for language models, as bytes or in GPT-2's byte-pair encoding",
+    .help = "plain text for language models, as bytes or as tokens of a tokenizer",
     .params_size = sizeof(text_params),
     .params = table,
     .create = text_create,

@@ -9,10 +9,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bpe_parts.h"
 #include "brim/host.h"
 
 #define NAME_ROOM 4096
+
+/* FNV-1a (isthe.com/chongo/tech/comp/fnv). */
+uint64_t text_hash_add(uint64_t hash, const void *bytes, size_t count)
+{
+  for (size_t i = 0; i < count; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+  return hash;
+}
 
 static brim_status add(text_files *f, const char *name, const struct stat *st)
 {
@@ -25,7 +31,7 @@ static brim_status add(text_files *f, const char *name, const struct stat *st)
   if (copy) {
     const int64_t stamp[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
                              st->st_ctim.tv_nsec}; /* no program can set back the time of the last change */
-    f->hash = bpe_hash_add(bpe_hash_add(f->hash, real, strlen(real) + 1), stamp, sizeof stamp);
+    f->hash = text_hash_add(text_hash_add(f->hash, real, strlen(real) + 1), stamp, sizeof stamp);
     f->bytes += (uint64_t)st->st_size;
     f->size[f->count] = (uint64_t)st->st_size;
     f->name[f->count++] = copy;
@@ -56,7 +62,7 @@ static brim_status add_matching(text_files *f, const char *folder, const char *p
 brim_status text_files_find(const char *path, const char *pattern, const char *option, text_files *out)
 {
   struct stat st;
-  *out = (text_files){.hash = BPE_HASH_START};
+  *out = (text_files){.hash = TEXT_HASH_START};
   if (stat(path, &st) != 0)
     return brim_fail(BRIM_ELOAD, "cannot find the text '%s': %s\nset %s to a file or to a folder of files", path,
                      strerror(errno), option);

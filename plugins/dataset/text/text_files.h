@@ -18,4 +18,7 @@ typedef struct text_files {
  * ELOAD without a file. On failure *out is empty. */
 brim_status text_files_find(const char *path, const char *pattern, const char *option, text_files *out);
 void text_files_free(text_files *files);
+
+#define TEXT_HASH_START 0xcbf29ce484222325u
+uint64_t text_hash_add(uint64_t hash, const void *bytes, size_t count);
 #endif

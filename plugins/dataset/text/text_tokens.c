@@ -12,20 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bpe_parts.h"
 #include "brim/host.h"
 
 #define NAME_ROOM 4096
-#define CACHE_VERSION "tokens 1" /* change it when the same text and vocabulary give other tokens */
+#define CACHE_VERSION "tokens 2" /* change it when the same text and vocabulary give other tokens */
 
 /* ---- the cache ---- */
 
 static bool cache_name(const text_source *s, char *out, size_t room)
 {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  uint64_t hash = bpe_hash_add(s->files->hash, CACHE_VERSION, sizeof CACHE_VERSION);
-  const uint64_t vocabulary = bpe_hash(s->vocabulary);
-  hash = bpe_hash_add(hash, &vocabulary, sizeof vocabulary);
+  uint64_t hash = text_hash_add(s->files->hash, CACHE_VERSION, sizeof CACHE_VERSION);
+  const uint64_t how[] = {tokenizer_hash(s->vocabulary), (uint64_t)tokenizer_end_of_text(s->vocabulary), s->flags};
+  hash = text_hash_add(hash, how, sizeof how);
   int length;
   if (s->cache_folder[0])
     length = snprintf(out, room, "%s/tokens-%016" PRIx64 ".bin", s->cache_folder, hash);
@@ -68,21 +67,40 @@ static brim_status cache_write(const char *name, const token_file *t)
 
 /* ---- making tokens ---- */
 
-/* The destination of tokens: address space for one token for each byte; pages are used as tokens arrive. */
+/* The destination of tokens: address space for about one token for each byte; pages are used as tokens arrive. */
 typedef struct sink {
   unsigned char *to;
   size_t room; /* tokens */
   token_file out;
 } sink;
 
+static void *map_room(size_t bytes)
+{
+  if (brim_fault_hit(BRIM_FAULT_ALLOC, NULL)) return MAP_FAILED;
+  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 static brim_status sink_open(sink *s, size_t room, int32_t width)
 {
   const size_t bytes = (room ? room : 1) * (size_t)width;
-  void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
-                ? MAP_FAILED
-                : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *p = map_room(bytes);
   if (p == MAP_FAILED) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the tokens of %zu bytes of text", room);
   *s = (sink){p, room, {.map = p, .map_bytes = bytes, .tokens = p, .width = width}};
+  return BRIM_OK;
+}
+
+/* A normal form or a template may make more tokens than the text has bytes. */
+static brim_status sink_grow(sink *s)
+{
+  void *p = brim_fault_hit(BRIM_FAULT_ALLOC, NULL)
+                ? MAP_FAILED
+                : mremap((void *)(uintptr_t)s->out.map, s->out.map_bytes, 2 * s->out.map_bytes, MREMAP_MAYMOVE);
+  if (p == MAP_FAILED) return brim_fail(BRIM_ENOMEM_HOST, "no memory for %zu tokens", 2 * s->room);
+  s->to = p;
+  s->out.map = p;
+  s->out.tokens = p;
+  s->out.map_bytes *= 2;
+  s->room = s->out.map_bytes / (size_t)s->out.width;
   return BRIM_OK;
 }
 
@@ -90,7 +108,7 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
 {
   sink *s = context;
   if (brim_stop_wanted()) return brim_fail(BRIM_EINTERRUPTED, "interrupted while tokenizing");
-  if (count > s->room - (size_t)s->out.count) return brim_fail(BRIM_ELOAD, "the text became longer while it was read");
+  while (count > s->room - (size_t)s->out.count) BRIM_TRY(sink_grow(s));
   for (size_t i = 0; i < count; i++) {
     unsigned char *to = s->to + (size_t)s->out.count++ * (size_t)s->out.width;
     for (int32_t b = 0; b < s->out.width; b++) to[b] = (unsigned char)((uint32_t)tokens[i] >> 8 * b);
@@ -111,26 +129,29 @@ static brim_status add_text(const text_source *s, const char *name, sink *to)
 {
   token_file text;
   BRIM_TRY(token_file_open(name, TOKEN_FORMAT_BYTES, &text));
-  const brim_status status =
-      s->vocabulary ? bpe_encode(s->vocabulary, name, (const char *)text.tokens, (size_t)text.count, take, to)
-                    : take_bytes(to, &text);
+  const brim_status status = s->vocabulary ? tokenizer_encode(s->vocabulary, name, (const char *)text.tokens,
+                                                              (size_t)text.count, s->flags, take, to)
+                                           : take_bytes(to, &text);
   token_file_close(&text);
   return status;
 }
 
-int32_t text_token_width(const bpe *vocabulary)
+int32_t text_token_width(const tokenizer *vocabulary)
 {
-  return !vocabulary ? 1 : bpe_vocabulary(vocabulary) <= UINT16_MAX + 1 ? 2 : 4;
+  return !vocabulary ? 1 : tokenizer_rows(vocabulary) <= UINT16_MAX + 1 ? 2 : 4;
 }
 
 static brim_status make(const text_source *s, token_file *out)
 {
-  const int32_t end = s->vocabulary ? bpe_end_of_text(s->vocabulary) : -1;
+  const int32_t end = s->vocabulary ? tokenizer_end_of_text(s->vocabulary) : -1;
   sink to = {0};
   BRIM_TRY(sink_open(&to, s->files->bytes + s->files->count, text_token_width(s->vocabulary)));
   brim_status status = BRIM_OK;
+  int64_t before = 0; /* tokens before the last text, which may have the end of text itself */
   for (size_t i = 0; i < s->files->count && status == BRIM_OK; i++) {
-    if (i > 0 && end >= 0) status = take(&to, &end, 1);
+    const bool ended = to.out.count > before && (int32_t)token_file_at(&to.out, to.out.count - 1) == end;
+    if (i > 0 && end >= 0 && !ended) status = take(&to, &end, 1);
+    before = to.out.count;
     if (status == BRIM_OK) status = add_text(s, s->files->name[i], &to);
   }
   *out = to.out;
@@ -161,7 +182,7 @@ static brim_status make_and_keep(const text_source *s, const char *name, token_f
 static bool cache_open(const text_source *s, const char *name, token_file *out)
 {
   if (access(name, R_OK) != 0 || token_file_open(name, TOKEN_FORMAT_AUTO, out) != BRIM_OK) return false;
-  if (token_file_find_beyond(out, bpe_vocabulary(s->vocabulary)) < 0) return true;
+  if (token_file_find_beyond(out, tokenizer_rows(s->vocabulary)) < 0) return true;
   token_file_close(out);
   return false;
 }

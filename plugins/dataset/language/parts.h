@@ -1,0 +1,287 @@
+/* Internal to the files of tokenizer.h. */
+#ifndef TOKENIZER_PARTS_H
+#define TOKENIZER_PARTS_H
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <jansson.h>
+#include <pcre2.h>
+
+#include "tokenizer.h"
+
+#define TOKENS_MAX ((int64_t)1 << 24)
+#define UNUSED_MAX 65536 /* ids without a token */
+#define STEPS_MAX 32     /* of one kind */
+#define NAME_ROOM 4096
+#define LOW_LINE "\xe2\x96\x81" /* U+2581, which stands for a space in many vocabularies */
+#define LOW_LINE_BYTES 3
+
+/* ---- text.c: bytes that grow, UTF-8, hashes ---- */
+
+typedef struct slice {
+  const char *text;
+  size_t bytes;
+} slice;
+
+typedef struct buffer {
+  char *data;
+  size_t count, room;
+} buffer;
+brim_status buffer_reserve(buffer *b, size_t more);
+brim_status buffer_add(buffer *b, const char *text, size_t bytes);
+brim_status buffer_add_character(buffer *b, int32_t c);
+
+/* Returns the bytes of the character at `text`, or, if it is not UTF-8, minus the bytes that U+FFFD replaces (the
+ * maximal subpart, as Unicode recommends). bytes > 0. */
+int utf8_length(const char *text, size_t bytes);
+/* Returns the place of the first byte that is not UTF-8, or `bytes`. */
+size_t utf8_check(const char *text, size_t bytes);
+/* The character at valid UTF-8. */
+int32_t utf8_character(const char *text);
+
+uint64_t hash_bytes(const char *text, size_t bytes);
+#define HASH_START 0xcbf29ce484222325u
+/* FNV-1a (isthe.com/chongo/tech/comp/fnv). */
+static inline uint64_t hash_add(uint64_t hash, const void *bytes, size_t count)
+{
+  for (size_t i = 0; i < count; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+  return hash;
+}
+/* The byte that GPT-2's alphabet of printable characters writes as the character, or -1; and the reverse. */
+int byte_of_symbol(int32_t character);
+int32_t symbol_of_byte(unsigned char byte);
+/* Appends the text with each byte as a character of the alphabet. */
+brim_status buffer_add_symbols(buffer *b, const char *text, size_t bytes);
+/* Appends the bytes that a token's characters represent, or the token itself if a character represents none. */
+brim_status buffer_add_spelled(buffer *b, const char *token, size_t bytes);
+
+/* ---- tables.c ---- */
+
+/* Token texts and their ids; open addressing. The texts are those of tokenizer.token. */
+typedef struct names {
+  struct {
+    uint32_t hash;
+    int32_t id; /* -1: free */
+  } * entry;
+  size_t mask;
+} names;
+
+/* A tree of byte strings whose edges are a hash table. Node 0 is the root. */
+typedef struct trie {
+  struct trie_edge {
+    uint32_t from, to; /* to: 0 if free */
+    unsigned char byte;
+  } * edge;
+  int32_t *value; /* of each node, -1: none */
+  size_t mask, nodes, room;
+} trie;
+brim_status trie_add(trie *t, const char *text, size_t bytes, int32_t value);
+/* Returns the node after a byte, or 0. */
+uint32_t trie_next(const trie *t, uint32_t node, unsigned char byte);
+void trie_free(trie *t);
+
+/* Two neighbours and their merged token, an entry of a hash table with open addressing. */
+typedef struct bpe_merge {
+  int32_t left, right; /* ids; left is -1 in a free entry */
+  int32_t token;
+  uint32_t rank; /* the lowest is merged first */
+} bpe_merge;
+
+/* ---- the steps ---- */
+
+typedef struct pattern {
+  slice literal; /* of a pattern without a regular expression */
+  pcre2_code *regex;
+} pattern;
+
+enum normalize_kind { NORMALIZE_FORM, NORMALIZE_REPLACE, NORMALIZE_PREPEND, NORMALIZE_STRIP, NORMALIZE_LOWERCASE };
+typedef struct normalize_step {
+  enum normalize_kind kind;
+  int form; /* options of utf8proc */
+  pattern find;
+  slice text; /* what replaces, or is prepended */
+  bool left, right;
+} normalize_step;
+
+enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_PREVIOUS, SPLIT_NEXT, SPLIT_CONTIGUOUS };
+enum prefix_when { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
+typedef struct split_step {
+  slice space;             /* what replaces a space, and the prefix; empty: nothing */
+  enum prefix_when prefix; /* whether a piece that does not begin with `space` gets it */
+  bool splits, invert;
+  pattern find;
+  enum split_behavior behavior;
+} split_step;
+
+enum decode_kind { DECODE_BYTES, DECODE_REPLACE, DECODE_FALLBACK, DECODE_FUSE, DECODE_STRIP, DECODE_METASPACE };
+typedef struct decode_step {
+  enum decode_kind kind;
+  pattern find;
+  slice text;
+  size_t start, stop; /* most characters that are removed */
+  bool skips_first;
+} decode_step;
+
+typedef struct added_token {
+  slice content;
+  int32_t id;
+  bool single_word, left, right, normalized, special;
+} added_token;
+
+enum model_kind { MODEL_BPE, MODEL_UNIGRAM };
+
+struct tokenizer {
+  slice *token; /* by id; text NULL: unused */
+  slice *piece; /* by id: the decoded bytes in the middle of a text */
+  int64_t count, model_count;
+  buffer text, pieces; /* memory of token and of piece */
+  names names;
+  uint64_t hash;
+  int32_t end_of_text;
+
+  added_token *added;
+  size_t added_count;
+  trie before, after;                     /* added tokens that are found before and after normalization */
+  bool before_byte[256], after_byte[256]; /* bytes that begin one */
+  bool *special;                          /* by id */
+
+  normalize_step normalize[STEPS_MAX];
+  split_step split[STEPS_MAX];
+  decode_step decode[STEPS_MAX];
+  size_t normalize_count, split_count, decode_count;
+  bool has_decoder, gpt2_words;
+  slice *kept; /* texts of steps, owned */
+  size_t kept_count;
+  pcre2_code *word_at_start; /* \w in the sense of the library `regex` of Rust; for single words */
+  int32_t *prefix, *suffix;  /* tokens of the template */
+  size_t prefix_count, suffix_count;
+
+  enum model_kind model;
+  bool byte_level, byte_fallback, ignore_merges, fuse_unknown;
+  int32_t unknown;         /* -1: none */
+  int32_t byte_token[256]; /* of a byte in a byte-level model, of <0xNN> otherwise; -1: none */
+  bool has_fallback;       /* all bytes that byte_fallback may need are there one by one */
+  bpe_merge *merge;
+  size_t merge_mask, merge_count;
+  bool may_cut, joins_low_line[256]; /* bytes after which U+2581 may be in the middle of a token */
+  double *score, unknown_score;
+  trie pieces_of_model; /* of Unigram */
+};
+
+/* Returns the entry of a pair, or the free entry for it. */
+bpe_merge *merge_place(const tokenizer *t, int32_t left, int32_t right);
+/* Appends a token to the table of names; false if there is one of that text. */
+bool names_add(tokenizer *t, int32_t id);
+brim_status names_reserve(tokenizer *t, size_t count);
+
+/* ---- scan.c: JSON that is too large for a tree ---- */
+
+typedef struct scan {
+  const char *name, *text;
+  size_t count, at;
+} scan;
+brim_status scan_fail(const scan *s, const char *what);
+brim_status scan_expect(scan *s, char c);
+/* Takes the character, if it is next after spaces. */
+bool scan_take(scan *s, char c);
+brim_status scan_string(scan *s, buffer *out); /* appends it */
+brim_status scan_number(scan *s, double *out);
+brim_status scan_end(scan *s);
+/* Finds model.vocab and model.merges, and writes the text with null in their place. false if the text is not an object
+ * of that kind, which is for jansson to report. */
+typedef struct scan_sections {
+  scan vocabulary, merges; /* text NULL: absent */
+  buffer rest;
+} scan_sections;
+brim_status scan_cut(const tokenizer_source *source, scan_sections *out, bool *found);
+
+/* ---- reading ---- */
+
+typedef struct reading {
+  tokenizer *t;
+  const tokenizer_source *source, *merges;
+  json_t *root;
+} reading;
+/* ELOAD: "'file', path: what". */
+brim_status read_fail(const reading *r, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+brim_status read_normalizer(reading *r, const json_t *from, const char *path);
+brim_status read_pre_tokenizer(reading *r, const json_t *from, const char *path);
+brim_status read_decoder(reading *r, const json_t *from, const char *path);
+brim_status read_post_processor(reading *r, const json_t *from, const char *path);
+brim_status read_gpt2_steps(reading *r);
+/* Keys of an object by name, with their type: ELOAD if there is another key, or a value of another type. */
+brim_status read_check(const reading *r, const json_t *object, const char *path, const char *const *keys);
+brim_status read_flag(const reading *r, const json_t *object, const char *path, const char *key, bool otherwise,
+                      bool *out);
+/* Copies the text into the tokenizer's memory. */
+brim_status read_keep(const reading *r, const char *text, size_t bytes, slice *out);
+bool read_is(const json_t *object, const char *key, const char *text);
+
+brim_status read_vocabulary(reading *r, scan *s);
+brim_status read_unigram_vocabulary(reading *r, scan *s);
+brim_status read_merges(reading *r, scan *s);
+brim_status read_merge_lines(reading *r);
+brim_status read_added(reading *r, const json_t *list);
+/* What follows from the vocabulary: bytes, cuts, pieces. */
+brim_status read_finish(reading *r);
+
+/* Compiles a regular expression of Oniguruma's syntax. */
+brim_status regex_compile(const reading *r, const char *path, const char *text, size_t bytes, pcre2_code **out);
+
+/* ---- encoding ---- */
+
+#define CACHE_BITS 14
+#define CACHE_BYTES 24
+#define CACHE_IDS 8
+typedef struct cached {
+  uint8_t bytes, count; /* bytes 0: free */
+  char text[CACHE_BYTES];
+  int32_t id[CACHE_IDS];
+} cached;
+
+/* A pair of neighbours at the time of its insertion into the heap. */
+typedef struct waiting {
+  uint32_t rank;
+  int32_t at, left, right, token; /* at: place of the left one */
+} waiting;
+
+typedef struct encoder {
+  const tokenizer *t;
+  const char *name;
+  unsigned flags;
+  tokenizer_take_fn take;
+  void *context;
+  pcre2_match_data *match;
+  pcre2_match_context *limits;
+  pcre2_jit_stack *stack;
+  buffer normal[2], step[STEPS_MAX], symbols;
+  cached *cache;
+  /* byte-pair encoding of a piece */
+  int32_t *token, *next, *last; /* of each place; next and last: places, -1 at the ends */
+  waiting *heap;
+  size_t heap_count, room;
+  /* Unigram: the best way to each place */
+  struct unigram_node {
+    double score;
+    int64_t from;
+    int32_t id;
+  } * node;
+  size_t node_room;
+} encoder;
+
+/* Finds the pattern at or after `at`; *found false: not there. */
+brim_status pattern_find(encoder *e, const pattern *p, const char *text, size_t bytes, size_t at, size_t range[2],
+                         bool *found);
+brim_status normalize(encoder *e, const char *text, size_t bytes, slice *out);
+brim_status normalize_one(encoder *e, const normalize_step *n, slice in, buffer *out, slice *result);
+/* Splits by step k and those after it. `first`: the piece begins where the text begins. */
+brim_status split(encoder *e, size_t k, const char *text, size_t bytes, bool first);
+/* Makes the tokens of a piece. */
+brim_status bpe_encode(encoder *e, const char *text, size_t bytes);
+brim_status unigram_encode(encoder *e, const char *text, size_t bytes);
+void encoder_release(encoder *e);
+brim_status encoder_open(encoder *e);
+/* Appends the text with the pattern replaced. */
+brim_status pattern_replace(encoder *e, const pattern *p, slice in, slice by, buffer *out);
+brim_status decode_piece(const tokenizer *t, slice token, buffer *out);
+bool is_space(int32_t c); /* Unicode's White_Space */
+#endif
