@@ -21,7 +21,7 @@ brim_status brim_versions_open(const brim_setup *setup, const brim_program *serv
   brim_versions *v = brim_try_calloc(1, sizeof *v);
   if (!v) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for versions of the global model");
   v->slots = brim_setup_versions(setup);
-  v->values = brim_graph_sent(serve->graph);
+  v->values = brim_graph_sent(serve->graph, false);
   v->dtype = serve->graph->real;
   v->bytes = (uint64_t)v->values * brim_dtype_bytes(v->dtype);
   v->of_slot = brim_try_malloc((size_t)v->slots * sizeof *v->of_slot);
@@ -62,7 +62,7 @@ brim_status brim_versions_keep(brim_versions *v, brim_exec *exec, const brim_pro
   char *at = v->data + (uint64_t)slot * v->bytes;
   v->of_slot[slot] = -1; /* until all of it is there */
   for (size_t i = 0; i < g->parameter_count; i++) {
-    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
+    if (!brim_parameter_is_controlled(&g->parameter[i])) continue;
     BRIM_TRY(brim_exec_read(exec, serve, g->parameter[i].value, at));
     at += g->parameter[i].value->bytes;
   }
@@ -77,7 +77,7 @@ brim_status brim_versions_load(const brim_versions *v, brim_exec *exec, const br
   if (slot < 0) return brim_fail(BRIM_EINTERNAL, "version %lld of the global model is missing", (long long)version);
   const char *at = v->data + (uint64_t)slot * v->bytes;
   for (size_t i = 0; i < g->parameter_count; i++) {
-    if (!brim_parameter_is_sent(&g->parameter[i])) continue;
+    if (!brim_parameter_is_controlled(&g->parameter[i])) continue;
     BRIM_TRY(brim_exec_write(exec, serve, g->parameter[i].value, at));
     at += g->parameter[i].value->bytes;
   }

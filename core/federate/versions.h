@@ -1,6 +1,9 @@
 /* Earlier versions of the global model, from which clients in flight started (federate.async), in host memory. Version
  * v is the global model after v rounds. A client trains in the round in which its update arrives: its version is then
- * written to the server's arena, in the place of the global model. Internal to core/federate. */
+ * written to the server's arena, in the place of the global model.
+ * Buffers are not part of a version: running statistics start from the present ones, so that the global model's are
+ * means of clients' statistics. Changes from older ones would not be, and could make a variance negative. Internal to
+ * core/federate. */
 #ifndef BRIM_FEDERATE_VERSIONS_H
 #define BRIM_FEDERATE_VERSIONS_H
 #include "exec/exec.h"

@@ -146,10 +146,11 @@ int64_t brim_graph_largest(const brim_graph *g, bool sent)
   return most;
 }
 
-int64_t brim_graph_sent(const brim_graph *g)
+int64_t brim_graph_sent(const brim_graph *g, bool buffers)
 {
   int64_t values = 0;
   for (size_t i = 0; i < g->parameter_count; i++)
-    if (brim_parameter_is_sent(&g->parameter[i])) values += brim_shape_count(&g->parameter[i].value->shape);
+    if (brim_parameter_is_sent(&g->parameter[i]) && (buffers || !g->parameter[i].is_buffer))
+      values += brim_shape_count(&g->parameter[i].value->shape);
   return values;
 }

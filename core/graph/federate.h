@@ -27,8 +27,8 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
 /* The number of values of the largest parameter that is not frozen (`sent`: and not local, so that clients send it); 0
  * if there is no such parameter. For any of these graphs. */
 int64_t brim_graph_largest(const brim_graph *g, bool sent);
-/* The number of values that are sent. */
-int64_t brim_graph_sent(const brim_graph *g);
+/* The number of values that are sent, with those of buffers or without. */
+int64_t brim_graph_sent(const brim_graph *g, bool buffers);
 /* Whether the tensor of a client's graph lies in the server's arena. */
 static inline bool brim_graph_is_shared(const brim_graph *g, const brim_tensor *t)
 {

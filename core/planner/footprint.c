@@ -90,7 +90,7 @@ static uint64_t versions_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0 || brim_setup_versions(s) == 0) return 0;
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
-  return (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g)) * brim_dtype_bytes(g->real);
+  return (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g, false)) * brim_dtype_bytes(g->real);
 }
 
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)

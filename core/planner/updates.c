@@ -22,7 +22,7 @@ brim_updates_plan brim_updates_plan_of(const brim_setup *s, const brim_plan *pla
   const brim_config_choice *choice = brim_config_aggregator(s->config);
   u.rows = brim_setup_round_clients(s);
   u.block = block_of(u.rows);
-  u.values = brim_graph_sent(g);
+  u.values = brim_graph_sent(g, true);
   u.largest = brim_graph_largest(g, true);
   if (ops->scratch) u.scratch_bytes = ops->scratch(choice->params, u.rows);
   u.row_bytes = (uint64_t)u.values * brim_dtype_bytes(u.dtype);

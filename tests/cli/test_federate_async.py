@@ -6,10 +6,11 @@ import json
 import math
 import random
 
+import tensors
 from client_order import permutation, random4
 from federations import FederationCase
 from support import FAILED, USAGE, main
-from test_federate import MLP, float_of
+from test_federate import MLP, SMALL, float_of
 from test_federate_aggregators import RESULT, Update
 from test_federate_world import World, costs_of
 
@@ -161,6 +162,17 @@ class Async(FederationCase):
         keys = "client", "loss", "arrived", "seconds", "left_out"
         for a, b in zip(self.records("sync", "participants.jsonl"), self.records("async", "participants.jsonl")):
             self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
+
+    def test_variances_of_batch_norm_stay_positive(self):
+        """A client that arrives twice with the same start would take its change of the variance off twice."""
+        self.federate("run", *SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                      "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=3",
+                      "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl",
+                      "total_clients=3", "clients_per_round=2", "rounds=8")
+        values, _ = tensors.read(self.checkpoint("run", 8) / "model.safetensors")
+        variances = [number for name, (_, _, numbers) in values.items() if "running_var" in name for number in numbers]
+        self.assertGreater(len(variances), 0)
+        self.assertGreater(min(variances), 0)
 
     def test_playing_selects_as_training_does(self):
         words = [*MLP, "federate.async=true", "federate.concurrency=8", "world.dropout=0.2"]
