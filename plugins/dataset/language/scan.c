@@ -21,7 +21,10 @@ brim_status scan_fail(const scan *s, const char *what)
 
 static void skip_spaces(scan *s)
 {
-  while (s->at < s->count && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
+  for (; s->at < s->count; s->at++) {
+    const char c = s->text[s->at];
+    if (c != ' ' && c != '\n' && c != '\t' && c != '\r') return;
+  }
 }
 
 bool scan_take(scan *s, char c)
