@@ -84,11 +84,12 @@ class Memory(Case):
                  "rounds=10", "parallel_clients=2", "method=round_robin", "model=mlp", "model.hidden=[3]",
                  "training.batch_size=1", "optimizer=sgd", "optimizer.momentum=0", "federate.eval_every_rounds=10",
                  "memory.timing=false", "federate.client_accuracy=false", "observe.report=false"]
-        plain = self.peak("fedavg", *words)
-        scaffold = self.peak("scaffold", *words, "federate.local=scaffold")
-        kept = (self.folder / "scaffold" / "states.bin").stat().st_blocks * 512
+        # Threads that meet in the C library's allocator make it take more, never less: the least of three runs.
+        plain = min(self.peak(f"fedavg {i}", *words) for i in range(3))
+        scaffold = min(self.peak(f"scaffold {i}", *words, "federate.local=scaffold") for i in range(3))
+        kept = (self.folder / "scaffold 0" / "states.bin").stat().st_blocks * 512
         self.assertGreater(kept, 10_000 * 4 * (784 * 3 + 3 + 3 * 10 + 10))
-        self.assertLess(scaffold, plain * 1.05, (plain, scaffold))
+        self.assertLess(scaffold, plain * 1.02, (plain, scaffold))
 
     def test_all_updates_of_a_round_are_never_in_memory(self):
         """A hundred clients with 1.66 million values each: 633 MiB, in blocks of 16 MiB."""
