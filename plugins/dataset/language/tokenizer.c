@@ -98,12 +98,12 @@ static brim_status read_root(reading *r, scan_sections *parts)
   return read_post_processor(r, json_object_get(root, "post_processor"), "post_processor");
 }
 
-static brim_status parse(const tokenizer_source *from, const char *bytes, size_t count, json_t **out)
+static brim_status parse(const tokenizer_source *from, const char *bytes, size_t count, size_t flags, json_t **out)
 {
   json_error_t error;
   const size_t wrong = utf8_check(from->bytes, from->count);
   if (wrong < from->count) return brim_fail(BRIM_ELOAD, "'%s' is not UTF-8 at byte %zu", from->name, wrong);
-  *out = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+  *out = json_loadb(bytes, count, flags | JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
   if (*out && json_is_object(*out)) return BRIM_OK;
   if (*out) return brim_fail(BRIM_ELOAD, "'%s' must be a JSON object", from->name);
   return brim_fail(BRIM_ELOAD, "'%s' is not JSON: line %d, column %d: %s", from->name, error.line, error.column,
@@ -116,9 +116,9 @@ static brim_status read_json(reading *r)
   bool found = false;
   brim_status status = scan_cut(r->source, &parts, &found);
   if (status == BRIM_OK && found)
-    status = parse(r->source, parts.rest.data, parts.rest.count, &r->root);
+    status = parse(r->source, parts.rest.data, parts.rest.count, 0, &r->root);
   else if (status == BRIM_OK)
-    status = parse(r->source, r->source->bytes, r->source->count, &r->root);
+    status = parse(r->source, r->source->bytes, r->source->count, 0, &r->root);
   if (status == BRIM_OK) status = read_root(r, &parts);
   free(parts.rest.data);
   return status;
@@ -146,7 +146,8 @@ static brim_status read_end_of_text(reading *r, const tokenizer_source *config)
   static const char *const usual[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
   tokenizer *t = r->t;
   json_t *root = NULL;
-  if (config) BRIM_TRY(parse(config, config->bytes, config->count, &root));
+  /* model_max_length is often 1e30, written as an integer. */
+  if (config) BRIM_TRY(parse(config, config->bytes, config->count, JSON_DECODE_INT_AS_REAL, &root));
   const json_t *end = json_object_get(root, "eos_token");
   if (json_is_object(end)) end = json_object_get(end, "content");
   if (json_is_string(end)) t->end_of_text = tokenizer_id(t, json_string_value(end), json_string_length(end));
