@@ -20,8 +20,7 @@ static const brim_param table[] = {
     BRIM_PARAM(STR, settings, no_decay, "", NULL, "names of parameters without weight decay: '*.bias'"),
     BRIM_PARAMS_END};
 
-/* Names for the formula: of the states, which brim keeps for each parameter and which begin at 0, and of the numbers
- * that step() sets. */
+/* Names for the formula: the states, which brim keeps for each parameter, 0 at first; the numbers that step() sets. */
 static const char *const states[] = {"m", "v", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "keep", "eps", NULL};
 static void step(const void *self, const brim_optimizer_step *at, double *scalar)

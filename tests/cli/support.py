@@ -32,6 +32,9 @@ SMALL = ["model=mlp", "model.hidden=[16]", "dataset=synthetic", "dataset.shape=[
 SMALL_CNN = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=256",
              "dataset.test_count=64", "training.batch_size=128", "backend.threads=1", "memory.timing=false"]
 
+# A small language model as Hugging Face stores it.
+NETWORK = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder" / "llama_yarn"
+
 CHECKPOINT_FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 SUMMARY_KEYS = ["status", "steps", "train_loss", "test_loss", "test_accuracy", "samples_per_second",
                 "planned_peak_bytes", "device_bytes", "device_reserved_bytes", "device_peak_bytes",

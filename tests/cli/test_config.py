@@ -5,7 +5,7 @@ import os
 import pathlib
 import pwd
 
-from support import BINARY, LOAD, SMALL, USAGE, Case, main, write_idx_dataset
+from support import BINARY, LOAD, NETWORK, SMALL, USAGE, Case, main, write_idx_dataset
 
 # The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
@@ -14,7 +14,6 @@ COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "p
             "version"]
 # models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
 AROUND = {"linear_probe", "lora"}
-NETWORK = pathlib.Path(__file__).resolve().parents[1] / "golden" / "decoder" / "llama_yarn"
 
 
 class Messages(Case):

@@ -159,7 +159,7 @@ class Shared(Experiment):
 class WhatThereIs(Experiment):
     def test_backbones_are_models(self):
         refused = self.brim("config", "model=lora", "backbone=clip", status=USAGE)
-        self.assert_error(refused, "no option 'clip' in group 'backbone'", " clip_vit_l14 ", " resnet18 ")
+        self.assert_error(refused, "no option 'clip' in group 'backbone'", " clip_vit_l14 ", " resnet18")
         words = ["model=lora", "backbone=clip_vit_b32", "backbone.depth=1", "dataset=synthetic",
                  "dataset.shape=[3,32,32]"]
         self.assertIn("width: 768", self.chosen(*words))

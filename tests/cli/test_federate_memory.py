@@ -1,6 +1,7 @@
 """The memory of a federation does not grow with the number of rounds, and hardly with the number of clients."""
 
 import json
+import statistics
 
 from support import FULL, SANITIZED, Case, main, write_idx_dataset
 
@@ -76,19 +77,19 @@ class Memory(Case):
         self.assertLess(dealt, few + 64 * MIB, (few, dealt))
 
     def test_scaffold_takes_the_memory_of_fedavg(self):
-        """Every one of 10,000 clients trains and keeps a control: 94 MiB in the run's folder."""
+        """Every one of 10,000 clients trains and keeps a control: 65 MiB in the run's folder. Medians of three runs, as
+        the system counts pages of libraries in steps of 64 KiB, in an order that depends on the threads."""
         if SANITIZED:
             self.skipTest("a sanitizer keeps what was freed")
         folder = write_idx_dataset(self.folder / "data", train=10_000, rows=28)
         words = ["dataset=mnist", f"dataset.path={folder}", "total_clients=10000", "clients_per_round=1000",
-                 "rounds=10", "parallel_clients=2", "method=round_robin", "model=mlp", "model.hidden=[3]",
+                 "rounds=10", "parallel_clients=1", "method=round_robin", "model=lightcnn", "model.width=4",
                  "training.batch_size=1", "optimizer=sgd", "optimizer.momentum=0", "federate.eval_every_rounds=10",
                  "memory.timing=false", "federate.client_accuracy=false", "observe.report=false"]
-        # Threads that meet in the C library's allocator make it take more, never less: the least of three runs.
-        plain = min(self.peak(f"fedavg {i}", *words) for i in range(3))
-        scaffold = min(self.peak(f"scaffold {i}", *words, "federate.local=scaffold") for i in range(3))
+        plain = statistics.median(self.peak(f"fedavg {i}", *words) for i in range(3))
+        scaffold = statistics.median(self.peak(f"scaffold {i}", *words, "federate.local=scaffold") for i in range(3))
         kept = (self.folder / "scaffold 0" / "states.bin").stat().st_blocks * 512
-        self.assertGreater(kept, 10_000 * 4 * (784 * 3 + 3 + 3 * 10 + 10))
+        self.assertGreater(kept, 10_000 * 4 * self.plan(*words)["trained_parameters"])
         self.assertLess(scaffold, plain * 1.02, (plain, scaffold))
 
     def test_all_updates_of_a_round_are_never_in_memory(self):

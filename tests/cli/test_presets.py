@@ -2,7 +2,7 @@
 
 import pathlib
 
-from support import BINARY, SMALL, USAGE, Case, main
+from support import BINARY, NETWORK, SMALL, USAGE, Case, main
 
 # The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
@@ -117,9 +117,11 @@ class Options(Case):
     def test_every_file_of_a_group_can_be_chosen(self):
         for path in sorted(CONFIGS.glob("*/*.yaml")):
             group, option = path.parent.name, path.stem
-            if group in ("weights", "scenario"):  # name maps and simulated worlds
+            if group in ("weights", "family", "scenario"):  # name maps, networks of config.json, simulated worlds
                 continue
             mandatory = [f"{group}.path=data"] if "???" in path.read_text() else []
+            if option in ("hf", "hf_lora"):
+                mandatory = [f"model.weights={NETWORK}"]
             if group == "server_optimizer":  # has an effect in federations only
                 mandatory = ["total_clients=20", "method=random"]
             with self.subTest(f"{group}={option}"):
