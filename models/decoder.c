@@ -16,10 +16,10 @@
 #define STD 0.02 /* initial, of weights */
 
 typedef struct decoder {
-  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context;
+  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context, window;
   double rope_base, norm_eps;
   int32_t rope_type;
-  double rope_factor, rope_low, rope_high, rope_original, rope_amplitude;
+  double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude;
   brim_list rope_layers;
   bool tied, qkv_bias, out_bias, mlp_bias, qk_norm;
 } decoder;
@@ -35,20 +35,22 @@ static const brim_param params[] = {
     BRIM_PARAM(I64, decoder, vocabulary, "0", "[0,16777216]",
                "rows of the token embedding, at least the number of the dataset's tokens; 0: that number"),
     BRIM_PARAM(I64, decoder, context, "0", "[0,16777216]", "the most tokens in a sample; 0: any number"),
+    BRIM_PARAM(I64, decoder, window, "0", "[0,16777216]",
+               "the last tokens that a token sees, itself included; brim refuses longer samples; 0: all"),
     BRIM_PARAM(F64, decoder, rope_base, "10000", "(0,inf)", "base of the rotary embedding's frequencies (rope_theta)"),
     BRIM_PARAM(ENUM, decoder, rope_type, "default", "default|linear|llama3|yarn",
                "frequencies for samples longer than those of the first training, as transformers has them"),
     BRIM_PARAM(F64, decoder, rope_factor, "0", "[0,inf)",
                "divides frequencies, all of them (linear) or low ones (llama3, yarn); 0: context / rope_original"),
-    BRIM_PARAM(
-        F64, decoder, rope_low, "1", "(0,inf)",
-        "frequencies with fewer rotations within rope_original positions are divided (low_freq_factor, beta_slow)"),
-    BRIM_PARAM(F64, decoder, rope_high, "0", "[0,inf)",
-               "those with more rotations are not (high_freq_factor, beta_fast); 0: 4 with llama3, 32 with yarn"),
+    BRIM_PARAM(F64, decoder, rope_low, "1", "(0,inf)",
+               "llama3: frequencies with fewer rotations within rope_original positions are divided (low_freq_factor)"),
+    BRIM_PARAM(F64, decoder, rope_high, "4", "(0,inf)", "llama3: those with more are not (high_freq_factor)"),
+    BRIM_PARAM(F64, decoder, rope_beta_slow, "1", "(0,inf)", "yarn: as rope_low (beta_slow)"),
+    BRIM_PARAM(F64, decoder, rope_beta_fast, "32", "(0,inf)", "yarn: as rope_high (beta_fast)"),
     BRIM_PARAM(F64, decoder, rope_original, "0", "[0,inf)",
                "positions of the first training (original_max_position_embeddings); 0: context"),
     BRIM_PARAM(F64, decoder, rope_amplitude, "0", "[0,inf)",
-               "multiplies rotated queries and keys (attention_factor); 0: 1, with yarn 0.1 ln(rope_factor) + 1"),
+               "yarn: multiplies rotated queries and keys (attention_factor); 0: 0.1 ln(rope_factor) + 1"),
     BRIM_PARAM(LIST, decoder, rope_layers, "[]", "[0,1]",
                "1 for each block with a rotary embedding, 0 for each without; []: all have one"),
     BRIM_PARAM(F64, decoder, norm_eps, "1e-5", "(0,1]", "eps of rms_norm"),
@@ -72,13 +74,15 @@ static int64_t head_size(const decoder *m)
 
 static brim_rotary_scaling scaling_of(const decoder *m)
 {
-  brim_rotary_scaling s = {.size = sizeof s, .kind = m->rope_type, .factor = m->rope_factor, .low = m->rope_low};
+  const bool is_yarn = m->rope_type == BRIM_ROTARY_YARN;
+  brim_rotary_scaling s = {.size = sizeof s, .kind = m->rope_type, .factor = m->rope_factor};
   if (m->rope_type == BRIM_ROTARY_PLAIN) return s;
+  s.low = is_yarn ? m->rope_beta_slow : m->rope_low;
+  s.high = is_yarn ? m->rope_beta_fast : m->rope_high;
   s.original = m->rope_original > 0 ? m->rope_original : (double)m->context;
   if (s.factor == 0 && s.original > 0) s.factor = (double)m->context / s.original;
-  s.high = m->rope_high > 0 ? m->rope_high : m->rope_type == BRIM_ROTARY_YARN ? 32 : 4;
-  s.amplitude = m->rope_amplitude;
-  if (s.amplitude == 0 && m->rope_type == BRIM_ROTARY_YARN && s.factor > 1) s.amplitude = 0.1 * log(s.factor) + 1;
+  if (is_yarn) s.amplitude = m->rope_amplitude;
+  if (is_yarn && s.amplitude == 0 && s.factor > 1) s.amplitude = 0.1 * log(s.factor) + 1;
   return s;
 }
 
@@ -92,10 +96,19 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);
-  if (m->rope_type != BRIM_ROTARY_PLAIN && scaling_of(m).factor < 1)
-    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_factor, at least 1, or model.context and "
-                                   "model.rope_original");
-  if (m->rope_type > BRIM_ROTARY_LINEAR && scaling_of(m).original < 1)
+  if (m->window > 0 && tokens->shape.dim[1] > m->window)
+    return brim_fail(BRIM_ECONFIG,
+                     "decoder: samples have %lld tokens, more than the sliding window model.window %lld\n"
+                     "brim has no sliding windows, which shorter samples do not need: set dataset.context",
+                     (long long)tokens->shape.dim[1], (long long)m->window);
+  const brim_rotary_scaling scaling = scaling_of(m);
+  if (scaling.kind != BRIM_ROTARY_PLAIN && scaling.factor < 1)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_factor must be at least 1, got %g", scaling.factor);
+  if (scaling.kind > BRIM_ROTARY_LINEAR && scaling.low >= scaling.high)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.%s must be below model.%s, got %g and %g",
+                     scaling.kind == BRIM_ROTARY_YARN ? "rope_beta_slow" : "rope_low",
+                     scaling.kind == BRIM_ROTARY_YARN ? "rope_beta_fast" : "rope_high", scaling.low, scaling.high);
+  if (scaling.kind > BRIM_ROTARY_LINEAR && scaling.original < 1)
     return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_original or model.context");
   if (m->rope_layers.count > 0 && (int64_t)m->rope_layers.count != m->layers)
     return brim_fail(BRIM_ECONFIG, "decoder: model.rope_layers has %zu numbers for %lld blocks", m->rope_layers.count,

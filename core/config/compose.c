@@ -535,6 +535,7 @@ static void place_rest(brim_composition *c)
 
 static bool walk(brim_composition *c, brim_yaml *node, const char *path)
 {
+  c->previous = c->root;
   c->root = brim_yaml_map(c->arena, node->origin);
   c->unsettled = false;
   c->left_out_count = 0;

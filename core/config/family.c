@@ -17,10 +17,10 @@ typedef struct family {
 
 /* ---- the folder ---- */
 
-/* The value of a key that overrides or files give, before anything else is read; NULL: none. */
+/* The value of a key on the command line, or in a file as the previous walk left it; NULL: none. */
 static const char *early_value(brim_composition *c, const char *key)
 {
-  const brim_yaml *node = brim_yaml_get_path(c->root, key);
+  const brim_yaml *node = c->previous ? brim_yaml_get_path(c->previous, key) : NULL;
   for (size_t i = 0; i < c->override_count; i++)
     if (strcmp(c->override[i].key, key) == 0) node = c->override[i].value;
   if (!node || node->kind != BRIM_YAML_SCALAR || brim_yaml_is_null(node) || !node->scalar[0]) return NULL;
@@ -35,6 +35,7 @@ static const char *config_path(brim_composition *c, const char *group, const cha
   struct stat info;
   if (!folder) {
     if (c->problems.count > problems) return NULL;
+    c->unsettled = c->unsettled || !c->previous; /* a file may set it after this option: see the next walk */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s=hf reads the network from the folder in %s, which is not set", group,
                  key);
     brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it", key);
@@ -47,14 +48,88 @@ static const char *config_path(brim_composition *c, const char *group, const cha
   return NULL;
 }
 
-/* ---- a family ---- */
+/* ---- the file of a family ---- */
 
-/* Whether a list, or a map, of one of the family's files has this text; for a map, *value is its value. */
-static bool has(const family *f, const char *map, const char *key, const brim_yaml **value)
+/* Sections of a family's file: a map, or a list of texts. */
+static const struct {
+  const char *name;
+  bool is_map;
+} sections[] = {{"model", true},     {"keys", true},      {"only", true},
+                {"required", false}, {"nullable", false}, {"harmless", false}};
+
+static bool is_list_of_texts(const brim_yaml *node)
+{
+  bool good = node->kind == BRIM_YAML_LIST;
+  for (size_t i = 0; good && i < node->count; i++) good = node->item[i]->kind == BRIM_YAML_SCALAR;
+  return good;
+}
+
+/* In `keys` each value is a name or a list of names, in `only` a list of allowed values. */
+static bool is_section(const char *name, bool is_map, const brim_yaml *node)
+{
+  if (!is_map) return is_list_of_texts(node);
+  bool good = node->kind == BRIM_YAML_MAP;
+  for (size_t i = 0; good && i < node->count; i++) {
+    const brim_yaml *value = node->item[i];
+    if (strcmp(name, "keys") == 0) good = value->kind == BRIM_YAML_SCALAR || is_list_of_texts(value);
+    if (strcmp(name, "only") == 0) good = is_list_of_texts(value);
+  }
+  return good;
+}
+
+static bool check_file(brim_composition *c, const brim_yaml *file)
+{
+  const size_t problems = c->problems.count, count = sizeof sections / sizeof sections[0];
+  for (size_t i = 0; i < file->count; i++) {
+    size_t s = 0;
+    while (s < count && strcmp(sections[s].name, file->key[i]) != 0) s++;
+    const brim_yaml_origin at = brim_yaml_key_origin(file->item[i]);
+    if (s == count)
+      brim_problem_at(&c->problems, &at, "a family's file has no section '%s'", file->key[i]);
+    else if (!is_section(sections[s].name, sections[s].is_map, file->item[i]))
+      brim_problem_at(&c->problems, &at, "the section '%s' of a family's file must be a %s", sections[s].name,
+                      sections[s].is_map ? "map: see configs/family/common.yaml" : "list of names");
+  }
+  return c->problems.count == problems;
+}
+
+static void tell_families(brim_composition *c)
+{
+  const char **option, *list = "";
+  const size_t count = brim_compose_options(c, "family", &option);
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(option[i], "common") != 0) list = brim_arena_printf(c->arena, "%s %s", list, option[i]);
+  brim_problem_hint(&c->problems, "it knows:%s", list);
+}
+
+/* Finds the files of the family that config.json names. */
+static bool find_family(family *f, const char *path)
+{
+  brim_composition *c = f->c;
+  const brim_yaml *type = brim_yaml_get(f->config, "model_type");
+  if (!type || type->kind != BRIM_YAML_SCALAR) {
+    brim_problem(&c->problems, BRIM_ELOAD, "%s does not name its model_type", path);
+    return false;
+  }
+  f->type = type->scalar;
+  const char *common = brim_compose_option_file(c, "family", "common");
+  const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
+  if (!own || !common || strcmp(f->type, "common") == 0) {
+    brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
+    tell_families(c);
+    return false;
+  }
+  f->part[0] = brim_compose_source(c, common);
+  f->part[1] = brim_compose_source(c, own);
+  return f->part[0] && f->part[1] && check_file(c, f->part[0]) && check_file(c, f->part[1]);
+}
+
+/* Whether a section of one of the family's files has this text; for a map, *value is its value. */
+static bool has(const family *f, const char *section, const char *key, const brim_yaml **value)
 {
   bool found = false;
   for (int i = 0; i < 2; i++) {
-    const brim_yaml *node = brim_yaml_get(f->part[i], map);
+    const brim_yaml *node = brim_yaml_get(f->part[i], section);
     for (size_t k = 0; node && k < node->count; k++) {
       const bool same = strcmp(node->kind == BRIM_YAML_MAP ? node->key[k] : node->item[k]->scalar, key) == 0;
       if (same && value) *value = node->item[k];
@@ -63,6 +138,8 @@ static bool has(const family *f, const char *map, const char *key, const brim_ya
   }
   return found;
 }
+
+/* ---- config.json ---- */
 
 static bool is_one_of(const brim_yaml *allowed, const brim_yaml *value)
 {
@@ -88,13 +165,6 @@ static void check_allowed(const family *f, const char *key, const brim_yaml *val
                   key, value->kind == BRIM_YAML_SCALAR ? value->scalar : "{...}", list);
 }
 
-static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
-{
-  const size_t count = to->kind == BRIM_YAML_LIST ? to->count : 1;
-  for (size_t i = 0; i < count; i++)
-    brim_yaml_set(f->c->arena, f->content, (count > 1 ? to->item[i] : to)->scalar, brim_yaml_clone(f->c->arena, value));
-}
-
 static bool has_inner_keys(const family *f, const char *path)
 {
   const char *prefix = brim_arena_printf(f->c->arena, "%s.", path);
@@ -108,25 +178,30 @@ static bool has_inner_keys(const family *f, const char *path)
   return false;
 }
 
-/* Takes the values of a map of config.json; `prefix`: its path and a dot. */
-static void take(const family *f, const brim_yaml *map, const char *prefix)
+/* Checks that brim knows all keys of a map of config.json, and their values; `prefix`: its path and a dot. */
+static void check_keys(const family *f, const brim_yaml *map, const char *prefix)
 {
+  brim_problems *problems = &f->c->problems;
   for (size_t i = 0; i < map->count; i++) {
     const char *key = brim_arena_printf(f->c->arena, "%s%s", prefix, map->key[i]);
-    const brim_yaml *value = map->item[i], *to = NULL, *allowed = NULL;
-    if (value->kind == BRIM_YAML_MAP && has_inner_keys(f, key)) {
-      take(f, value, brim_arena_printf(f->c->arena, "%s.", key));
+    const brim_yaml *value = map->item[i], *allowed = NULL;
+    const brim_yaml_origin at = brim_yaml_key_origin(value);
+    if (has(f, "harmless", key, NULL) || (brim_yaml_is_null(value) && has(f, "nullable", key, NULL))) continue;
+    if (has_inner_keys(f, key)) {
+      if (value->kind == BRIM_YAML_MAP)
+        check_keys(f, value, brim_arena_printf(f->c->arena, "%s.", key));
+      else
+        brim_problem_at(problems, &at, "'%s' must be a map", key);
     } else if (has(f, "only", key, &allowed)) {
       check_allowed(f, key, value, allowed);
-    } else if (has(f, "keys", key, &to)) {
-      if (!brim_yaml_is_null(value)) set(f, to, value);
-    } else if (!has(f, "harmless", key, NULL)) {
-      const brim_yaml_origin at = brim_yaml_key_origin(value);
-      brim_problem_at(&f->c->problems, &at, "brim does not know the key '%s' of a %s model", key, f->type);
-      brim_problem_hint(&f->c->problems,
-                        "if it does not change the network, list it as harmless in a copy of "
+    } else if (!has(f, "keys", key, NULL)) {
+      brim_problem_at(problems, &at, "brim does not know the key '%s' of a %s model", key, f->type);
+      brim_problem_hint(problems,
+                        "it may mean another network; if transformers ignores it, list it as harmless in a copy of "
                         "configs/family/%s.yaml in your own configs/family",
                         f->type);
+    } else if (brim_yaml_is_null(value)) {
+      brim_problem_at(problems, &at, "'%s' must not be null", key);
     }
   }
 }
@@ -139,28 +214,44 @@ static void check_required(const family *f, const char *path)
       if (!brim_yaml_get(f->config, list->item[k]->scalar))
         brim_problem(&f->c->problems, BRIM_ELOAD, "%s has no '%s'", path, list->item[k]->scalar);
   }
+  const brim_yaml *old = brim_yaml_get(f->config, "rope_scaling"), *now = brim_yaml_get(f->config, "rope_parameters");
+  if (old && now && !brim_yaml_is_null(old) && !brim_yaml_is_null(now))
+    brim_problem_at(&f->c->problems, &old->origin,
+                    "config.json has rope_scaling and rope_parameters: remove one of them");
 }
 
-/* Finds the files of the family that config.json names. */
-static bool find_family(family *f, const char *path)
+/* The values of config.json are data: "${" in them has no meaning. */
+static void escape(brim_arena *arena, brim_yaml *node)
 {
-  brim_composition *c = f->c;
-  const brim_yaml *type = brim_yaml_get(f->config, "model_type");
-  if (!type || type->kind != BRIM_YAML_SCALAR) {
-    brim_problem(&c->problems, BRIM_ELOAD, "%s does not name its model_type", path);
-    return false;
+  if (node->kind == BRIM_YAML_SCALAR && strstr(node->scalar, "${"))
+    node->scalar = brim_interpolation_escape(arena, node->scalar);
+  for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
+}
+
+/* Sets keys of the model to a value; null: to the model's own default. */
+static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
+{
+  const size_t count = to->kind == BRIM_YAML_LIST ? to->count : 1;
+  for (size_t i = 0; i < count; i++) {
+    const char *key = (to->kind == BRIM_YAML_LIST ? to->item[i] : to)->scalar;
+    brim_yaml_remove(f->content, key);
+    if (brim_yaml_is_null(value)) continue;
+    brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
+    escape(f->c->arena, copy);
+    brim_yaml_set(f->c->arena, f->content, key, copy);
   }
-  f->type = type->scalar;
-  const char *common = brim_compose_option_file(c, "family", "common");
-  const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
-  if (!own || !common || strcmp(f->type, "common") == 0) {
-    brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
-    brim_compose_hint_available(c, "family", f->type);
-    return false;
+}
+
+/* In the order of the family's files, so that of two keys for the same the second counts. */
+static void take(const family *f)
+{
+  for (int i = 0; i < 2; i++) {
+    const brim_yaml *keys = brim_yaml_get(f->part[i], "keys");
+    for (size_t k = 0; keys && k < keys->count; k++) {
+      const brim_yaml *value = brim_yaml_get_path(f->config, keys->key[k]);
+      if (value) set(f, keys->item[k], value);
+    }
   }
-  f->part[0] = brim_compose_source(c, common);
-  f->part[1] = brim_compose_source(c, own);
-  return f->part[0] && f->part[1];
 }
 
 bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content)
@@ -168,14 +259,17 @@ bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content
   const brim_yaml *key = brim_yaml_get(content, BRIM_FAMILY_KEY);
   if (!key) return true;
   const size_t problems = c->problems.count;
-  const char *path = config_path(c, group, key->scalar);
+  const char *path = key->kind == BRIM_YAML_SCALAR ? config_path(c, group, key->scalar) : NULL;
+  if (key->kind != BRIM_YAML_SCALAR)
+    brim_problem_at(&c->problems, &key->origin, "'%s' must be the name of a key", BRIM_FAMILY_KEY);
   brim_yaml_remove(content, BRIM_FAMILY_KEY);
   family f = {.c = c, .config = path ? brim_compose_source(c, path) : NULL, .content = content};
   if (!f.config || !find_family(&f, path)) return false;
   const brim_yaml *values = brim_yaml_get(f.part[1], "model");
   for (size_t i = 0; values && i < values->count; i++)
     brim_yaml_set(c->arena, content, values->key[i], brim_yaml_clone(c->arena, values->item[i]));
-  take(&f, f.config, "");
+  check_keys(&f, f.config, "");
   check_required(&f, path);
+  if (c->problems.count == problems) take(&f);
   return c->problems.count == problems;
 }

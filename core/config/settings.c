@@ -281,7 +281,7 @@ static const brim_setting federate_table[] = {
           "global model; scaffold corrects gradients by control variates; scaffold_fedprox does both; feddyn adds a "
           "regularizer that changes from round to round"),
     FIXED(F64, T, mu, "0.01", "[0,inf)", "mu of federate.local=fedprox and scaffold_fedprox"),
-    FIXED(F64, T, alpha, "0.01", "(0,inf)", "alpha of federate.local=feddyn, the strength of its regularizer"),
+    FIXED(F64, T, alpha, "0.01", "[1e-6,1e6]", "alpha of federate.local=feddyn, the strength of its regularizer"),
     FIXED(ENUM, T, remainder, "auto", BRIM_REMAINDER_NAMES,
           "samples of a client that do not fill a batch: train on them (keep) or not (drop); auto: drop with batch "
           "norm, else keep"),

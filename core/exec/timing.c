@@ -120,17 +120,23 @@ static brim_status fill(timing *t)
 {
   const brim_program *p = &t->plan->program[0];
   const brim_graph *g = p->graph;
-  uint64_t most = g->input->bytes;
+  uint64_t most = 0, input = 0, label = 0;
   for (size_t i = 0; i < g->parameter_count; i++)
     if (g->parameter[i].value->bytes > most) most = g->parameter[i].value->bytes;
+  for (size_t i = 0; i < t->plan->program_count; i++) {
+    const brim_graph *each = t->plan->program[i].graph;
+    if (each->input && each->input->bytes > input) input = each->input->bytes;
+    if (each->label && each->label->bytes > label) label = each->label->bytes;
+  }
+  if (input > most) most = input;
   t->values = brim_try_calloc(1, most + sizeof(uint64_t));
-  t->labels = brim_try_calloc(1, g->label->bytes + sizeof(int32_t));
+  t->labels = brim_try_calloc(1, label + sizeof(int32_t));
   if (!t->values || !t->labels)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values that kernels are timed on");
   make_values(t->values, most);
   for (size_t i = 0; i < g->parameter_count; i++)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
-  if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, g->input->bytes); /* valid indices */
+  if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, input); /* valid indices */
   return BRIM_OK;
 }
 
@@ -178,6 +184,7 @@ static brim_status run_program(timing *t, size_t program)
                           .gradient_scale = 1};
   const brim_program *p = &t->plan->program[program];
   subject *all = t->node[program];
+  if (p->graph->input) BRIM_TRY(brim_exec_load(t->exec, p, t->values, t->labels));
   for (size_t i = 0; i < p->graph->node_count; i++) {
     if (!all[i].runs) continue;
     BRIM_TRY(clear_indices(t, p, all, p->graph->node[i]));

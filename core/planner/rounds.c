@@ -37,6 +37,20 @@ static void close_lane(lane *l)
 
 /* ---- a client ---- */
 
+/* The training program for micro-batches of `micro` samples. An average client may need one that no client needs: then
+ * the next larger one, or else the largest. */
+static const brim_program *find_train(const lane *l, int64_t micro)
+{
+  const brim_program *best = NULL;
+  for (size_t i = 0; i < l->plan->program_count; i++) {
+    const brim_program *p = &l->plan->program[i];
+    const int64_t size = p->graph->batch, now = best ? best->graph->batch : 0;
+    if (p->kind != BRIM_PROGRAM_TRAIN) continue;
+    if (!best || (size >= micro ? now < micro || size < now : now < size)) best = p;
+  }
+  return best;
+}
+
 /* Adds `times` steps of `count` samples, as the lane runs them (federate/client.c). */
 static void add_steps(const lane *l, const brim_rates *rates, int64_t count, double times, brim_prediction *t)
 {
@@ -45,7 +59,7 @@ static void add_steps(const lane *l, const brim_rates *rates, int64_t count, dou
   if (count == 0 || times == 0) return;
   for (int64_t at = 0; at < count;) {
     const int64_t micro = brim_setup_client_micro(s, l->choice->micro_batch, count - at);
-    const brim_program *train = brim_plan_program(l->plan, BRIM_PROGRAM_TRAIN, micro);
+    const brim_program *train = find_train(l, micro);
     const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
     brim_predict_program(l->profile, rates, train, times, t);
     brim_predict_other(l->profile, BRIM_TIMED_LOAD, (int64_t)fed, brim_rates_seconds(rates, (brim_cost){.bytes = fed}),
@@ -69,7 +83,7 @@ static double busy_seconds(const lane *l)
   const brim_rates rates = brim_rates_of(&l->info);
   const int64_t samples = brim_setup_client_samples(s, s->partition.samples / s->partition.clients),
                 micro = brim_setup_client_micro(s, l->choice->micro_batch, samples);
-  const brim_program *train = brim_plan_program(l->plan, BRIM_PROGRAM_TRAIN, micro);
+  const brim_program *train = find_train(l, micro);
   if (l->info.on_host || !train) return 0;
   return brim_rates_seconds(&rates, train->cost) * (double)s->settings->federate.local_epochs * (double)samples /
          (double)micro;

@@ -343,6 +343,12 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
 
+/* Accuracies that are all 0 are equal. */
+static double accuracy_gini(const brim_report *r)
+{
+  return r->client_accuracy.mean > 0 ? r->client_accuracy.gini : 0;
+}
+
 static void set_number(json_t *object, const char *key, double value)
 {
   json_object_set_new(object, key, brim_json_figure(value));
@@ -455,7 +461,7 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
   if (isfinite(r->client_accuracy.mean)) {
     set_number(s, "client_accuracy_mean", r->client_accuracy.mean);
     set_number(s, "client_accuracy_variance", r->client_accuracy.variance);
-    set_number(s, "client_accuracy_gini", r->client_accuracy.gini);
+    set_number(s, "client_accuracy_gini", accuracy_gini(r));
   }
   set_scores(s, r);
   brim_report_release(r);
@@ -519,8 +525,7 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
   if (r->no_test[0]) brim_say("%s", r->no_test);
   if (isfinite(r->client_accuracy.mean))
     brim_say("accuracy on each client's samples%s: mean %.2f %%, standard deviation %.2f %%, Gini %.4f",
-             r->client_model, 100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance),
-             r->client_accuracy.gini);
+             r->client_model, 100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance), accuracy_gini(r));
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));

@@ -104,6 +104,9 @@ class Family(Decoder):
             ({"attention_dropout": 0.1}, r"attention_dropout: 0.1; it must be 0 or 0.0"),
             ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
             ({"rope_parameters": {"rope_type": "yarn", "mscale": 1}}, r"the key 'rope_parameters.mscale'"),
+            ({"hidden_size": None}, r"'hidden_size' must not be null"),
+            ({"rope_parameters": []}, r"'rope_parameters' must be a map"),
+            ({"rope_scaling": {"rope_type": "linear", "factor": 2}}, r"rope_scaling and rope_parameters: remove one"),
             ({"vocab_size": "absent"}, r"config.json has no 'vocab_size'"),
             ({"hidden_size": "wide"}, r"'model.width' .*'wide'"),
             ({"model_type": "absent"}, r"does not name its model_type"),
@@ -114,6 +117,48 @@ class Family(Decoder):
                 result = self.finish(self.start("config", "model=hf", "model.weights=model", *self.data()))
                 self.assertNotEqual(result.status, 0)
                 self.assertRegex(result.err, message)
+
+    def test_a_window_limits_samples_whatever_the_order_of_the_keys(self):
+        for last in "sliding_window", "max_position_embeddings":
+            shutil.rmtree(self.folder / "model", ignore_errors=True)
+            self.copy("mistral_llama3", sliding_window="absent", max_position_embeddings="absent")
+            path = self.folder / "model" / "config.json"
+            keys = {"sliding_window": 8, "max_position_embeddings": 64}
+            config = {**json.loads(path.read_text()), **dict(sorted(keys.items(), key=lambda item: item[0] == last))}
+            path.write_text(json.dumps(config))
+            self.write_tokens([[0] * (CONTEXT + 1)] * 4)
+            result = self.brim("plan", "model=hf", "model.weights=model", *self.data(), status=USAGE)
+            self.assertIn("samples have 12 tokens, more than the sliding window model.window 8", result.err)
+
+    def test_null_means_what_it_means_to_transformers(self):
+        self.copy("qwen2_llama3", num_key_value_heads=None)
+        self.assertIn("\n  kv_heads: 0\n", self.config().out)
+
+    def test_text_in_config_json_is_not_interpolated(self):
+        self.copy("llama_llama3", hidden_act="${seed}")
+        result = self.config(status=USAGE)
+        self.assertIn("with hidden_act: ${seed}", result.err)
+
+    def test_the_folder_may_be_set_in_a_file(self):
+        self.copy("llama_llama3")
+        (self.folder / "my" / "experiment").mkdir(parents=True)
+        (self.folder / "my" / "experiment" / "mine.yaml").write_text(
+            "defaults:\n  - override /model: hf\nmodel:\n  weights: model\n")
+        out = self.brim("--config-path", "my", "config", "experiment=mine", *self.data()).out
+        self.assertIn("rope_type: \"llama3\"", out)
+
+    def test_a_wrong_file_of_a_family(self):
+        self.copy("llama_llama3")
+        (self.folder / "my" / "family").mkdir(parents=True)
+        for text, message in [("model: [a]", "'model' of a family's file must be a map"),
+                              ("keys: [a]", "'keys' of a family's file must be a map"),
+                              ("only: {hidden_act: silu}", "'only' of a family's file must be a map"),
+                              ("required: hidden_size", "'required' of a family's file must be a list"),
+                              ("harmles: [a]", "a family's file has no section 'harmles'")]:
+            (self.folder / "my" / "family" / "llama.yaml").write_text(text + "\n")
+            result = self.brim("--config-path", "my", "config", "model=hf", "model.weights=model", *self.data(),
+                               status=USAGE)
+            self.assertIn(message, result.err)
 
     def test_missing_folders(self):
         for words, message in [

@@ -445,6 +445,13 @@ class Federate(FederationCase):
             self.assertAlmostEqual(row["round_seconds"], turns * row["client_seconds"], delta=1e-12)
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1, 2])
 
+    def test_the_plan_of_a_client_whose_size_no_client_has(self):
+        """The time of a client is that of an average one, and its last batch may have a size that no real one has."""
+        for words in ["partition=dirichlet", "training.batch_size=1000"], ["partition=classes"]:
+            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "total_clients=7",
+                                        "clients_per_round=3", "dataset.train_count=2000", *words).out)
+            self.assertGreater(plan["table"][0]["client_seconds"], 0)
+
     def test_the_plan_is_drawn_with_a_lane_for_each_client(self):
         words = [*MLP, "parallel_clients=3", "training.batch_size=8"]
         printed = self.brim("--config-name", "federate", "plan", *words, "-o", "plan.svg")
