@@ -54,8 +54,8 @@ typedef struct brim_composition {
   brim_problems problems;
   const brim_override *override; /* of the command line, in their order */
   size_t override_count;
-  brim_problems notes; /* logged when the configuration is complete, one line each */
-  brim_yaml *root, *previous; /* previous: of the walk before; NULL: this is the first */
+  brim_problems notes;                /* logged when the configuration is complete, one line each */
+  brim_yaml *root, *previous;         /* previous: of the walk before; NULL: this is the first */
   bool broken;                        /* the root file could not be read */
   bool unsettled;                     /* in this walk, an interpolated option gave another result than before */
   bool group_broken[BRIM_GROUPS_MAX]; /* for each of brim_config_groups: its plugin is not known */
