@@ -216,8 +216,7 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
 static brim_status take_turn(brim_worker *w, int64_t turn)
 {
   brim_federation *f = w->federation;
-  if (f->scores) return brim_lane_score(&w->lane, f->turn_of[turn], &f->scores[turn]);
-  if (f->losses) return brim_lane_evaluate(&w->lane, f->turn_of[turn], &f->losses[turn]);
+  if (f->ask) return f->ask(&w->lane, f->turn_of[turn], &f->answer[turn]);
   if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
   brim_protection_add_piece(&f->protection, turn);
   return BRIM_OK;
@@ -276,14 +275,15 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->edge_bytes += more->edge_bytes;
 }
 
-brim_status brim_federation_evaluate(brim_federation *f, const int64_t *client, int64_t count, double *out)
+brim_status brim_federation_ask(brim_federation *f, brim_lane_fn ask, const int64_t *client, int64_t count, double *out)
 {
-  if (brim_setup_is_isolated(f->setup)) return brim_federation_ask_apart(f, brim_lane_evaluate, client, count, out);
+  if (brim_setup_is_isolated(f->setup)) return brim_federation_ask_apart(f, ask, client, count, out);
   f->turn_of = client;
-  f->losses = out;
+  f->ask = ask;
+  f->answer = out;
   f->turns = count;
   const brim_status status = brim_federation_work(f);
-  f->losses = NULL;
+  f->ask = NULL;
   return status;
 }
 
@@ -301,7 +301,7 @@ static brim_status find_losses(void *federation, const int64_t *client, int64_t 
   }
   double *loss = brim_try_calloc((size_t)count, sizeof *loss);
   if (!loss && count > 0) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld losses", (long long)count);
-  const brim_status status = brim_federation_evaluate(f, client, count, loss);
+  const brim_status status = brim_federation_ask(f, brim_lane_evaluate, client, count, loss);
   for (int64_t i = 0; i < count && status == BRIM_OK; i++) out[i] = (float)loss[i];
   free(loss);
   return status;

@@ -56,7 +56,7 @@ brim_status brim_federation_weigh(brim_federation *f)
   }
   BRIM_TRY(list_arrivals(f, &count));
   if (brim_setup_aggregator(f->setup)->needs & BRIM_NEED_LOSS_BEFORE) {
-    BRIM_TRY(brim_federation_evaluate(f, f->trains, count, f->weight));
+    BRIM_TRY(brim_federation_ask(f, brim_lane_evaluate, f->trains, count, f->weight));
     for (int64_t i = 0; i < count; i++) f->arrival[i].loss_before = f->weight[i];
   }
   BRIM_TRY(brim_aggregation_weigh(f->aggregation, f->arrival, count, f->weight));

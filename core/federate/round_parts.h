@@ -28,6 +28,9 @@ typedef struct brim_pace {
 
 typedef struct brim_async brim_async; /* asynchronous rounds: round_async.c */
 
+/* A number of a client that its lane computes. */
+typedef brim_status (*brim_lane_fn)(brim_lane *lane, int64_t client, double *out);
+
 struct brim_federation {
   const brim_setup *setup;
   const brim_drive *drive;
@@ -65,8 +68,8 @@ struct brim_federation {
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
-  double *losses;           /* by turn, while lanes evaluate clients instead of training them */
-  double *scores;           /* by turn, while they evaluate personal models */
+  brim_lane_fn ask;         /* what lanes compute of clients instead of training them; else NULL */
+  double *answer;           /* its results by turn */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
   atomic_bool is_over;      /* a client has failed: no more are started */
@@ -81,11 +84,10 @@ void brim_federation_deal(brim_federation *federation);
 brim_status brim_federation_meet(brim_federation *federation);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] The mean losses of clients' samples under the global model, in all lanes. Every rank computes all of them,
- * unless clients are isolated. */
-brim_status brim_federation_evaluate(brim_federation *federation, const int64_t *client, int64_t count, double *out);
-/* A number of a client that its lane computes. */
-typedef brim_status (*brim_lane_fn)(brim_lane *lane, int64_t client, double *out);
+/* [step] A number of each client, such as its loss, in all lanes. Every rank computes all of them, unless clients are
+ * isolated. */
+brim_status brim_federation_ask(brim_federation *federation, brim_lane_fn ask, const int64_t *client, int64_t count,
+                                double *out);
 /* [step] For isolated clients: the process of each computes its own number, and all exchange them. If one fails, all
  * do. */
 brim_status brim_federation_ask_apart(brim_federation *federation, brim_lane_fn evaluate, const int64_t *client,

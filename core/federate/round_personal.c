@@ -3,24 +3,13 @@
 
 enum { BLOCK = 1024 }; /* clients between two looks at `stop` */
 
-static brim_status score_clients(brim_federation *f, const int64_t *client, int64_t count, double *score)
-{
-  if (brim_setup_is_isolated(f->setup)) return brim_federation_ask_apart(f, brim_lane_score, client, count, score);
-  f->turn_of = client;
-  f->scores = score;
-  f->turns = count;
-  const brim_status status = brim_federation_work(f);
-  f->scores = NULL;
-  return status;
-}
-
 /* Evaluates clients first..first+count-1. */
 static brim_status score_block(brim_federation *f, int64_t first, int64_t count, brim_tally *accuracy)
 {
   int64_t client[BLOCK];
   double score[BLOCK];
   for (int64_t i = 0; i < count; i++) client[i] = first + i;
-  BRIM_TRY(score_clients(f, client, count, score));
+  BRIM_TRY(brim_federation_ask(f, brim_lane_score, client, count, score));
   for (int64_t i = 0; i < count; i++) BRIM_TRY(brim_tally_add(accuracy, score[i]));
   return BRIM_OK;
 }
