@@ -11,6 +11,12 @@
 
 #define PROCESSES_MAX 1024
 
+const char *brim_federation_process(int32_t rank, char *out, size_t room)
+{
+  snprintf(out, room, rank == 0 ? "server" : "client_%d", (int)rank);
+  return out;
+}
+
 /* Whether the key has a value other than its default, or is on the command line. */
 static bool is_set(const brim_composition *c, const brim_schema *schema, const brim_config *config, const char *path)
 {

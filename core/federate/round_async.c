@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "federate/round_parts.h"
 
-#define LOOKS_MAX                                                                                                      \
-  10000 /* looks for available clients, without any arrival between them, before a round is given up                   \
-         */
+/* Looks for available clients, without any arrival between them, before a round is given up. */
+#define LOOKS_MAX 10000
 
 struct brim_async {
   brim_flight_queue queue;

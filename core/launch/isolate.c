@@ -6,20 +6,13 @@
 #include <string.h>
 
 #include "brim/backend.h"
+#include "config/federation.h"
 #include "memory/board.h"
 #include "memory/choose.h"
 
 bool brim_isolate_is_wanted(const brim_config *config)
 {
   return config->settings.total_clients > 0 && config->settings.federate.mode == BRIM_FEDERATE_PROCESSES;
-}
-
-static void name_rank(int32_t rank, char *out, size_t room)
-{
-  if (rank == 0)
-    snprintf(out, room, "server");
-  else
-    snprintf(out, room, "client_%d", (int)rank);
 }
 
 /* ---- the table ---- */
@@ -55,8 +48,8 @@ static brim_status check_names(const brim_shares *table, const char *policy, int
   char list[1024], name[32];
   for (size_t i = 0; i < table->count; i++) {
     int32_t rank = 0;
-    for (name_rank(0, name, sizeof name); rank < ranks && strcmp(name, table->item[i].who) != 0;)
-      name_rank(++rank, name, sizeof name);
+    for (brim_federation_process(0, name, sizeof name); rank < ranks && strcmp(name, table->item[i].who) != 0;)
+      brim_federation_process(++rank, name, sizeof name);
     if (rank < ranks) continue;
     list_shares(table, list, sizeof list);
     return brim_fail(BRIM_ECONFIG,
@@ -170,7 +163,7 @@ brim_status brim_isolate_plan(const brim_config *config, int32_t ranks, brim_iso
 {
   const char *policy = "";
   const brim_shares *table = find_table(config, &policy);
-  for (int32_t r = 0; r < ranks; r++) name_rank(r, out[r].name, sizeof out[r].name);
+  for (int32_t r = 0; r < ranks; r++) brim_federation_process(r, out[r].name, sizeof out[r].name);
   if (table) BRIM_TRY(check_names(table, policy, ranks));
   if (!table) take_turns(config, ranks, out);
   for (int32_t r = 0; r < ranks; r++) {

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/federation.h"
 #include "memory/claims.h"
 #include "planner/headroom.h"
 #include "train/run_parts.h"
@@ -20,12 +21,6 @@ typedef struct place {
   int32_t is_shared;
   char device[64];
 } place;
-
-static const char *name_of(int32_t rank, char *out, size_t room)
-{
-  snprintf(out, room, rank == 0 ? "server" : "client_%d", (int)rank);
-  return out;
-}
 
 static brim_status find_own(const brim_running *r, place *out)
 {
@@ -60,7 +55,7 @@ static brim_status check_device(const place *all, int32_t ranks, int32_t own)
     if (first < 0) first = k;
     sum += all[k].need;
     brim_text_printf(&list, "%s%s %s", k == first ? "" : " + ", brim_format_bytes(a, sizeof a, all[k].need),
-                     name_of(k, name, sizeof name));
+                     brim_federation_process(k, name, sizeof name));
   }
   brim_status status = BRIM_OK;
   if (first == own && sum > all[own].total)
@@ -78,7 +73,7 @@ static void tell(const place *all, int32_t ranks)
   char bytes[32], name[32];
   brim_text text = {0};
   for (int32_t k = 0; k < ranks && k < SHOWN; k++) {
-    brim_text_printf(&text, "%s%s %s of %s", k ? "; " : "", name_of(k, name, sizeof name),
+    brim_text_printf(&text, "%s%s %s of %s", k ? "; " : "", brim_federation_process(k, name, sizeof name),
                      brim_format_bytes(bytes, sizeof bytes, all[k].peak), all[k].device);
     if (all[k].limit > 0) brim_text_printf(&text, ", at most %s", brim_format_bytes(bytes, sizeof bytes, all[k].limit));
   }
