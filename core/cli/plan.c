@@ -288,7 +288,7 @@ static brim_status act_as(const brim_config *config, brim_setup_options *options
   return status;
 }
 
-/* The peak of the server's process; 0: there is none. */
+/* The peak of the server's process; 0 unless clients have processes of their own. */
 static brim_status find_server(const brim_cli *cli, const brim_config *config, brim_setup_options *options,
                                uint64_t *bytes)
 {

@@ -34,7 +34,7 @@ bool brim_loop_is_due(const brim_loop *loop, int64_t step, int64_t every_steps);
 int64_t brim_loop_next_due(const brim_loop *loop);
 /* The number of the round of the current step. */
 int64_t brim_loop_round(const brim_loop *loop);
-/* [step] Writes a checkpoint of the current step; brim_loop_save does so only if there is none. */
+/* [step] Writes a checkpoint of the current step; brim_loop_save does so only if this step has no checkpoint yet. */
 brim_status brim_loop_checkpoint(brim_loop *loop);
 brim_status brim_loop_save(brim_loop *loop);
 /* [step] Calls brim_recover for the interrupted part of the loop. *rewound: the work has returned to its last

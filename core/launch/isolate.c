@@ -17,7 +17,7 @@ bool brim_isolate_is_wanted(const brim_config *config)
 
 /* ---- the table ---- */
 
-/* The table of shares of the first policy that has one; NULL: there is none, or it is empty. */
+/* The first table of shares with rows among the policies' parameters; NULL if all are empty or no policy has one. */
 static const brim_shares *find_table(const brim_config *config, const char **policy)
 {
   for (size_t i = 0; i < config->choice_count; i++) {

@@ -51,7 +51,7 @@ struct brim_peaks {
   size_t count, next; /* next: the entry to replace */
 };
 
-/* Finds a cached peak; false if there is none. */
+/* Looks a peak up in the cache; false if it has not been computed yet. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
   for (size_t i = 0; i < p->count; i++) {

@@ -53,7 +53,7 @@ const char *brim_registry_configs(const brim_registry *registry, size_t i);
 
 /* The module's version; for the core's own plugins, brim's. */
 const char *brim_registry_version(const brim_registry_entry *entry);
-/* Finds a plugin; NULL if there is none. Entries live until brim_registry_free. */
+/* Finds a plugin; NULL if no plugin has this kind and id. Entries live until brim_registry_free. */
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id);
 /* Why the file KIND/ID.so, which find would use, cannot be used; NULL if there is no such file, or it can. */
 const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,

@@ -49,7 +49,7 @@ brim_status scan_end(scan *s)
   return s->at == s->count ? BRIM_OK : scan_fail(s, "the end of the file is needed here");
 }
 
-/* The four digits of \uXXXX, or -1. */
+/* The number of the four hexadecimal digits after a backslash and u; -1 if they are not digits. */
 static int32_t read_unit(scan *s)
 {
   int32_t value = 0;
