@@ -12,6 +12,8 @@ function(brim_options target)
   if(BRIM_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE} -fno-omit-frame-pointer
                            -fno-sanitize-recover=all)
+    # gcc documents that sanitizers make this warning report variables that are initialized
+    target_compile_options(${target} PRIVATE "$<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
     target_link_options(${target} PRIVATE -fsanitize=${BRIM_SANITIZE})
   endif()
 endfunction()
