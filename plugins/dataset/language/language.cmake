@@ -6,7 +6,7 @@ if(NOT PCRE2_FOUND OR NOT UTF8PROC_FOUND)
   return()
 endif()
 foreach(part IN ITEMS bpe decode encode files normalize read_model read_steps regex scan split tables text tokenizer
-                      unigram)
+                      tokenizer_gguf unigram)
   list(APPEND sources ${CMAKE_CURRENT_LIST_DIR}/${part}.c)
 endforeach()
 add_library(brim_language STATIC ${sources})
