@@ -157,35 +157,49 @@ static double llama3_divisor(double factor, double low, double high, double orig
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-/* llama.cpp stores llama3's divisors, not its parameters: those of the models that have them are tried. */
+/* Parameters of rope type llama3. brim writes them as keys of its own, since llama.cpp stores the divisors only; files
+ * of other programs have those of Meta's models. */
+static const struct {
+  const char *key, *config;
+  double usual;
+} llama3_rows[] = {{"brim.rope.low_freq_factor", "low_freq_factor", 1},
+                   {"brim.rope.high_freq_factor", "high_freq_factor", 4},
+                   {"brim.rope.original_max_position_embeddings", "original_max_position_embeddings", 8192},
+                   {"brim.rope.factor", "factor", 0}};
+#define LLAMA3_ROWS (sizeof llama3_rows / sizeof llama3_rows[0])
+
+static float divisor_at(const brim_gguf_tensor *t, int64_t i)
+{
+  float value;
+  t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
+  return value;
+}
+
 static brim_status put_llama3(const reading *r, brim_yaml *scaling, const brim_gguf_tensor *t)
 {
   const brim_gguf_value *base_value = brim_gguf_find_own(r->file, "rope.freq_base");
   const int64_t count = brim_shape_count(&t->shape);
-  double base = 10000, factor = 1;
+  double base = 10000, number[LLAMA3_ROWS], most = 1;
   bool same = t->type->count == 1 && count > 0;
   if (base_value) brim_gguf_number(base_value, 0, &base);
-  for (int64_t i = 0; i < count && same; i++) {
-    float value;
-    t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-    if ((double)value > factor) factor = (double)value;
+  for (int64_t i = 0; i < count && same; i++) most = fmax(most, (double)divisor_at(t, i));
+  for (size_t i = 0; i < LLAMA3_ROWS; i++) {
+    const brim_gguf_value *v = brim_gguf_find(r->file, llama3_rows[i].key);
+    number[i] = llama3_rows[i].usual > 0 ? llama3_rows[i].usual : most;
+    if (v) brim_gguf_number(v, 0, &number[i]);
   }
   for (int64_t i = 0; i < count && same; i++) {
-    float value;
-    t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
-    const double want = llama3_divisor(factor, 1, 4, 8192, base, i, 2 * count);
-    same = fabs((double)value - want) <= 1e-4 * want;
+    const double want = llama3_divisor(number[3], number[0], number[1], number[2], base, i, 2 * count);
+    same = fabs((double)divisor_at(t, i) - want) <= 1e-4 * want;
   }
   if (!same)
     return brim_fail(BRIM_ELOAD,
                      "'%s': %s has other divisors of the rotary embedding's frequencies than rope_type llama3 with "
-                     "low_freq_factor 1, high_freq_factor 4 and 8192 positions",
-                     brim_gguf_path(r->file), t->name);
-  static const char *const keys[] = {
-      "low_freq_factor", "1", "high_freq_factor", "4", "original_max_position_embeddings", "8192"};
+                     "low_freq_factor %g, high_freq_factor %g and %g positions",
+                     brim_gguf_path(r->file), t->name, number[0], number[1], number[2]);
   put(r, scaling, "rope_type", "llama3", true, t->name);
-  put(r, scaling, "factor", number_text(r->arena, factor, true), false, t->name);
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i += 2) put(r, scaling, keys[i], keys[i + 1], false, t->name);
+  for (size_t i = 0; i < LLAMA3_ROWS; i++)
+    put(r, scaling, llama3_rows[i].config, number_text(r->arena, number[i], true), false, t->name);
   return BRIM_OK;
 }
 
@@ -314,10 +328,12 @@ static brim_status read_all(const reading *r)
   size_t m = 0;
   while (m < MODELS && strcmp(models[m].architecture, architecture) != 0) m++;
   if (m == MODELS) {
-    const brim_status status = brim_fail(BRIM_ELOAD, "'%s': brim does not know the general.architecture '%.100s'",
-                                         brim_gguf_path(r->file), architecture);
-    for (m = 0; m < MODELS; m++) brim_fail_add(status, m ? ", %s" : "it knows: %s", models[m].architecture);
-    return status;
+    const char *known = "";
+    for (m = 0; m < MODELS; m++)
+      if (m == 0 || !strstr(known, models[m].architecture))
+        known = brim_arena_printf(r->arena, "%s%s%s", known, m ? ", " : "", models[m].architecture);
+    return brim_fail(BRIM_ELOAD, "'%s': brim does not know the general.architecture '%.100s'\nit knows: %s",
+                     brim_gguf_path(r->file), architecture, known);
   }
   brim_yaml *classes = brim_yaml_list(r->arena, origin_of(r, "general.architecture"));
   brim_yaml_append(r->arena, classes, brim_yaml_scalar(r->arena, models[m].class_name, classes->origin));
@@ -418,11 +434,23 @@ static const brim_yaml *find_rope(const brim_yaml *config, const char *key)
   return node;
 }
 
+static double rope_number(const brim_yaml *config, const char *key, double otherwise)
+{
+  const brim_yaml *node = find_rope(config, key);
+  return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
+}
+
 static brim_status put_rope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   const brim_yaml *type = find_rope(config, "rope_type");
   const char *name = type && type->kind == BRIM_YAML_SCALAR ? type->scalar : "default";
-  if (strcmp(name, "default") == 0 || strcmp(name, "llama3") == 0) return BRIM_OK; /* llama3: a tensor */
+  if (strcmp(name, "default") == 0) return BRIM_OK;
+  if (strcmp(name, "llama3") == 0) { /* its divisors are a tensor */
+    for (size_t i = 0; i < LLAMA3_ROWS; i++)
+      brim_gguf_put_f32(head, llama3_rows[i].key,
+                        (float)rope_number(config, llama3_rows[i].config, llama3_rows[i].usual));
+    return BRIM_OK;
+  }
   if (strcmp(name, "linear") != 0 && strcmp(name, "yarn") != 0) return refuse(type, "rope_type");
   for (size_t i = 0; i < SCALING_ROWS; i++)
     BRIM_TRY(put_row(&scaling_rows[i], architecture, find_rope(config, scaling_rows[i].config), head));
@@ -465,4 +493,30 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   }
   put_head_size(config, architecture, head);
   return put_rope(config, architecture, head);
+}
+
+int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key)
+{
+  const double heads = number_of(config, "num_attention_heads", 0);
+  return (int64_t)(strcmp(key, "attention.head_count") == 0 ? heads : number_of(config, "num_key_value_heads", heads));
+}
+
+brim_status brim_gguf_divisors(const brim_yaml *config, brim_arena *arena, float **out, int64_t *count)
+{
+  const brim_yaml *type = find_rope(config, "rope_type");
+  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
+  const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
+  *out = NULL;
+  *count = 0;
+  if (!type || type->kind != BRIM_YAML_SCALAR || strcmp(type->scalar, "llama3") != 0) return BRIM_OK;
+  const double factor = rope_number(config, "factor", 8), low = rope_number(config, "low_freq_factor", 1);
+  const double high = rope_number(config, "high_freq_factor", 4);
+  const double original = rope_number(config, "original_max_position_embeddings", 8192);
+  if (!(size >= 2 && size <= 65536 && high > low && low > 0)) return refuse(type, "rope_type");
+  *count = (int64_t)size / 2;
+  *out = BRIM_ARENA_NEW(arena, float, *count);
+  for (int64_t i = 0; i < *count; i++)
+    (*out)[i] =
+        (float)llama3_divisor(factor, low, high, original, rope_number(config, "rope_theta", 10000), i, 2 * *count);
+  return BRIM_OK;
 }

@@ -12,6 +12,11 @@ brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_y
 
 /* The architecture of a model_type of config.json; NULL: llama.cpp's format has none that brim writes. */
 const char *brim_gguf_architecture_of(const char *model_type);
+/* The number of heads in a config.json that the key (attention.head_count or attention.head_count_kv) stands for; 0:
+ * none. */
+int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key);
+/* The divisors of the rotary embedding's frequencies of rope_type llama3; *out is NULL for other types. */
+brim_status brim_gguf_divisors(const brim_yaml *config, brim_arena *arena, float **out, int64_t *count);
 /* Writes the values of a config.json as metadata, without those of the tokenizer. ECONFIG, with the place, for a value
  * that the format cannot express. */
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head);
