@@ -208,9 +208,11 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
 }
 
 /* Prints the weights, of which only names and shapes were read. */
-static void print_weights(const brim_weights *weights)
+static void print_weights(const brim_drive *d, const brim_weights *weights)
 {
   brim_text text = {0};
+  if (!weights && d->setup->settings->model.weights[0])
+    printf("\nweights: none in the folder yet, so their names and shapes are not checked\n");
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
   brim_weights_tell(weights, &text);
@@ -335,7 +337,8 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = predict_host(d, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, d, true, &fits);
   if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
-  if (status == BRIM_OK) status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
+  if (status == BRIM_OK && !brim_weights_files_are_missing(config->settings.model.weights))
+    status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(d, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
@@ -343,7 +346,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK && wish->json)
     status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
-  if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
+  if (status == BRIM_OK && !wish->json) print_weights(d, weights.weights);
   if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);
