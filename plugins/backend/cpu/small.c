@@ -124,8 +124,15 @@ static bool has_samples(uint32_t bits, size_t k)
   return k < 32 && bits >> k & 1;
 }
 
+/* Whether the kernel itself copies values in 16 bits. */
+static bool copies_small(const brim_node *n)
+{
+  return strcmp(n->op, "embedding") == 0 && n->in[1]->dtype == n->out[0]->dtype;
+}
+
 static bool has_small(const brim_node *n)
 {
+  if (copies_small(n)) return false;
   for (uint32_t k = 0; k < n->in_count; k++)
     if (is_small(n->in[k])) return true;
   for (uint32_t k = 0; k < n->out_count; k++)
