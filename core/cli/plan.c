@@ -105,7 +105,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   if (!train || plan->request.recompute == BRIM_RECOMPUTE_NONE) return;
   brim_text text = {0};
-  brim_recompute_tell(train, plan->request.recompute, &text);
+  brim_recompute_print(train, plan->request.recompute, &text);
   if (train->graph->recomputed_count > 0)
     brim_text_printf(&text, ", predicted to take %.1f %% more time", 100 * (speed->extra > 0 ? speed->extra : 0));
   puts(brim_text_str(&text));
@@ -115,7 +115,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
 static void print_refused(const brim_plan *plan)
 {
   brim_text text = {0};
-  brim_plan_tell_refused(plan, &text);
+  brim_plan_print_refused(plan, &text);
   if (text.length > 0) puts(text.s);
   brim_text_release(&text);
 }
@@ -215,7 +215,7 @@ static void print_weights(const brim_drive *d, const brim_weights *weights)
     printf("\nweights: none in the folder yet, so their names and shapes are not checked\n");
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
-  brim_weights_tell(weights, &text);
+  brim_weights_print(weights, &text);
   brim_text_add(&text, "; names and shapes match the model\n");
   brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
@@ -236,11 +236,11 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
-  brim_cli_tell_taken(d, plan, &text);
+  brim_cli_print_taken(d, plan, &text);
   brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
-  brim_footprint_tell(host, &text);
+  brim_footprint_print(host, &text);
   printf("\n%s\n", brim_text_str(&text));
   brim_text_release(&text);
 }

@@ -20,7 +20,7 @@ bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
          a->lanes == b->lanes && (!asks || a->within_bytes == b->within_bytes);
 }
 
-void brim_choice_tell_change(const brim_choice *from, const brim_choice *to, char *out, size_t room)
+void brim_choice_print_change(const brim_choice *from, const brim_choice *to, char *out, size_t room)
 {
   char batch[64], lanes[64];
   snprintf(batch, sizeof batch, "micro-batch %lld -> %lld", (long long)from->micro_batch, (long long)to->micro_batch);

@@ -47,7 +47,7 @@ static brim_status look_up(cuda_backend *b, const brim_launch *launch, const sor
                      (const W *)launch->in[1], s, cuda_divider_of(dim / V), count);
 }
 
-/* For indices in[0] into a table of `limit` rows. index is NULL, with an error set, if that failed. */
+/* Returns the source for sorting in[0], indices of `limit` rows. Its index is NULL, with an error set, on failure. */
 static sort_source source_of(cuda_backend *b, const brim_launch *launch, int64_t limit)
 {
   const brim_tensor *index = launch->node->in[0];
