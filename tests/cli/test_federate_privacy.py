@@ -276,7 +276,7 @@ class Private(FederationCase):
             result = self.federate("spent", *words, f"method={method}", "privacy.max_epsilon=0.9", status=USAGE)
             self.assert_error(result, "privacy.max_epsilon=0.9 is too small for round 1", "privacy.noise_multiplier")
 
-    # ---- what is refused ----
+    # ---- refusals ----
 
     def test_what_would_spoil_the_account_is_refused(self):
         noise = ["privacy.clip_norm=1", "privacy.noise_multiplier=1"]

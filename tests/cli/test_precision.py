@@ -127,7 +127,7 @@ class LossScale(Case):
         self.train("whole", *words)
         missed = [e["step"] for e in self.records("whole", "events.jsonl") if e["event"] == "skipped_step"]
         self.assertTrue({5, 6, 7} < set(missed), missed)
-        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # raised, and too large again
+        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # overflowed again
         for step in (3, 6, max(missed) // 3 * 3):
             shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
             self.cut_back("part", step)

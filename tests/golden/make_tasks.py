@@ -102,7 +102,7 @@ def classes_of(case, stream, count):
 
 
 def permuted(use, item, count, i):
-    """brim_permutation_at of core/data/permutation.c, with seed 1."""
+    """brim_permutation_at of core/base/permutation.c, with seed 1."""
     half = 0
     while 4**half < count:
         half += 1
