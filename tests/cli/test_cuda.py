@@ -568,7 +568,7 @@ class Training(CudaCase):
         self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
         skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
         self.assertTrue({1, 2, 3} < skipped, skipped)
-        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # the scale grew until it overflowed again
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # overflowed again
         for step in range(2, 61):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))

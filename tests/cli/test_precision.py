@@ -20,7 +20,7 @@ class Memory(Case):
         return json.loads(self.brim("plan", "--json", *words).out)
 
     def test_activations_take_half(self):
-        """Except what has no 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
+        """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
         input."""
         samples = 256
         words = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", f"training.batch_size={samples}",

@@ -40,7 +40,7 @@ static brim_status meet(const brim_world *world, int64_t round)
   return BRIM_OK;
 }
 
-/* What the second rank does between two exchanges; the others continue. */
+/* Makes the second rank fail between two exchanges; the others continue. */
 static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
