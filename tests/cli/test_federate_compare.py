@@ -216,7 +216,7 @@ class OfMethods(Comparing):
             self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
     def test_a_seed_that_misses_the_target(self):
-        """Then there is no mean of the rounds, and the method has no score."""
+        """If one seed misses the target, the mean of the rounds is missing, and the method has no score."""
         path = self.folder / "all/4/metrics.jsonl"
         records = self.records("all/4")
         for record in records:

@@ -237,7 +237,7 @@ BENCH_ROW(mean) = {"mean", make_mean, .by_sample = true};
 
 /* ---- softmax ---- */
 
-/* Also long rows, of several blocks of vector sums. */
+/* Some rows are so long that vector sums take several blocks. */
 static brim_tensor *softmax_input(bench *b)
 {
   if (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick(b, 1000, 3000));
