@@ -109,7 +109,8 @@ class Export(Gguf):
     def test_a_folder_is_whole(self):
         self.tune()
         result = self.export("--format", "hf", "-o", "tuned", "--dtype", "bf16")
-        self.assertIn("28 tensors in tuned, with configuration, tokenizer and chat template of ", result.err + result.out)
+        self.assertIn("28 tensors in tuned, with configuration, tokenizer and chat template of ",
+                      result.err + result.out)
         folder, base = self.folder / "tuned", self.folder / "model"
         self.assertEqual(sorted(path.name for path in folder.iterdir()),
                          ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json",
@@ -225,7 +226,7 @@ class Reading(Gguf):
         self.assertRegex(message(good.replace(b"llama", b"bloom")),
                          r"bad.gguf': brim does not know the general.architecture 'bloom'\n.*it knows: llama, qwen2")
         self.assertRegex(message(good.replace(b"llama.context_length", b"llama.expert_length!")),
-                         r"brim does not know the key 'llama.expert_length!' of a llama model\n.*bad.gguf: llama.expert")
+                         r"brim does not know the key 'llama.expert_length!' of a llama model\n.*bad.gguf: llama.exp")
         at = good.index(b"blk.0.attn_q.weight") + 19 + 4 + 16
         self.assertIn("tensor 'blk.0.attn_q.weight' has type Q2_K; brim reads",
                       message(good[:at] + struct.pack("<I", 10) + good[at + 4:]))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Makes types.gguf and small.gguf with the Python package gguf (pip install gguf numpy).
 
-Made once, with gguf 0.19.0; the files are checked in, so the tests need neither. types.gguf has a tensor of drawn blocks
-for each type that brim reads, and what gguf.dequantize makes of it (NAME.values). For the types that brim writes it has
-the numbers that gguf.quantize made the blocks of (NAME.source). It also has metadata of every type of value. small.gguf
-is a seed for the fuzzer.
+Made once, with gguf 0.19.0; the files are checked in, so the tests need neither. types.gguf has a tensor of drawn
+blocks for each type that brim reads, and the numbers that gguf.dequantize makes of it (NAME.values). For the types that
+brim writes it has the numbers that gguf.quantize made the blocks of (NAME.source). It also has metadata of every type
+of value. small.gguf is a seed for the fuzzer.
 """
 import pathlib
 
