@@ -125,7 +125,7 @@ def exports(options, file, work):
         their = AutoTokenizer.from_pretrained(work, gguf_file=f"{kind}.gguf")
         text = "Hello <|im_start|>user\nhi"
         same = their(text)["input_ids"] == own(text)["input_ids"], their.chat_template == own.chat_template
-        print(f"exports: {kind}: values within {worst:.1e} of a tensor's largest, logits within {far:.1e}; same ids and "
+        print(f"exports: {kind}: values within {worst:.1e} of the largest, logits within {far:.1e}; same ids and "
               f"template: {same}")
         (work / f"{kind}.gguf").unlink()
 
