@@ -249,7 +249,10 @@ typedef struct brim_move_attr {
  * rotary               in: x [N,T,heads*D]                    out: y
  *                      Rotates pair i of the `dims` leading elements of each head by t * brim_rotary_frequency(i)
  *                      (brim/rotary.h) at position t, and multiplies the result by amplitude.
- * rotary_grad          in: dy                                 out: dx (rotated back, times amplitude) */
+ * rotary_grad          in: dy                                 out: dx (rotated back, times amplitude)
+ * cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts. A
+ *                      place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */
