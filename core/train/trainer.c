@@ -92,7 +92,7 @@ static brim_status check_frozen(const brim_trainer *t, const brim_train_state *s
 static bool has_parameters(const brim_trainer *t, size_t program)
 {
   return program == 0 || (t->plan->evaluated_offset != t->plan->parameter_offset &&
-                          t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
+                          brim_program_evaluates(&t->plan->program[program]));
 }
 
 /* Initializes the state and the values. */
