@@ -4,6 +4,7 @@
 
 #include "base/long_call.h"
 #include "brim/optimizer.h"
+#include "graph/documents.h"
 #include "graph/fuse.h"
 #include "graph/generate.h"
 #include "graph/loss_build.h"
@@ -23,7 +24,11 @@ brim_graph *brim_at(brim_graph *g, const char *file, int line)
 
 brim_tensor *brim_input(brim_graph *g)
 {
-  return g->input;
+  return g->tokens ? g->tokens : g->input;
+}
+brim_tensor *brim_positions(brim_graph *g)
+{
+  return g->places;
 }
 int64_t brim_classes(const brim_graph *g)
 {
@@ -193,17 +198,20 @@ static void mark_local(brim_graph *g, const char *patterns)
 }
 
 /* The inputs: samples with their labels, or some tokens of texts with their places. */
-static void add_inputs(brim_graph *g, const brim_graph_options *o)
+static brim_status add_inputs(brim_graph *g, const brim_graph_options *o)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
-  if (g->generation.capacity > 0) input.dim[1] = g->generation.tokens;
+  const bool generates = g->generation.capacity > 0;
+  if (generates) input.dim[1] = g->generation.tokens;
+  if (o->documents && !generates) input.dim[1] *= BRIM_DOCUMENT_ROWS;
   const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
   g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
-  if (g->generation.capacity > 0)
+  if (generates)
     g->places = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &input, "places");
   else
     g->label = new_label(g, o);
+  return o->documents && !generates ? brim_documents_open(g) : BRIM_OK;
 }
 
 /* Completes a graph that continues texts. */
@@ -224,7 +232,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->task = o->task;
   g->classes = o->classes;
   g->generation = o->generation;
-  add_inputs(g, o);
+  BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
@@ -237,6 +245,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
                            brim_status_name(status));
   mark_local(g, o->local);
   BRIM_TRY(brim_wrap_check(g));
+  if (o->documents) BRIM_TRY(brim_documents_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   if (o->keep_features) g->kept = brim_wrap_features(g);
