@@ -174,6 +174,11 @@ const brim_program *brim_plan_generation(const brim_plan *plan, int64_t tokens);
 uint64_t brim_plan_parameters(const brim_plan *plan);
 uint64_t brim_plan_trained(const brim_plan *plan);
 const char *brim_role_name(uint32_t role); /* "parameters", ... */
+/* Whether a table of the plan's bytes by role has this role: only plans that generate have caches. */
+static inline bool brim_plan_has_role(const brim_plan *plan, uint32_t role)
+{
+  return role != BRIM_ROLE_CACHE || plan->class_bytes[role] > 0;
+}
 /* Checks a program's placement by brute force: no two buffers alive at one node overlap, and all are inside the arena.
  * EINTERNAL naming the two. For tests and debug builds. */
 brim_status brim_plan_check(const brim_plan *plan);

@@ -125,7 +125,14 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-/* Opens a trainer. `wish`: to evaluate `checkpoint`; NULL: to train. */
+/* Reads the parameters of model.weights; those that it lacks have their first values. */
+static brim_status read_weights(brim_trainer *t)
+{
+  BRIM_TRY(begin_training(t));
+  return brim_trainer_load_weights(t, NULL);
+}
+
+/* Opens a trainer. `wish`: to evaluate `checkpoint` (NULL: model.weights); NULL: to train. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -135,7 +142,7 @@ static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *w
   if (status == BRIM_OK) status = place(t, wish);
   if (status == BRIM_OK && wish) {
     init_state(t);
-    status = read_model(t, checkpoint);
+    status = checkpoint ? read_model(t, checkpoint) : read_weights(t);
   } else if (status == BRIM_OK) {
     brim_footprint_predict(&drive->planner, t->plan, drive->choice.micro_batch, &t->footprint);
     status = begin_training(t);
@@ -158,7 +165,14 @@ brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out)
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out)
 {
-  return open_trainer(drive, &(brim_evaluation_wish){count, batch, keep_output, false}, checkpoint, out);
+  const brim_evaluation_wish wish = {.count = count, .batch = batch, .keep_output = keep_output};
+  return open_trainer(drive, &wish, checkpoint, out);
+}
+
+brim_status brim_trainer_open_generation(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
+                                         brim_trainer **out)
+{
+  return open_trainer(drive, wish, checkpoint, out);
 }
 
 void brim_trainer_close(brim_trainer *t)

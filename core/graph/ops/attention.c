@@ -151,6 +151,7 @@ static bool add_caches(brim_graph *g, brim_attention_attr *a, int64_t window, br
 /* Returns the number of inputs, with places if there are documents; 0 with an error. */
 static uint32_t add_places(brim_graph *g, const brim_attention_attr *a, brim_tensor **in)
 {
+  if (g->generation.capacity > 0 && !a->cached) return 3;
   const uint32_t count = brim_documents_add(g, "attention", in[0], in, 3);
   if (count != 4) return count;
   if (a->cached || (a->causal && in[1]->shape.dim[1] == in[0]->shape.dim[1])) return count;
