@@ -66,7 +66,7 @@ static brim_tensor *mlp(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
   return projection(g, m, in(b, "mlp.c_proj"), x);
 }
 
-/* Returns the embeddings of the tokens' places, or of positions 0 to count - 1. */
+/* Returns the embeddings of positions 0 to count - 1, or of each token's place in its document. */
 static brim_tensor *positions(brim_graph *g, const gpt2 *m, int64_t count)
 {
   brim_tensor *places = brim_positions(g);

@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "brim/random.h"
+#include "graph/documents.h"
 #include "planner/planner.h"
 #include "train/trainer.h"
 
@@ -382,7 +383,8 @@ static brim_status run_token(brim_generator *g)
 static brim_status run_sample(brim_generator *g, const text *t)
 {
   brim_exec *exec = brim_trainer_exec(g->trainer);
-  memset(g->input, 0, g->token->graph->input->bytes);
+  memset(g->input, 0, (size_t)g->limit * sizeof *g->input);
+  if (g->token->graph->places) brim_documents_fill(g->input, 1, g->limit);
   memcpy(g->input, t->tokens, (size_t)t->used * sizeof *t->tokens);
   BRIM_TRY(brim_exec_load(exec, g->token, g->input, g->labels));
   BRIM_TRY(run(g, g->token));
