@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "data/describe.h"
 #include "data/keep.h"
 #include "memory/board.h"
 #include "setup/features.h"
