@@ -299,8 +299,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_operands o;
   brim_status status = brim_cli_parse(argc, argv, options, &g, &o);
   if (status == BRIM_OK && o.count == 0)
-    status = brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run or of a model: brim generate RUN --prompt "
-                                     "TEXT");
+    status =
+        brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run or of a model: brim generate RUN --prompt "
+                                "TEXT");
   if (status == BRIM_OK) status = take_numbers(&g);
   if (status == BRIM_OK) status = brim_generate_model_open(cli, &o, g.which, &g.model);
   if (status == BRIM_OK) status = run(&g);
@@ -312,7 +313,8 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_generate = {
     "generate", "continue a text with a run's language model", run_command,
-    "usage: brim generate RUN|MODEL [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
+    "usage: brim generate RUN|MODEL [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature "
+    "T]\n"
     "                     [--top-k K] [--top-p P] [--repetition-penalty X] [--seed S] [--num-samples N] [--context N]\n"
     "                     [--checkpoint best|last|PATH] [--plan] [--json]\n"
     "\n"
@@ -325,7 +327,8 @@ const brim_command brim_command_generate = {
     "\n"
     "The text is printed as it is generated. The same seed gives the same text. Several texts are generated side by\n"
     "side, and printed one after another. The model sees the last tokens, as many as its training samples had\n"
-    "(dataset.context); without a run, as many as the model allows. Without a prompt, a new text begins. If the dataset\n"
+    "(dataset.context); without a run, as many as the model allows. Without a prompt, a new text begins. If the "
+    "dataset\n"
     "has no text for its tokens (as dataset=tokens), prompt and output are numbers of tokens. If the folder in\n"
     "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
     "the defaults.\n",

@@ -33,8 +33,13 @@ static bool is_model(const char *path)
  * read, so their path does not matter. */
 static brim_status configure_model(const brim_cli *cli, const brim_operands *o, brim_generate_model *m)
 {
-  static const char *const keys[] = {"model=hf", "model.weights=", "dataset=text", "dataset.tokens=hf",
-                                     "dataset.tokenizer=", "dataset.path=", "dataset.context=${model.context}"};
+  static const char *const keys[] = {"model=hf",
+                                     "model.weights=",
+                                     "dataset=text",
+                                     "dataset.tokens=hf",
+                                     "dataset.tokenizer=",
+                                     "dataset.path=",
+                                     "dataset.context=${model.context}"};
   enum { KEYS = sizeof keys / sizeof keys[0] };
   brim_arena arena = {0};
   const size_t count = KEYS + o->count - 1;

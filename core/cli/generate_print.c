@@ -37,8 +37,7 @@ static brim_status add_token(const brim_generate_printer *p, brim_text *to, int3
 static brim_status add_prompt(const brim_generate_printer *p, brim_text *to)
 {
   if (p->has_text) brim_text_add_n(to, brim_text_str(p->prompt), p->prompt->length);
-  for (int64_t i = 0; i < p->prompt_count && !p->has_text; i++)
-    BRIM_TRY(add_token(p, to, p->prompt_tokens[i], i == 0));
+  for (int64_t i = 0; i < p->prompt_count && !p->has_text; i++) BRIM_TRY(add_token(p, to, p->prompt_tokens[i], i == 0));
   return BRIM_OK;
 }
 

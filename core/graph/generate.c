@@ -48,20 +48,18 @@ static bool has_tokens(const brim_graph *g, const brim_tensor *x)
 /* Inputs made of parameters alone may broadcast to each token, but not differ between tokens. */
 static bool is_same_for_tokens(const brim_tensor *x, const brim_tensor *y)
 {
-  return x->shape.rank < y->shape.rank - 1 ||
-         (x->shape.rank == y->shape.rank - 1 && x->shape.dim[0] == 1) ||
+  return x->shape.rank < y->shape.rank - 1 || (x->shape.rank == y->shape.rank - 1 && x->shape.dim[0] == 1) ||
          (x->shape.rank == y->shape.rank && x->shape.dim[1] == 1);
 }
 
 /* Operations on the last dimension of [N,T,...], or on one that the attributes name. */
 static bool is_for_each_token(const brim_node *n)
 {
-  static const char *const last[] = {"linear", "rms_norm",    "layer_norm", "softmax", "log_softmax",
-                                     "cache_write", "attention", "embedding"};
+  static const char *const last[] = {"linear",      "rms_norm",    "layer_norm", "softmax",
+                                     "log_softmax", "cache_write", "attention",  "embedding"};
   static const char *const along[] = {"concat", "slice", "gather"};
   for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
-    if (strcmp(n->op, last[i]) == 0)
-      return n->in[0]->shape.rank >= 3 || strcmp(n->op, "embedding") == 0;
+    if (strcmp(n->op, last[i]) == 0) return n->in[0]->shape.rank >= 3 || strcmp(n->op, "embedding") == 0;
   if (strcmp(n->op, "rotary") == 0) return n->in_count == 2; /* by places */
   for (size_t i = 0; i < sizeof along / sizeof along[0]; i++)
     if (strcmp(n->op, along[i]) == 0) return n->attr.move.axis >= 2;

@@ -203,7 +203,7 @@ typedef struct brim_graph_options {
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
   brim_generation generation;
-  uint64_t fuse;        /* bits of enum brim_fusion_kind: allowed fusions */
+  uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;

@@ -41,8 +41,8 @@ enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
   BRIM_PROGRAM_GENERATE, /* continues texts: see graph/generate.h */
-  BRIM_PROGRAM_CHECK,  /* checks gradients before an update that is `checked`: see brim_graph_build_check */
-  BRIM_PROGRAM_UPDATE, /* of a federation's server: applies the clients' updates */
+  BRIM_PROGRAM_CHECK,    /* checks gradients before an update that is `checked`: see brim_graph_build_check */
+  BRIM_PROGRAM_UPDATE,   /* of a federation's server: applies the clients' updates */
   /* for a client: see graph/federate.h */
   BRIM_PROGRAM_ADOPT,
   BRIM_PROGRAM_DISTANCE,

@@ -155,8 +155,8 @@ struct brim_generator {
   const brim_program *chunk; /* for several tokens of each text; NULL: none */
   bool has_caches;
   const char *why_not;
-  int64_t limit;    /* tokens that the model sees at most */
-  int64_t rollback; /* the caches of a text stay valid if so many of its last tokens change */
+  int64_t limit;           /* tokens that the model sees at most */
+  int64_t rollback;        /* the caches of a text stay valid if so many of its last tokens change */
   int64_t vocabulary, row; /* tokens of the dataset; logits for a token, at least as many: see brim_model_ops.classes */
   int64_t text_count;
   text *text;

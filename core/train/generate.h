@@ -51,7 +51,7 @@ typedef struct brim_generator_options {
 typedef struct brim_generate_options {
   brim_sampling sampling;
   uint64_t seed;
-  int64_t tokens;              /* maximum number of new tokens of each text */
+  int64_t tokens; /* maximum number of new tokens of each text */
   brim_stops stops;
   const volatile int *stopped; /* checked before each token; may be NULL */
   /* Receives each new token of text `index` as it is drawn, except those of `stops`. */

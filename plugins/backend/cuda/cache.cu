@@ -1,5 +1,6 @@
-/* cache_write: cache[n, place mod C] = x[n,t] for the place of token t of text n. Of consecutive tokens of one place the
- * last counts, so no two threads write the same value. It reads x and places, and writes as many rows of the cache. */
+/* cache_write: cache[n, place mod C] = x[n,t] for the place of token t of text n. Of consecutive tokens of one place
+ * the last counts, so no two threads write the same value. It reads x and places, and writes as many rows of the cache.
+ */
 #include "divider.h"
 #include "words.cuh"
 

@@ -1,5 +1,5 @@
-/* cache_write: cache[n, place mod C] = x[n,t] for the place of token t of text n. Of consecutive tokens of one place the
- * last counts, as they are written in order. */
+/* cache_write: cache[n, place mod C] = x[n,t] for the place of token t of text n. Of consecutive tokens of one place
+ * the last counts, as they are written in order. */
 #include <string.h>
 
 #include "reference.h"
