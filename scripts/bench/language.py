@@ -38,8 +38,9 @@ import make_decoder as golden  # noqa: E402
 
 PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci(n):", "Once upon a time",
            "The list of package names:", "Water boils at", "Dear Sir,", "1, 2, 3, 4,", "In 1969", "What is a compiler?",
-           "The king said", "import numpy as np", "Photosynthesis", "A recipe for bread:", "The train left", "SELECT name",
-           "Mathematics is", "Wer reitet so", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
+           "The king said", "import numpy as np", "Photosynthesis", "A recipe for bread:", "The train left",
+           "SELECT name", "Mathematics is", "Wer reitet so",
+           "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
            "The longest river in the world flows through many countries, and its"]
 
 
