@@ -304,7 +304,7 @@ static brim_status build(const void *self, brim_graph *g)
 {
   const enum way way = *(const enum way *)self;
   const int64_t table[] = {LENGTH, 8};
-  brim_tensor *x = brim_embedding(g, "embedding", brim_input(g), 8);
+  brim_tensor *x = brim_embedding(g, "embedding", brim_input(g), VOCABULARY, 8);
   if (way == POSITIONS) x = brim_add(g, x, brim_parameter_new(g, "positions", 2, table, (brim_init){0}));
   if (way == LSTM) x = brim_lstm(g, "lstm", x, 8, (brim_lstm_options){0});
   if (way == MEAN) x = brim_add(g, x, brim_mean(g, x, 1, (int32_t[]){1}, 1));
