@@ -31,8 +31,9 @@ brim_tensor *brim_positions(brim_graph *g)
 }
 int64_t brim_capacity(const brim_graph *g)
 {
+  const brim_tensor *input = g->tokens ? g->tokens : g->input;
   if (g->capacity > 0) return g->capacity;
-  return g->input->shape.rank > 1 ? g->input->shape.dim[1] : 1;
+  return input->shape.rank > 1 ? input->shape.dim[1] : 1;
 }
 int64_t brim_classes(const brim_graph *g)
 {
