@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/utf8.h"
 
 typedef struct reader {
@@ -246,7 +247,9 @@ brim_status brim_json_parse_file(brim_arena *arena, const char *path, brim_yaml 
   char *text = NULL;
   size_t bytes = 0;
   BRIM_TRY(brim_yaml_read_file(path, &text, &bytes));
-  const brim_status status = brim_json_parse(arena, text, bytes, path, out);
+  const brim_status status = brim_is_lfs_pointer(text, bytes)
+                                 ? brim_fail(BRIM_ELOAD, "cannot read %s: " BRIM_LFS_HINT, path)
+                                 : brim_json_parse(arena, text, bytes, path, out);
   free(text);
   return status;
 }
