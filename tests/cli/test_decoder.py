@@ -73,6 +73,28 @@ class Golden(Decoder):
                     self.assertAlmostEqual(got, want, delta=1e-4)
 
 
+class Cap(Decoder):
+    def test_a_cap_of_logits_is_a_part_of_the_loss(self):
+        """With many classes the loss makes the logits itself and caps them: the same loss, gradients and answers."""
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        words = ["model=decoder", "model.layers=1", "model.heads=2", "model.width=16", "model.mlp_width=8",
+                 "model.logit_softcap=0.05", *self.data(vocabulary=4100), *STEP, "backend=reference",
+                 "training.batch_size=4"]
+        plan = self.brim("plan", *words, "--json").out
+        self.assertIn("linear_cross_entropy+grad", plan)
+        for name, fuse in ("apart", "none"), ("together", "all"):
+            self.brim("train", *words, f"graph.fuse={fuse}", f"run.dir=runs/{name}")
+        loss, other = (self.records(f"runs/{name}")[0]["loss"] for name in ("apart", "together"))
+        self.assertAlmostEqual(loss, other, delta=1e-12)
+        apart, together = (tensors.read(self.folder / f"runs/{name}/checkpoints/last/model.safetensors")[0]
+                           for name in ("apart", "together"))
+        for name, (_, _, values) in apart.items():
+            self.assertLess(max(abs(a - b) for a, b in zip(values, together[name][2])), 1e-12, name)
+        with self.subTest("smoothed labels, for which the loss cannot cap"):
+            plan = self.brim("plan", *words, "loss.label_smoothing=0.1", "--json").out
+            self.assertNotIn("linear_cross_entropy", plan)
+
+
 class Family(Decoder):
     def config(self, *words, status=0):
         return self.brim("config", "model=hf", "model.weights=model", *self.data(), *words, status=status)
