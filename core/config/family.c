@@ -281,7 +281,7 @@ static void take(const family *f, const brim_yaml *part)
   }
 }
 
-/* Goes on with the map of config.json that describes the network, if it is in a map of its own; false on error. Of the
+/* Continues in the map of config.json that describes the network, if it is a map of its own; false on error. Of the
  * keys around it only those of the family's own file count. */
 static bool go_inside(family *f, const char *path)
 {

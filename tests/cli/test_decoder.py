@@ -125,7 +125,7 @@ class Family(Decoder):
             ({"logit_scale": 2}, r"brim does not know the key 'logit_scale' of a llama model\n.*config.json:\d+:\d+"),
             ({"hidden_act": "gelu"}, r"cannot build a llama model with hidden_act: gelu; it must be silu or swish"),
             ({"attention_dropout": 0.1}, r"attention_dropout: 0.1; it must be 0 or 0.0"),
-            ({"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
+            ({"rope_parameters": {"rope_type": "axial", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
             ({"partial_rotary_factor": 0.5}, r"brim does not know the key 'partial_rotary_factor' of a llama model"),
             ({"rope_parameters": {"rope_type": "yarn", "mscale": 1}}, r"the key 'rope_parameters.mscale'"),
             ({"hidden_size": None}, r"'hidden_size' must not be null"),

@@ -93,7 +93,8 @@ def in_double(model):
 def draw_rope(draw, kind, pairs):
     rope = {"rope_type": kind, "rope_theta": float(draw.choice([50, 10000, 500000]))}
     if kind == "longrope":
-        rope.update({name: [round(draw.uniform(1, 4), 2) for _ in range(pairs)] for name in ("short_factor", "long_factor")})
+        rope.update({name: [round(draw.uniform(1, 4), 2) for _ in range(pairs)]
+                     for name in ("short_factor", "long_factor")})
     if kind not in ("default", "longrope") or kind == "longrope" and draw.random() < 0.5:
         rope["factor"] = draw.choice([2.0, 4.0, 8.0])
     if kind in ("llama3", "yarn", "longrope"):
@@ -151,7 +152,8 @@ def make(folder, config, seed):
         config, dtype=torch.float32, attn_implementation="eager" if config.model_type == "gemma2" else "sdpa")
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.copy_(0.3 * torch.randn_like(parameter) + (1 if parameter.dim() == 1 and not config.model_type.startswith("gemma") else 0))
+            is_norm = parameter.dim() == 1 and not config.model_type.startswith("gemma")
+            parameter.copy_(0.3 * torch.randn_like(parameter) + (1 if is_norm else 0))
     model.save_pretrained(folder)
     tokens = torch.randint(VOCABULARY, (SAMPLES, CONTEXT + 1))
     in_double(model)
