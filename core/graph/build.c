@@ -251,6 +251,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->task = o->task;
   g->classes = o->classes;
   g->generation = o->generation;
+  g->capacity = o->generation.capacity;
   BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
