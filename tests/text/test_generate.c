@@ -175,7 +175,7 @@ static void cached_programs_compute_the_logits_of_the_whole_sample(void **state)
     const char *words[WORDS_MAX];
   } models[] = {
       {"plain", {DECODER}},
-      {"grouped", {DECODER, "model.kv_heads=2", "model.qk_norm=true", "model.qkv_bias=true"}},
+      {"grouped", {DECODER, "model.kv_heads=2", "model.qk_norm=head", "model.qkv_bias=true"}},
       {"llama3",
        {DECODER, "model.kv_heads=1", "model.rope_type=llama3", "model.rope_factor=4", "model.rope_original=8",
         "model.tied=false"}},
@@ -183,6 +183,13 @@ static void cached_programs_compute_the_logits_of_the_whole_sample(void **state)
       {"without", {DECODER, "model.rope_layers=[1,0,1]"}},
       {"windows", {DECODER, "model.window=4", "model.window_layers=[1,0,1]", "model.attention_softcap=2"}},
       {"ring", {DECODER, "model.window=3", "model.kv_heads=2"}},
+      {"gemma",
+       {DECODER, "model.norms=around", "model.norm_offset=1", "model.activation=gelu_tanh", "model.embedding_scale=4",
+        "model.window=5", "model.window_pattern=2", "model.sliding_rope_base=100", "model.query_size=9",
+        "model.attention_softcap=3", "model.logit_softcap=4"}},
+      {"phi", {DECODER, "model.fused=true", "model.rope_share=0.5", "model.qk_norm=width", "model.norms=after"}},
+      {"dynamic",
+       {DECODER, "model.rope_type=dynamic", "model.rope_factor=2", "model.rope_original=8", "model.context=8"}},
       {"gpt2", {"model=gpt2", "model.layers=2", "model.heads=2", "model.width=16", "model.context=24"}},
       {"lora",
        {"model=lora", "backbone=gpt2", "backbone.layers=2", "backbone.heads=2", "backbone.width=16",
