@@ -23,9 +23,10 @@
 #include "attention.cuh"
 #include "attention_library.h"
 
-template <int DEPTH_, int R_, int C_> struct cut {
+template <int DEPTH_, int R_, int C_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
-  static constexpr int BLOCKS = 3; /* on a multiprocessor: at most 168 registers */
+  static constexpr bool LIMITED = LIMITED_;
+  static constexpr int BLOCKS = LIMITED ? 2 : 3; /* on a multiprocessor: at most 255 or 168 registers */
 };
 
 /* A thread's values of its rows during the loop over tiles of keys. */
@@ -41,9 +42,10 @@ struct place {
   int chunk;
 };
 
+/* Whether the thread's row sees the column. */
 template <typename X> static __device__ inline bool is_in(const tile_range<X::R> &range, int row, int column)
 {
-  return column >= range.low[row] && column < range.high[row];
+  return (!X::LIMITED || column >= range.low[row]) && column < range.high[row];
 }
 
 /* Turns a tile's scores into weights, which go to shared memory, and rescales the sums so far. */
@@ -59,7 +61,8 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     float greatest = r->greatest[i];
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      score[i][j] = attention_cap(a, __fmul_rn(score[i][j], a.scale)); /* lse is computed from it, backward too */
+      score[i][j] =
+          attention_cap<X::LIMITED>(a, __fmul_rn(score[i][j], a.scale)); /* lse is computed from it, backward too */
       if (is_in<X>(range, i, tile_column(j))) greatest = fmaxf(greatest, score[i][j]);
     }
     greatest = tile_row_max(greatest);
@@ -90,7 +93,7 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
     const float total = tile_row_sum(r.total[i]);
     const int64_t t = at.first + tile_row<X::R>(i);
     if (t >= a.queries) continue;
-    const bool sees = attention_low(a, at.sample, t) < attention_high(a, at.sample, t);
+    const bool sees = attention_low<X::LIMITED>(a, at.sample, t) < attention_high<X::LIMITED>(a, at.sample, t);
     tile_store(y + attention_query(a, at.sample, at.head, t) + first, r.sum[i], sees ? 1 / total : 0,
                (int)cuda_min(a.size - first, X::DEPTH), a.vector);
     if (at.chunk == 0 && tile_lane() == 0)
@@ -106,10 +109,10 @@ static __device__ inline void score_tile(const attention_sizes &a, const place &
 {
   float *q_tile = tiles, *k_tile = q_tile + X::ROWS * (X::DEPTH + TILE_PAD),
         *v_tile = k_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
-  const int64_t group = at.head / (a.heads / a.kv_heads), rows = attention_rows(a, key);
+  const int64_t group = at.head / (a.heads / a.kv_heads), row = X::LIMITED ? key % a.keys : key;
   q += attention_query(a, at.sample, at.head, at.first);
-  k += attention_key(a, at.sample, group, key);
-  v += attention_key(a, at.sample, group, key);
+  k += attention_key(a, at.sample, group, row);
+  v += attention_key(a, at.sample, group, row);
   for (int step = 1; step <= a.chunks; step++) {
     const int chunk = (at.chunk + step) % a.chunks, first = chunk * X::DEPTH;
     const int width = a.size - first < X::DEPTH ? a.size - first : X::DEPTH;
@@ -117,9 +120,9 @@ static __device__ inline void score_tile(const attention_sizes &a, const place &
     if (a.chunks > 1 || !q_there)
       tile_load<T, X::DEPTH, X::ROWS, false>(q_tile, q + first, a.heads * a.size, a.queries - at.first, width,
                                              a.vector);
-    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, rows, width, a.vector);
+    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
     if (step == a.chunks)
-      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, rows, width, a.vector);
+      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
     __syncthreads();
     tile_dot<X::R, X::C, X::DEPTH>(score, q_tile, k_tile);
   }
@@ -132,29 +135,29 @@ static __device__ inline void attend(const attention_sizes &a, const attention_d
   float *tiles = static_cast<float *>(cuda_dynamic_shared());
   float *v_tile = tiles + (X::ROWS + X::COLUMNS) * (X::DEPTH + TILE_PAD);
   float *weights = v_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
-  const int64_t low = attention_low(a, at.sample, at.first);
-  const int64_t high = attention_high(a, at.sample, at.first + X::ROWS - 1);
-  const int64_t by_all = attention_high(a, at.sample, at.first); /* every row sees the keys up to here */
+  const int64_t low = attention_low<X::LIMITED>(a, at.sample, at.first);
+  const int64_t high = attention_high<X::LIMITED>(a, at.sample, at.first + X::ROWS - 1);
+  const int64_t by_all = attention_high<X::LIMITED>(a, at.sample, at.first); /* every row sees the keys up to here */
   bool q_there = false;
   result<X> r = {};
 #pragma unroll
   for (int i = 0; i < X::R; i++) r.greatest[i] = -INFINITY;
   int64_t next;
-  for (int64_t key = low - low % a.keys % X::COLUMNS; key < high; key = next) {
+  for (int64_t key = X::LIMITED ? low - low % a.keys % X::COLUMNS : 0; key < high; key = next) {
     float score[X::R][X::C] = {};
     tile_range<X::R> range;
-    next = key + cuda_min(X::COLUMNS, attention_rows(a, key)); /* a cache's row 0 begins a tile */
+    next = key + (X::LIMITED ? cuda_min(X::COLUMNS, a.keys - key % a.keys) : X::COLUMNS); /* row 0 begins a tile */
     score_tile<T, X>(a, at, key, q_there, q, k, v, tiles, score);
     q_there = true;
 #pragma unroll
     for (int i = 0; i < X::R; i++) {
       const int64_t t = at.first + tile_row<X::R>(i);
-      range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, attention_low(a, at.sample, t) - key));
-      range.high[i] = (int)(cuda_min(next, attention_high(a, at.sample, t)) - key);
+      range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, attention_low<X::LIMITED>(a, at.sample, t) - key));
+      range.high[i] = (int)(cuda_min(next, attention_high<X::LIMITED>(a, at.sample, t)) - key);
     }
     weigh<X>(a, z, at, key, range, score, &r, weights);
     __syncwarp();
-    if (key + X::COLUMNS > by_all || attention_is_limited(a))
+    if (key + X::COLUMNS > by_all || X::LIMITED)
       tile_combine<X::R, X::COLUMNS, X::DEPTH, true>(r.sum, weights, v_tile, range);
     else
       tile_combine<X::R, X::COLUMNS, X::DEPTH, false>(r.sum, weights, v_tile, range);
@@ -181,9 +184,9 @@ static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
   }
 }
 
-template <typename T, typename X> static brim_status launch_cut(cuda_backend *b, const brim_launch *l)
+template <typename T, typename X>
+static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
 {
-  const attention_sizes a = attention_sizes_of(l, 3);
   const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
   const int64_t blocks = attention_blocks(c, a.samples, a.heads, a.queries, a.size);
   const cuda_control *control = cuda_control_of(b, l);
@@ -193,15 +196,16 @@ template <typename T, typename X> static brim_status launch_cut(cuda_backend *b,
                      blocks);
 }
 
-template <typename T> static brim_status launch_attention(cuda_backend *b, const brim_launch *l)
+template <typename T, bool LIMITED>
+static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
 {
-  switch (attention_depth(attention_sizes_of(l, 3).size)) {
+  switch (attention_depth(a.size)) {
   case 32:
-    return launch_cut<T, cut<32, 4, 8>>(b, l);
+    return launch_cut<T, cut<32, 4, 8, LIMITED>>(b, l, a);
   case 64:
-    return launch_cut<T, cut<64, 4, 8>>(b, l);
+    return launch_cut<T, cut<64, 4, 8, LIMITED>>(b, l, a);
   default:
-    return launch_cut<T, cut<128, 4, 4>>(b, l); /* 32 keys at a time: two blocks on a multiprocessor */
+    return launch_cut<T, cut<128, 4, 4, LIMITED>>(b, l, a); /* 32 keys at a time: two blocks on a multiprocessor */
   }
 }
 
@@ -214,7 +218,11 @@ static CUDA_PREPARE(attention_prepare)
 static CUDA_RUN(attention_run)
 {
   if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_attention<T>((cuda_backend *)self, launch));
+  const attention_sizes a = attention_sizes_of(launch, 3);
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
+    if (attention_is_limited(a)) return launch_attention<T, true>((cuda_backend *)self, launch, a);
+    return launch_attention<T, false>((cuda_backend *)self, launch, a);
+  });
 }
 BRIM_KERNEL(attention) = {
     .op = "attention", .prepare = attention_prepare, .run = attention_run, .release = cuda_attention_release};

@@ -42,48 +42,43 @@ static inline attention_sizes attention_sizes_of(const brim_launch *launch, uint
   return a;
 }
 
+/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. */
+static inline bool attention_is_limited(const attention_sizes &a)
+{
+  return a.places || a.window > 0 || a.softcap > 0;
+}
+
 /* The keys that query t sees: attention_low .. attention_high - 1. Neither is less than that of the query before (see
  * places in brim/ops.h). Queries after the last count as the last. Cached keys count from the beginning of the text. */
-static __device__ inline int64_t attention_high(const attention_sizes &a, int64_t n, int64_t t)
+template <bool LIMITED> static __device__ inline int64_t attention_high(const attention_sizes &a, int64_t n, int64_t t)
 {
-  t = cuda_min(t, a.queries - 1);
-  if (a.cached) return a.places[n * a.queries + t] + 1;
-  return a.causal ? cuda_max(0, t + a.keys - a.queries + 1) : a.keys;
+  if (LIMITED && a.cached) return a.places[n * a.queries + cuda_min(t, a.queries - 1)] + 1;
+  return a.causal ? cuda_max(0, cuda_min(a.keys, t + a.keys - a.queries + 1)) : a.keys;
 }
-static __device__ inline int64_t attention_low(const attention_sizes &a, int64_t n, int64_t t)
+template <bool LIMITED> static __device__ inline int64_t attention_low(const attention_sizes &a, int64_t n, int64_t t)
 {
   int64_t low = 0;
+  if (!LIMITED) return 0;
   t = cuda_min(t, a.queries - 1);
   if (a.places && !a.cached) low = cuda_max(0, t - a.places[n * a.queries + t]);
-  return a.window > 0 ? cuda_max(low, attention_high(a, n, t) - a.window) : low;
+  return a.window > 0 ? cuda_max(low, attention_high<true>(a, n, t) - a.window) : low;
 }
 /* The first query that sees key s or a later one; all later ones do too. Not for cached keys. */
 static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
 {
   return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
 }
-/* Whether a query may miss earlier keys. */
-static __device__ inline bool attention_is_limited(const attention_sizes &a)
-{
-  return a.window > 0 || a.places;
-}
-
-/* The keys from `key` on that are neighbours in memory, and the row of the first. */
-static __device__ inline int64_t attention_rows(const attention_sizes &a, int64_t key)
-{
-  return a.keys - key % a.keys;
-}
 
 /* The score after the soft cap, from scale * q . k. */
-static __device__ inline float attention_cap(const attention_sizes &a, float x)
+template <bool LIMITED> static __device__ inline float attention_cap(const attention_sizes &a, float x)
 {
-  return a.softcap > 0 ? a.softcap * tanhf(x / a.softcap) : x;
+  return LIMITED && a.softcap > 0 ? a.softcap * tanhf(x / a.softcap) : x;
 }
 /* The cap's derivative at its result. */
-static __device__ inline float attention_slope(const attention_sizes &a, float capped)
+template <bool LIMITED> static __device__ inline float attention_slope(const attention_sizes &a, float capped)
 {
-  const float share = a.softcap > 0 ? capped / a.softcap : 0;
-  return 1 - share * share;
+  if (!LIMITED || !(a.softcap > 0)) return 1;
+  return 1 - capped / a.softcap * (capped / a.softcap);
 }
 
 /* The positions of a query's and of a key's D numbers; of lse and delta of a head's queries. */
@@ -93,7 +88,7 @@ static __device__ inline int64_t attention_query(const attention_sizes &a, int64
 }
 static __device__ inline int64_t attention_key(const attention_sizes &a, int64_t n, int64_t g, int64_t s)
 {
-  return ((n * a.keys + s % a.keys) * a.kv_heads + g) * a.size;
+  return ((n * a.keys + s) * a.kv_heads + g) * a.size;
 }
 static __device__ inline int64_t attention_row(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
 {
