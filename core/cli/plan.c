@@ -105,7 +105,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   if (!train || plan->request.recompute == BRIM_RECOMPUTE_NONE) return;
   brim_text text = {0};
-  brim_recompute_tell(train, plan->request.recompute, &text);
+  brim_recompute_print(train, plan->request.recompute, &text);
   if (train->graph->recomputed_count > 0)
     brim_text_printf(&text, ", predicted to take %.1f %% more time", 100 * (speed->extra > 0 ? speed->extra : 0));
   puts(brim_text_str(&text));
@@ -115,7 +115,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
 static void print_refused(const brim_plan *plan)
 {
   brim_text text = {0};
-  brim_plan_tell_refused(plan, &text);
+  brim_plan_print_refused(plan, &text);
   if (text.length > 0) puts(text.s);
   brim_text_release(&text);
 }
@@ -208,12 +208,14 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
 }
 
 /* Prints the weights, of which only names and shapes were read. */
-static void print_weights(const brim_weights *weights)
+static void print_weights(const brim_drive *d, const brim_weights *weights)
 {
   brim_text text = {0};
+  if (!weights && d->setup->settings->model.weights[0])
+    printf("\nweights: none in the folder yet, so their names and shapes are not checked\n");
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
-  brim_weights_tell(weights, &text);
+  brim_weights_print(weights, &text);
   brim_text_add(&text, "; names and shapes match the model\n");
   brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
@@ -234,11 +236,11 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
-  brim_cli_tell_taken(d, plan, &text);
+  brim_cli_print_taken(d, plan, &text);
   brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
   brim_text_add(&text, "\n");
-  brim_footprint_tell(host, &text);
+  brim_footprint_print(host, &text);
   printf("\n%s\n", brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -335,7 +337,8 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = predict_host(d, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, d, true, &fits);
   if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
-  if (status == BRIM_OK) status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
+  if (status == BRIM_OK && !brim_weights_files_are_missing(config->settings.model.weights))
+    status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(d, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
@@ -343,7 +346,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK && wish->json)
     status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
   if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
-  if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
+  if (status == BRIM_OK && !wish->json) print_weights(d, weights.weights);
   if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);

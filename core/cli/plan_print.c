@@ -260,7 +260,7 @@ brim_status brim_cli_write_picture(const brim_drive *d, const brim_plan *plan, c
   return status;
 }
 
-void brim_cli_tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
+void brim_cli_print_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
 {
   char bytes[32];
   brim_taken taken;
@@ -269,7 +269,7 @@ void brim_cli_tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *
   brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
                    brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
                    d->planner.device);
-  brim_taken_tell(&taken, out);
+  brim_taken_print(&taken, out);
 }
 
 void brim_cli_add_taken(const brim_drive *d, const brim_plan *plan, json_t *out)

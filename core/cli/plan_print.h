@@ -23,7 +23,7 @@ const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *ou
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
 extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
 /* All memory that the process takes of a device other than the host; nothing if the backend does not measure it. */
-void brim_cli_tell_taken(const brim_drive *drive, const brim_plan *plan, brim_text *out);
+void brim_cli_print_taken(const brim_drive *drive, const brim_plan *plan, brim_text *out);
 void brim_cli_add_taken(const brim_drive *drive, const brim_plan *plan, json_t *out);
 /* Draws a program of the plan into a file; see brim_plan_svg. EIO. */
 brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,

@@ -159,7 +159,7 @@ bool brim_line_may_speak(void)
          head.value == 1;
 }
 
-void brim_line_tell_folder(const char *folder)
+void brim_line_send_folder(const char *folder)
 {
   if (line >= 0) (void)say(BRIM_LINE_FOLDER, 0, 0, folder, (uint32_t)strlen(folder));
 }

@@ -36,7 +36,7 @@ static brim_status move(placement *p, int device)
     BRIM_TRY(brim_drive_move(p->drive, device));
     BRIM_TRY(make_plan(p));
   }
-  if (!p->drive->place) brim_drive_tell_device(p->drive);
+  if (!p->drive->place) brim_drive_log_device(p->drive);
   return BRIM_OK;
 }
 

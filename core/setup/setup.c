@@ -283,7 +283,7 @@ void brim_setup_close(brim_setup *s)
   drop_instance(s->config, "backend", s->backend);
   brim_config_free(s->own_config);
   brim_arena_release(&s->arena);
-  brim_dealing_release(&s->deal);
+  brim_distribution_release(&s->distribution);
   brim_partition_release(&s->partition);
   free(s->counted);
   free(s->view);

@@ -288,7 +288,7 @@ static brim_status report_failure(brim_running *r, brim_status failure, bool *is
   *is_over = !brim_status_is_want(failure);
   if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
   const brim_status met =
-      brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
+      brim_trainer_has_reported(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
   if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
   const brim_status first = brim_trainer_verdict(r->trainer)->status;

@@ -241,7 +241,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   if (w.weights) {
     if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has done it */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
-    if (status == BRIM_OK) brim_weights_tell(w.weights, &text);
+    if (status == BRIM_OK) brim_weights_print(w.weights, &text);
     if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
   }
   brim_text_release(&text);

@@ -41,7 +41,7 @@ void brim_trainer_forgive(brim_trainer *t)
 {
   t->is_reported = false;
 }
-bool brim_trainer_has_told(const brim_trainer *t)
+bool brim_trainer_has_reported(const brim_trainer *t)
 {
   return t->is_reported;
 }

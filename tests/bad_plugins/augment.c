@@ -10,7 +10,7 @@ static void apply(const void *self, brim_augment_sample *sample)
   (void)self;
   if (sample->index < bad_from()) return;
   if (bad_is("apply", "nan")) values[2] = NAN;
-  if (bad_is("apply", "behind")) values[brim_shape_count(&sample->shape)] = 1;
+  if (bad_is("apply", "past")) values[brim_shape_count(&sample->shape)] = 1;
   if (bad_is("apply", "before")) values[-1] = 1;
   if (bad_is("apply", "scratch")) ((char *)sample->scratch)[8] = 1;
   if (bad_is("apply", "partner")) ((float *)sample->partner)[1] = 1;

@@ -117,7 +117,7 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
 }
 
 /* Another valid policy: reports its view at this step, once. */
-static brim_status tell_view(const brim_step_view *view, brim_step_plan *out)
+static brim_status report_view(const brim_step_view *view, brim_step_plan *out)
 {
   static double first = -1;
   static int64_t first_step;
@@ -140,7 +140,7 @@ static brim_status on_step(void *self, const brim_step_view *view, brim_step_pla
   (void)self;
   if (!bad_names("on_step") || view->step < bad_from()) return BRIM_ENOTSUP;
   if (bad_is("on_step", "rarely")) return step_rarely(view, out);
-  if (bad_is("on_step", "view")) return tell_view(view, out);
+  if (bad_is("on_step", "view")) return report_view(view, out);
   if (bad_is("on_step", "odd")) out->micro_batch = 12345;
   if (bad_is("on_step", "lanes")) {
     out->micro_batch = view->micro_batch;

@@ -71,10 +71,10 @@ class Memory(Case):
         few = self.peak("few", *MLP, "total_clients=100", "training.batch_size=10", "clients_per_round=1")
         some = self.peak("some", *MLP, "total_clients=10000")
         many = self.peak("many", *MLP, f"total_clients={MANY}")
-        dealt = self.peak("dealt", *MLP, f"total_clients={MANY}", "partition=dirichlet", "partition.alpha=0.5")
+        drawn = self.peak("drawn", *MLP, f"total_clients={MANY}", "partition=dirichlet", "partition.alpha=0.5")
         self.assertLess(some, few + max(few // 100, MIB), (few, some))
         self.assertLess(many, few + 64 * MIB, (few, many))
-        self.assertLess(dealt, few + 64 * MIB, (few, dealt))
+        self.assertLess(drawn, few + 64 * MIB, (few, drawn))
 
     def test_scaffold_takes_the_memory_of_fedavg(self):
         """Every one of 10,000 clients trains and keeps a control: 65 MiB in the run's folder. Medians of three runs, as

@@ -35,9 +35,9 @@ class Robust(FederationCase):
         if twins:  # whole clients as batches, so that the order of samples only affects rounding: there is one sample
             clients, batch = clients + clients % 2, 1
             data = [data[k // 2] for k in range(clients)]
-            dealt = self.folder / f"{name}.csv"
-            dealt.write_text("client,sample\n" + "".join(f"{k},{k}\n" for k in range(clients)))
-            sizes = ["partition=file", f"partition.path={dealt}"]
+            shares = self.folder / f"{name}.csv"
+            shares.write_text("client,sample\n" + "".join(f"{k},{k}\n" for k in range(clients)))
+            sizes = ["partition=file", f"partition.path={shares}"]
         self.write_data(folder, data)
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
                  "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",

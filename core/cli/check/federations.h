@@ -70,5 +70,5 @@ brim_status brim_made_federation_check(const brim_made_federation *f, const char
 /* Advances `to`, which has the same number, to the state of `from`. */
 void brim_made_federation_copy(brim_made_federation *to, const brim_made_federation *from);
 /* Adds "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5". */
-void brim_made_federation_tell(const brim_made_federation *f, brim_text *out);
+void brim_made_federation_print(const brim_made_federation *f, brim_text *out);
 #endif

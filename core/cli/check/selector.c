@@ -247,7 +247,7 @@ static enum brim_finding fail_in_federation(brim_check *c, const asked *a)
 {
   brim_text text = {0};
   brim_check_fail_short(c, "");
-  brim_made_federation_tell(&a->f, &text);
+  brim_made_federation_print(&a->f, &text);
   if (a->f.query.size > 0) brim_text_printf(&c->text, "\nin a synthetic federation of %s", brim_text_str(&text));
   brim_text_release(&text);
   return BRIM_FOUND_FAILED;

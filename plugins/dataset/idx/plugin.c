@@ -264,7 +264,7 @@ static brim_status idx_describe(const void *self, const char *split, brim_datase
   return BRIM_OK;
 }
 
-/* Pixels, and a label of a byte for each image. */
+/* Counts the pixels, and one byte for each label. */
 static brim_status idx_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const idx_dataset *d = self;
