@@ -4,6 +4,7 @@
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
 #include "drive/fits.h"
+#include "planner/cards.h"
 #include "planner/footprint.h"
 #include "planner/frontier.h"
 #include "planner/times.h"
@@ -15,6 +16,9 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);
 void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
+/* Nothing if there are no cards. */
+void brim_cli_print_cards(const brim_cards *cards, brim_text *out);
+json_t *brim_cli_cards_json(const brim_cards *cards);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
 /* Milliseconds with three digits; a mark, which the notes explain, if the time was not measured directly. Returns

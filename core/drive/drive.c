@@ -116,7 +116,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   old->setup->distribution = (brim_distribution){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_go_on(); /* the policies' guard may have given up on them when they ended */
+  brim_guard_cancel_alarm(); /* the policies' guard may have given up on them when they ended */
   return open_once(place, left.config, &left, &options, drive);
 }
 
@@ -143,7 +143,7 @@ void brim_drive_close(brim_drive *d)
 {
   if (!d) return;
   brim_dist_disconnect(d->setup->options.dist); /* before the device is released */
-  brim_drive_let_go(d);
+  brim_drive_end_hold(d);
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);
   brim_setup_close(d->setup);
@@ -201,7 +201,7 @@ brim_status brim_drive_after_oom(brim_drive *d, brim_status failure, uint64_t ne
   const int device = d->planner.device;
   brim_choice to = d->choice;
   const brim_status status = brim_decide_after_oom(&d->dialogue, &to, failure, needed);
-  if (d->planner.device != device) brim_drive_let_go(d);
+  if (d->planner.device != device) brim_drive_end_hold(d);
   brim_drive_go(d, &to);
   return status;
 }
@@ -267,7 +267,7 @@ bool brim_drive_hold(brim_drive *d, bool alone)
   return env->hold(env->self, &request, d->planner.device, alone, &d->held) == BRIM_OK;
 }
 
-void brim_drive_let_go(brim_drive *d)
+void brim_drive_end_hold(brim_drive *d)
 {
   const brim_env *env = d->dialogue.env;
   env->release(env->self, d->held);
@@ -313,7 +313,7 @@ brim_status brim_drive_claim(brim_drive *d, uint64_t peak, void **claim, int *de
 
 brim_status brim_drive_move(brim_drive *d, int device)
 {
-  if (device != d->planner.device) brim_drive_let_go(d);
+  if (device != d->planner.device) brim_drive_end_hold(d);
   BRIM_TRY(brim_planner_select(&d->planner, device));
   return brim_taken_learn(&d->planner);
 }

@@ -47,7 +47,7 @@ static brim_status open_held(placement *p, bool *placed)
   *placed = false;
   if (!p->drive->held) return BRIM_OK;
   const brim_status status = p->what->open(p->what->self);
-  brim_drive_let_go(p->drive);
+  brim_drive_end_hold(p->drive);
   *placed = status == BRIM_OK;
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
 }

@@ -24,7 +24,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
   brim_drive *d = *r->drive;
   if (!brim_drive_hold(d, true)) return false;
   const bool fits = brim_planner_look(&d->planner) == BRIM_OK && bytes <= brim_step_plan_room(&r->question);
-  if (!fits) brim_drive_let_go(d);
+  if (!fits) brim_drive_end_hold(d);
   return fits;
 }
 
@@ -46,7 +46,7 @@ static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before
 {
   const brim_status parked = r->work->park(r->work->self);
   if (parked != BRIM_OK) {
-    brim_drive_let_go(*r->drive);
+    brim_drive_end_hold(*r->drive);
     if (!brim_status_is_want(parked)) return parked;
     brim_policies_report((*r->drive)->dialogue.policies, r->policy, "not done", brim_error_text());
     return BRIM_OK;
@@ -114,7 +114,7 @@ brim_status brim_resize_after_pressure(brim_resize *r, brim_recovery *recovery)
     return BRIM_OK;
   recovery->before_pressure.lanes = 0;
   const brim_status parked = r->work->park(r->work->self);
-  if (parked != BRIM_OK) brim_drive_let_go(d);
+  if (parked != BRIM_OK) brim_drive_end_hold(d);
   if (brim_status_is_want(parked)) return BRIM_OK; /* the host lacks the memory to change plans */
   BRIM_TRY(parked);
   r->policy = "recovery";

@@ -93,6 +93,7 @@ struct brim_graph {
   const char *error;
   const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
+  int64_t capacity;       /* see brim_capacity; 0: T of the input */
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
   int64_t norm_group;     /* samples; at least 1 */
@@ -135,6 +136,8 @@ struct brim_graph {
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
   brim_tensor *
       *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+  const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
+  double softcap;
   const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
@@ -315,8 +318,8 @@ void brim_graph_cut_parameters(brim_graph *g, size_t count);
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is not a parameter, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
-/* The gradient for the next node that adds to it: the first use has the parameter's own, see brim_further. Also for a
- * tensor without samples. */
+/* Returns the gradient to which the next node that uses x adds. x is a parameter, whose first use gets the parameter's
+ * own gradient and each other use another one (see brim_further), or a tensor without samples. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
 /* The parameter whose value the tensor is, or NULL. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);

@@ -123,7 +123,7 @@ int64_t brim_setup_micro_batch(const brim_setup *setup);
 uint32_t brim_setup_precisions(const brim_setup *setup);
 /* Whether each parameter is updated during the backward pass (optimizer.update). */
 bool brim_setup_updates_in_backward(const brim_setup *setup);
-/* ECONFIG if with micro-batches of `batch` samples a step has several, which such updates do not support. */
+/* Fails with ECONFIG: updates during the backward pass need steps of one micro-batch, and `batch` samples are fewer. */
 brim_status brim_setup_refuse_accumulation(const brim_setup *setup, int64_t batch);
 /* Whether brim may choose what to recompute: not if the user set memory.recompute to anything but auto. */
 bool brim_setup_may_recompute(const brim_setup *setup);

@@ -77,7 +77,7 @@ static brim_status place(brim_sim_job *job)
       .self = job, .drive = d, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
   BRIM_TRY(brim_planner_look(&d->planner));
   const brim_status status = brim_placement_do(&what);
-  brim_drive_let_go(d);
+  brim_drive_end_hold(d);
   BRIM_TRY(status);
   const bool changes =
       d->choice.micro_batch != job->costs.micro_batch || d->choice.recompute != recompute || job->arena != arena;
@@ -271,7 +271,7 @@ static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
   return brim_loop_save(&job->loop);
 }
 
-static brim_status go_on(void *self)
+static brim_status check_stop(void *self)
 {
   const brim_sim_job *job = self;
   if (brim_scene_host_over(job->all->scene) == 0) return BRIM_OK;
@@ -410,7 +410,7 @@ static brim_status train(brim_sim_job *job)
                           .is_best = never,
                           .is_over = never,
                           .checkpoint = checkpoint,
-                          .go_on = go_on,
+                          .check_stop = check_stop,
                           .finish = finish,
                           .failed = failed,
                           .heed_pressure = heed_pressure,

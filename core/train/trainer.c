@@ -340,7 +340,7 @@ static brim_status place_again(brim_trainer *t)
   brim_drive_begin(t->drive);
   brim_status status = brim_planner_look(&t->drive->planner);
   if (status == BRIM_OK) status = place(t, NULL);
-  brim_drive_let_go(t->drive);
+  brim_drive_end_hold(t->drive);
   BRIM_TRY(status);
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);

@@ -135,7 +135,7 @@ brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, 
 /* Whether the last failure of a trainer function has been reported to the other ranks. */
 bool brim_trainer_has_reported(const brim_trainer *trainer);
 /* Forgets the last failure; all ranks do so. */
-void brim_trainer_forgive(brim_trainer *trainer);
+void brim_trainer_clear_failure(brim_trainer *trainer);
 /* The result of the last meeting, the same on all ranks. */
 const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
 /* [step] Sets this rank's wishes for the following meetings: of enum brim_wish. */

@@ -37,7 +37,7 @@ brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_s
   return brim_trainer_meet_for(t, meeting, t->state.step, status, NULL);
 }
 
-void brim_trainer_forgive(brim_trainer *t)
+void brim_trainer_clear_failure(brim_trainer *t)
 {
   t->is_reported = false;
 }

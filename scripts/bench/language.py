@@ -89,7 +89,7 @@ def networks(brim, options):
         for family in golden.FAMILIES:
             with tempfile.TemporaryDirectory() as name:
                 work = pathlib.Path(name)
-                rope = draw.choice(golden.ROPES)
+                rope = draw.choice(golden.ROPES_OF.get(family, golden.ROPES))
                 modeling_rope_utils.torch = golden.DoubleTorch()
                 golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)

@@ -1,4 +1,5 @@
-/* An augmentation that misbehaves as $BRIM_BAD says, from a sample on. Without the variable, samples stay unchanged. */
+/* An augmentation that misbehaves as $BRIM_BAD says, from a given sample on. Without the variable, samples stay
+ * unchanged. */
 #include <math.h>
 
 #include "bad.h"

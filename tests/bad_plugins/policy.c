@@ -103,7 +103,7 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return bad_in("on_boundary", memory->step);
 }
 
-/* A valid policy: half a minute passes between two steps, by both clocks. */
+/* A valid policy that lets half a minute pass between two steps, on both clocks. */
 static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
 {
   static double looked, clock;
@@ -116,7 +116,7 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
   return BRIM_OK;
 }
 
-/* Another valid policy: reports its view at this step, once. */
+/* A valid policy that reports its view at this step, once. */
 static brim_status report_view(const brim_step_view *view, brim_step_plan *out)
 {
   static double first = -1;

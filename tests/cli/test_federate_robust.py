@@ -135,7 +135,7 @@ class Robust(FederationCase):
     # ---- attacks ----
 
     def test_malicious_updates(self):
-        """By every aggregator, as the update passes through what those of others do."""
+        """With every aggregator: a malicious update is processed like any other."""
         for aggregator in "uniform", "median", "krum":
             scale = self.draw.uniform(0.5, 3)
             with self.subTest(aggregator):
@@ -178,7 +178,7 @@ class Robust(FederationCase):
         self.assertNotEqual(models[0], models[2])
 
     def test_running_statistics_are_not_attacked(self):
-        """Else variances would become negative."""
+        """Otherwise variances would become negative."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
         self.federate("run", *words, "attack.kind=sign_flip", "attack.share=0.5", "attack.scale=5")
         values, _ = tensors.read(self.checkpoint("run", 4) / "model.safetensors")

@@ -108,6 +108,26 @@ static brim_tensor *make_hardswish(bench *b)
 }
 BENCH_ROW(hardswish) = {"hardswish", make_hardswish, .by_sample = true};
 
+static brim_tensor *make_silu_mul(bench *b)
+{
+  brim_tensor *gate = wide_input(b);
+  return brim_silu_mul(b->g, gate, bench_input(b, &gate->shape, "up"));
+}
+BENCH_ROW(silu_mul) = {"silu_mul", make_silu_mul, .by_sample = true};
+
+static brim_tensor *make_gelu_tanh_mul(bench *b)
+{
+  brim_tensor *gate = wide_input(b);
+  return brim_gelu_tanh_mul(b->g, gate, bench_input(b, &gate->shape, "up"));
+}
+BENCH_ROW(gelu_tanh_mul) = {"gelu_tanh_mul", make_gelu_tanh_mul, .by_sample = true};
+
+static brim_tensor *make_softcap(bench *b)
+{
+  return brim_softcap(b->g, wide_input(b), (double)bench_pick(b, 1, 60) / 2);
+}
+BENCH_ROW(softcap) = {"softcap", make_softcap, .by_sample = true};
+
 /* ---- two operands ---- */
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);
@@ -237,7 +257,7 @@ BENCH_ROW(mean) = {"mean", make_mean, .by_sample = true};
 
 /* ---- softmax ---- */
 
-/* Also long rows, of several blocks of vector sums. */
+/* Some rows are so long that vector sums take several blocks. */
 static brim_tensor *softmax_input(bench *b)
 {
   if (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick(b, 1000, 3000));
@@ -284,7 +304,7 @@ static brim_tensor *make_large_mean(bench *b)
 }
 BENCH_ROW(large_mean) = {"mean, large", make_large_mean, .by_sample = true, .large = true};
 
-/* So many terms that a backend may split a sum into parts: side by side, in columns, and in several stretches. */
+/* Enough terms for a backend to split a sum into parts: side by side, in columns, and in several stretches. */
 static brim_tensor *make_long_sum(bench *b)
 {
   static const int32_t axes[2] = {1, 2};

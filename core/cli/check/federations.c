@@ -282,10 +282,10 @@ void brim_made_federation_begin(brim_made_federation *f, int64_t round)
                                     .losses = ask_losses,
                                     .host = f};
   note_parts(f);
-  brim_made_federation_again(f);
+  brim_made_federation_repeat(f);
 }
 
-void brim_made_federation_again(brim_made_federation *f)
+void brim_made_federation_repeat(brim_made_federation *f)
 {
   for (int i = BRIM_PART_OWN; i < BRIM_PARTS; i++) {
     brim_made_part *p = &f->part[i];

@@ -62,7 +62,7 @@ brim_status brim_made_federation_state(brim_made_federation *f, int64_t own, int
 /* Makes the query of a round, with an empty answer. */
 void brim_made_federation_begin(brim_made_federation *f, int64_t round);
 /* Repeats the query, with the state as it was before it. */
-void brim_made_federation_again(brim_made_federation *f);
+void brim_made_federation_repeat(brim_made_federation *f);
 /* Updates the columns and the result with the training of the selected clients. */
 void brim_made_federation_end(brim_made_federation *f);
 /* EPLUGIN, naming the selector, the function and the part, if memory was written that selectors must not write. */

@@ -183,7 +183,7 @@ static brim_status play_with_questions_twice(asked *a)
     brim_made_federation_begin(&a->f, round);
     BRIM_TRY(select_once(a));
     const uint64_t first = hash_answer(a);
-    brim_made_federation_again(&a->f);
+    brim_made_federation_repeat(&a->f);
     BRIM_TRY(select_once(a));
     if (hash_answer(a) != first)
       return brim_fail(BRIM_EPLUGIN, "selector '%s' gives another answer to the same query with the same state", a->id);

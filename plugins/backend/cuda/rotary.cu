@@ -19,7 +19,8 @@
 enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
-  brim_rotary_attr attr;
+  brim_rotary_attr attr;                         /* divisor: of the host */
+  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy for the device, with longrope */
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
   double direction;
   int32_t interleaved;
@@ -70,6 +71,16 @@ static __device__ inline int64_t samples_at(const rotary &r, int64_t first, int6
   return same;
 }
 
+/* The angle of pair i at place 1. Divisors are read from the kernel's arguments, as a pointer to them would make every
+ * thread copy them. */
+static __device__ inline double frequency_of(const rotary &r, int64_t i)
+{
+  if (r.attr.scaling != BRIM_ROTARY_LONGROPE) return brim_rotary_frequency(&r.attr, i);
+  brim_rotary_attr plain = r.attr;
+  plain.scaling = BRIM_ROTARY_PLAIN;
+  return brim_rotary_frequency(&plain, i) / r.divisor[i];
+}
+
 /* Turns position t of some samples, which have the same place there. */
 template <typename T, int V>
 static __device__ inline void turn_samples(T *y, const T *x, const rotary &r, int64_t first, int64_t samples, int64_t t,
@@ -79,7 +90,7 @@ static __device__ inline void turn_samples(T *y, const T *x, const rotary &r, in
   const int64_t place = r.places ? r.places[first * r.positions + t] : t;
   const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
   for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-    const double angle = (double)place * brim_rotary_frequency(&r.attr, first_pair + i);
+    const double angle = (double)place * frequency_of(r, first_pair + i);
     double s, c;
     sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
     cosine[i] = (float)(r.attr.amplitude * c);
@@ -139,6 +150,7 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   r.size = x->dim[2] / a->heads;
   r.dims = a->dims;
   r.attr = *a;
+  for (int64_t i = 0; a->divisor && i < a->dims / 2; i++) r.divisor[i] = a->divisor[i];
   r.direction = direction;
   r.interleaved = a->interleaved;
   if (launch->node->in_count > 1) r.places = (const int32_t *)launch->in[1];

@@ -213,8 +213,9 @@ static brim_status compare(const communicator *c, const greeting *all)
   return BRIM_OK;
 }
 
-/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, each pretends to be a host. */
-static brim_status part_from_neighbours(const communicator *c, const greeting *all)
+/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, gives each rank a host name of
+ * its own. */
+static brim_status separate_hosts(const communicator *c, const greeting *all)
 {
   char host[128];
   bool shares = false;
@@ -239,7 +240,7 @@ static brim_status exchange_status(const communicator *c, const brim_talk *talk,
 
 static brim_status make_id(communicator *c, const greeting *all, greeting *own)
 {
-  BRIM_TRY(part_from_neighbours(c, all));
+  BRIM_TRY(separate_hosts(c, all));
   return c->rank == 0 ? check_nccl(c, c->nccl->GetUniqueId(&own->id), "making the job's id") : BRIM_OK;
 }
 
