@@ -35,6 +35,9 @@ typedef struct brim_dataset_info {
   /* For a split that is not open: the part of host_bytes() that is mapped files. The system can reclaim these pages, so
    * the files may be larger than memory. Since ABI 1.7. */
   uint64_t mapped_bytes;
+  /* For a split that is not open: 1 if `count` is an estimate, so that `brim plan` needs no data. `classes` may then be
+   * 0 for tokens: the model's own vocabulary. A run opens the split before it uses the count. Since ABI 1.12. */
+  int32_t estimated;
 } brim_dataset_info;
 
 /* The destination of an image that read() reads. Since ABI 1.5. */
@@ -103,6 +106,10 @@ typedef struct brim_dataset_ops {
    * number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since ABI
    * 1.9. */
   brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
+  /* [init] For `brim data`: facts about an open split as a JSON object of numbers, texts and objects of numbers, such as
+   * the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since ABI
+   * 1.12. */
+  brim_status (*report)(const void *self, const char *split, const char **json);
 } brim_dataset_ops;
 
 #ifdef __cplusplus
