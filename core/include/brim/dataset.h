@@ -35,6 +35,11 @@ typedef struct brim_dataset_info {
   /* For a split that is not open: the part of host_bytes() that is mapped files. The system can reclaim these pages, so
    * the files may be larger than memory. Since ABI 1.7. */
   uint64_t mapped_bytes;
+  /* For BRIM_TASK_TOKENS: 1 if a sample consists of several documents that must not see each other. Then read() writes
+   * two rows of T values: the tokens, and for each the place, its index in its own document. A place is 0 where a
+   * document begins, and otherwise one more than the place before; the first place of a sample is 0. Models take places
+   * by brim_positions() (brim/model.h). Since ABI 1.12. */
+  int32_t documents;
   /* For a split that is not open: 1 if `count` is an estimate, so that `brim plan` needs no data. `classes` may then be
    * 0 for tokens: the model's own vocabulary. A run opens the split before it uses the count. Since ABI 1.12. */
   int32_t estimated;
