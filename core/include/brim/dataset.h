@@ -47,6 +47,17 @@ typedef struct brim_picture {
   int64_t side_needed;
 } brim_picture;
 
+/* A conversation as tokens. Memory belongs to the dataset and is valid until its next call of converse(), or destroy.
+ * Since ABI 1.12. */
+typedef struct brim_conversation {
+  const char *text; /* the rendered conversation, UTF-8 */
+  size_t bytes;
+  const int32_t *tokens; /* of the text */
+  size_t count;
+  const int32_t *ends; /* tokens that end an answer */
+  size_t end_count;
+} brim_conversation;
+
 #define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
 
 typedef struct brim_dataset_ops {
@@ -103,6 +114,13 @@ typedef struct brim_dataset_ops {
    * number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since ABI
    * 1.9. */
   brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
+  /* [init] Converts a conversation to tokens with the model's chat template, for `brim generate --chat`. `json` is an
+   * object: "messages" is a list of {"role": "system", "user" or "assistant", "content": text};
+   * "add_generation_prompt": true adds the beginning of an answer; other keys, such as "tools", are variables of the
+   * template. *out is zeroed on entry. No split need be open. ECONFIG: there is no template; the message says how to
+   * choose one. ELOAD: the template refuses the conversation. NULL: the dataset knows no conversations. Since ABI 1.12.
+   */
+  brim_status (*converse)(void *self, const char *json, brim_conversation *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus
