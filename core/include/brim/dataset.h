@@ -57,6 +57,19 @@ typedef struct brim_picture {
 
 #define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
 
+/* A conversation as tokens. Memory belongs to the dataset and is valid until its next call of converse(), or destroy.
+ * Since ABI 1.12. */
+typedef struct brim_conversation {
+  const char *text; /* the rendered conversation, UTF-8 */
+  size_t bytes;
+  const int32_t *tokens; /* of the text */
+  size_t count;
+  const int32_t *ends; /* tokens that end an answer */
+  size_t end_count;
+} brim_conversation;
+
+#define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
+
 typedef struct brim_dataset_ops {
   uint32_t size;
   /* [init] Opens a split, "train" or "test", and checks all of it, so that read() cannot fail on bad data later. Splits
@@ -115,6 +128,13 @@ typedef struct brim_dataset_ops {
    * the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since ABI
    * 1.12. */
   brim_status (*report)(const void *self, const char *split, const char **json);
+  /* [init] Converts a conversation to tokens with the model's chat template, for `brim generate --chat`. `json` is an
+   * object: "messages" is a list of {"role": "system", "user" or "assistant", "content": text};
+   * "add_generation_prompt": true adds the beginning of an answer; other keys, such as "tools", are variables of the
+   * template. *out is zeroed on entry. No split need be open. ECONFIG: there is no template; the message says how to
+   * choose one. ELOAD: the template refuses the conversation. NULL: the dataset knows no conversations. Since ABI 1.12.
+   */
+  brim_status (*converse)(void *self, const char *json, brim_conversation *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus
