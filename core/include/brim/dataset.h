@@ -68,8 +68,6 @@ typedef struct brim_conversation {
   size_t end_count;
 } brim_conversation;
 
-#define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
-
 typedef struct brim_dataset_ops {
   uint32_t size;
   /* [init] Opens a split, "train" or "test", and checks all of it, so that read() cannot fail on bad data later. Splits
