@@ -58,6 +58,12 @@ typedef brim_status (*tokenizer_take_fn)(void *context, const int32_t *tokens, s
  * errors of `take`. */
 brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *text, size_t bytes, unsigned flags,
                              tokenizer_take_fn take, void *context);
+/* The same for many texts: memory, and the words of texts before, stay. For one thread at a time. ENOMEM_HOST. */
+typedef struct tokenizer_encoder tokenizer_encoder;
+brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out);
+brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,
+                                  unsigned flags, tokenizer_take_fn take, void *context);
+void tokenizer_encoder_close(tokenizer_encoder *e); /* NULL: a no-op */
 
 /* [any thread] Returns the bytes of a token in the middle of a text, which may be part of a character; 0 bytes for an
  * id that is not in the vocabulary. They live as long as t. */
