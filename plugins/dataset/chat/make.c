@@ -88,7 +88,7 @@ static brim_status add(made *m, chat_tokens *t, uint32_t file, int64_t line)
   if (!reserve((void **)&m->length, m->lengths, 1, &m->length_room, sizeof *m->length)) return fail_memory();
   m->length[m->lengths++] = (uint32_t)t->count;
   f->conversations++;
-  f->all_tokens += (int64_t)t->all;
+  f->tail_tokens += (int64_t)(t->all - t->count);
   f->unanswered += t->unanswered;
   if ((int64_t)t->count > f->longest) {
     f->longest = (int64_t)t->count;

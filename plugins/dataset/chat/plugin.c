@@ -292,8 +292,7 @@ static brim_status chat_report(const void *self, const char *name, const char **
   json_t *left_out =
       json_pack("{s:I, s:I, s:I, s:I, s:I}", "conversations too long", (json_int_t)f->skipped, "conversations cut",
                 (json_int_t)f->cut, "tokens cut", (json_int_t)f->cut_tokens, "conversations without a last answer",
-                (json_int_t)f->unanswered, "tokens after the last that counts",
-                (json_int_t)(f->all_tokens - h->tokens - f->cut_tokens));
+                (json_int_t)f->unanswered, "tokens after the last that counts", (json_int_t)f->tail_tokens);
   json_t *root = json_pack("{s:I, s:o, s:o, s:{s:s, s:I, s:I}}", "conversations", (json_int_t)f->conversations,
                            "tokens of a conversation", lengths, "left out", left_out, "longest conversation", "file",
                            files_of(d->params, split)->item[f->longest_file], "line", (json_int_t)f->longest_line,
