@@ -21,7 +21,7 @@
 /* What `brim data` reports, beside what follows from the documents. */
 typedef struct chat_facts {
   int64_t conversations;          /* rows of the files that belong to the split */
-  int64_t all_tokens;             /* of them, before anything was dropped */
+  int64_t tail_tokens;            /* after the last one that counts in each, which are not read */
   int64_t too_long, skipped, cut; /* too_long: those with more tokens than fit into a row */
   int64_t cut_tokens;             /* that cutting has dropped */
   int64_t unanswered;             /* conversations whose messages after the last answer were dropped */
