@@ -183,10 +183,7 @@ static void the_place_of_each_token_is_found(void **state)
   (void)state;
   check_places("llama3",
                "<|begin|>user\n\nWhat is 2 + 2?<|end_of_text|>It's  four \xc3\xa9\xe2\x82\xac.<|end_of_text|>", true);
-  check_places("qwen",
-               "<think>\nGr\xc3\xb6\xc3\x9f"
-               "e 12345<think>  the end",
-               true);
+  check_places("qwen", "<think>\nIt is 12345<think>  the end", true);
   check_places("llama2", "<s>[INST] hello there [/INST] answer \xe2\x82\xac</s>", true);
   check_places("llama2", "the beginning", true);
   check_places("qwen", "e\xcc\x81 is two characters, which NFC makes one", false);
