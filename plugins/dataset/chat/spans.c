@@ -317,9 +317,19 @@ static brim_status finish(const chat_maker *m, const char *file, const chat_conv
   return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": no token of this row would be learnt", file, c->line);
 }
 
+static brim_status fail_no_template(const finding *f)
+{
+  return brim_fail(BRIM_ECONFIG,
+                   "'%s' has conversations, but the model has no chat template, so brim cannot know how it writes "
+                   "them\nset dataset.template to a template, or train on rows with \"prompt\" and \"completion\", or "
+                   "with \"text\"",
+                   f->file);
+}
+
 static brim_status make_messages(finding *f, chat_tokens *out)
 {
   chat_maker *m = f->m;
+  if (!m->template) return fail_no_template(f);
   BRIM_TRY(render(f, f->messages, false, &f->whole));
   BRIM_TRY(template_has_generation(m->template) ? find_by_marks(f) : find_by_rendering(f));
   BRIM_TRY(tokenizer_encoder_run(m->encoder, f->file, f->whole.text, f->whole.bytes, 0, take, out));
