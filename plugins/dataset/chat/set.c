@@ -52,17 +52,28 @@ static uint64_t lay_out(const chat_head *h, const char *base, chat_set *out)
 }
 
 /* A hash of whole words, which finds damage, not forgery. */
-static uint64_t checksum_of(const chat_head *h)
+static uint64_t hash_words(uint64_t hash, const void *from, uint64_t bytes)
 {
-  const char *at = (const char *)h + offsetof(chat_head, checksum) + sizeof h->checksum;
-  const char *end = (const char *)h + h->bytes;
-  uint64_t hash = h->key ^ h->bytes, word;
+  const char *at = from, *end = at + bytes;
+  uint64_t word;
   for (; at < end; at += sizeof word) {
     memcpy(&word, at, sizeof word);
     hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
     hash ^= hash >> 29;
   }
   return hash;
+}
+
+static uint64_t checksum_of(const chat_head *h)
+{
+  return hash_words(h->key, h + 1, h->bytes - sizeof *h);
+}
+
+static uint64_t head_checksum_of(const chat_head *h)
+{
+  chat_head copy = *h;
+  copy.head_checksum = 0;
+  return hash_words(h->key, &copy, sizeof copy);
 }
 
 brim_status chat_set_create(const chat_head *head, chat_set *out)
@@ -80,7 +91,9 @@ brim_status chat_set_create(const chat_head *head, chat_set *out)
 
 void chat_set_seal(chat_set *set)
 {
-  ((chat_head *)(uintptr_t)set->head)->checksum = checksum_of(set->head);
+  chat_head *head = (chat_head *)(uintptr_t)set->head;
+  head->checksum = checksum_of(head);
+  head->head_checksum = head_checksum_of(head);
 }
 
 void chat_set_close(chat_set *set)
@@ -110,9 +123,10 @@ bool chat_set_path(const char *folder, uint64_t key, char *out, size_t room)
 static bool is_possible(const chat_head *h, uint64_t key, uint64_t bytes)
 {
   chat_set none;
-  return h->magic == MAGIC && h->key == key && h->bytes == bytes && (h->width == 2 || h->width == 4) && h->tokens > 0 &&
-         h->tokens <= TOKENS_MAX && h->documents > 0 && h->documents <= UINT32_MAX && h->rows > 0 &&
-         h->rows <= h->documents && h->context > 0 && lay_out(h, NULL, &none) == bytes;
+  return h->magic == MAGIC && h->head_checksum == head_checksum_of(h) && h->key == key && h->bytes == bytes &&
+         (h->width == 2 || h->width == 4) && h->tokens > 0 && h->tokens <= TOKENS_MAX && h->documents > 0 &&
+         h->documents <= UINT32_MAX && h->rows > 0 && h->rows <= h->documents && h->context > 0 &&
+         lay_out(h, NULL, &none) == bytes;
 }
 
 static bool read_head(int fd, const char *path, uint64_t key, chat_head *out)

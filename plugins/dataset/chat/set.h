@@ -30,7 +30,8 @@ typedef struct chat_facts {
 } chat_facts;
 
 typedef struct chat_head {
-  uint64_t magic, key, bytes, checksum; /* of all after it */
+  uint64_t magic, key, bytes;
+  uint64_t checksum, head_checksum; /* of all after the head; of the head, with 0 in its place */
   uint64_t vocabulary_hash;
   int64_t vocabulary; /* rows that a table of embeddings needs at least */
   int64_t tokens, documents, rows, context, counted;

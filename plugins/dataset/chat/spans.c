@@ -38,7 +38,7 @@ static void *grow(void *memory, size_t count, size_t bytes)
   return brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(memory, count * bytes);
 }
 
-static brim_status add_range(chat_maker *m, size_t first, size_t end)
+static brim_status add_range(chat_maker *m, chat_range range)
 {
   if (m->range_count == m->range_room) {
     const size_t room = m->range_room ? 2 * m->range_room : 64;
@@ -47,7 +47,7 @@ static brim_status add_range(chat_maker *m, size_t first, size_t end)
     m->range = grown;
     m->range_room = room;
   }
-  m->range[m->range_count++] = (chat_range){first, end};
+  m->range[m->range_count++] = range;
   return BRIM_OK;
 }
 
@@ -125,27 +125,55 @@ static brim_status find_start(const finding *f, size_t i, size_t *start)
   return status;
 }
 
-static brim_status find_end(const finding *f, size_t i, size_t *end)
+/* Whether the text has a message's content between two places; without its thoughts, which templates write in other
+ * ways or drop. */
+static bool has_content(const finding *f, size_t message, size_t start, size_t end)
+{
+  const char *content = json_string_value(json_object_get(json_array_get(f->c->messages, message), "content"));
+  if (!content) return false;
+  for (const char *end; (end = strstr(content, "</think>"));) content = end + strlen("</think>");
+  content += strspn(content, " \t\r\n");
+  size_t bytes = strlen(content);
+  while (bytes > 0 && strchr(" \t\r\n", content[bytes - 1])) bytes--;
+  return end > start && memmem(f->whole.text + start, end - start, content, bytes) != NULL;
+}
+
+/* Finds where the answer, message i, ends. Some templates end a conversation with a token that comes after no other
+ * answer (Phi 3): then the answer ends where the texts begin to differ. */
+static brim_status find_end(const finding *f, size_t i, size_t start, chat_range *out)
 {
   template_output with;
-  *end = f->whole.bytes;
+  *out = (chat_range){start, f->whole.bytes};
   if (i + 1 == f->messages) return BRIM_OK;
   BRIM_TRY(render(f, i + 1, false, &with));
-  *end = with.bytes;
-  const bool good = is_beginning(&with, &f->whole);
+  out->end = same_bytes(&with, &f->whole);
+  const bool is_whole = out->end == with.bytes;
   template_output_free(&with);
-  return good ? BRIM_OK : fail_rewritten(f, i);
+  if (is_whole) return BRIM_OK;
+  out->is_open = true;
+  return has_content(f, i, start, out->end) ? BRIM_OK : fail_rewritten(f, i);
+}
+
+/* Templates for images drop contents that are not lists of parts. */
+static brim_status check_written(const finding *f, size_t i, const chat_range *range)
+{
+  const json_t *content = json_object_get(json_array_get(f->c->messages, i), "content");
+  if (!json_is_string(content) || has_content(f, i, range->first, range->end)) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template does not write message %zu, an answer, as it is", f->file,
+                   f->c->line, i + 1);
 }
 
 static brim_status find_by_rendering(const finding *f)
 {
   const bool last = f->m->learn == CHAT_LEARN_LAST;
   for (size_t i = last ? f->messages - 1 : 0; i < f->messages; i++) {
-    size_t start, end;
+    size_t start;
+    chat_range range;
     if (!is_answer(json_array_get(f->c->messages, i))) continue;
     BRIM_TRY(find_start(f, i, &start));
-    BRIM_TRY(find_end(f, i, &end));
-    BRIM_TRY(add_range(f->m, start, end));
+    BRIM_TRY(find_end(f, i, start, &range));
+    BRIM_TRY(check_written(f, i, &range));
+    BRIM_TRY(add_range(f->m, range));
   }
   return BRIM_OK;
 }
@@ -165,7 +193,7 @@ static brim_status find_by_marks(const finding *f)
     while (from + 1 < f->whole.span_count && f->whole.span[from].end <= same) from++;
   }
   for (size_t i = from; i < f->whole.span_count; i++)
-    BRIM_TRY(add_range(f->m, f->whole.span[i].begin, f->whole.span[i].end));
+    BRIM_TRY(add_range(f->m, (chat_range){f->whole.span[i].begin, f->whole.span[i].end}));
   return BRIM_OK;
 }
 
@@ -238,7 +266,7 @@ static brim_status mark(chat_maker *m, const char *file, const char *text, size_
       while (at < count && m->start[at + 1] <= m->range[r].first) at++;
       m->range[r].first = skip + at;
       size_t end = at;
-      while (end < count && m->start[end] < m->range[r].end) end++;
+      while (end < count && m->start[end + m->range[r].is_open] < m->range[r].end + m->range[r].is_open) end++;
       m->range[r].end = skip + end;
     }
   } else {
@@ -335,7 +363,7 @@ static brim_status make_messages(finding *f, chat_tokens *out)
   BRIM_TRY(tokenizer_encoder_run(m->encoder, f->file, f->whole.text, f->whole.bytes, 0, take, out));
   BRIM_TRY(mark(m, f->file, f->whole.text, f->whole.bytes, 0, out));
   BRIM_TRY(check_ends(f, out));
-  if (m->learn == CHAT_LEARN_ALL) BRIM_TRY(add_range(m, 0, out->count));
+  if (m->learn == CHAT_LEARN_ALL) BRIM_TRY(add_range(m, (chat_range){0, out->count}));
   return finish(m, f->file, f->c, out);
 }
 
@@ -356,7 +384,7 @@ static brim_status make_text(chat_maker *m, const char *file, const chat_convers
   brim_status status = tokenizer_encoder_run(m->encoder, file, "", 0, TOKENIZER_BEGIN, take, out);
   const size_t skip = out->count;
   if (status == BRIM_OK) status = tokenizer_encoder_run(m->encoder, file, text, bytes, 0, take, out);
-  if (status == BRIM_OK) status = add_range(m, m->learn == CHAT_LEARN_ALL ? 0 : c->prompt_bytes, bytes);
+  if (status == BRIM_OK) status = add_range(m, (chat_range){m->learn == CHAT_LEARN_ALL ? 0 : c->prompt_bytes, bytes});
   if (status == BRIM_OK) status = mark(m, file, text, bytes, skip, out);
   free(text);
   BRIM_TRY(status);

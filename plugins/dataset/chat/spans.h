@@ -12,6 +12,7 @@ enum chat_learn { CHAT_LEARN_ANSWERS, CHAT_LEARN_LAST, CHAT_LEARN_ALL };
 /* A range of bytes of a text. */
 typedef struct chat_range {
   size_t first, end;
+  bool is_open; /* a token that reaches over the end is not in it */
 } chat_range;
 
 /* The memory to make tokens, which stays from one conversation to the next. */
