@@ -131,7 +131,7 @@ static bool has_content(const finding *f, size_t message, size_t start, size_t e
 {
   const char *content = json_string_value(json_object_get(json_array_get(f->c->messages, message), "content"));
   if (!content) return false;
-  for (const char *end; (end = strstr(content, "</think>"));) content = end + strlen("</think>");
+  for (const char *at; (at = strstr(content, "</think>"));) content = at + strlen("</think>");
   content += strspn(content, " \t\r\n");
   size_t bytes = strlen(content);
   while (bytes > 0 && strchr(" \t\r\n", content[bytes - 1])) bytes--;
