@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "brim/brim.h"
+#include "chat_model.h"
 #include "key.h"
-#include "language.h"
 #include "make.h"
 
 #define NAME_ROOM 4096
@@ -52,7 +52,7 @@ static const char *const split_names[SPLITS] = {"train", "validation", "test"};
 
 typedef struct chat_dataset {
   const chat_params *params;
-  chat_language language; /* opened when needed */
+  chat_model language; /* opened when needed */
   chat_set set[SPLITS];
   char summary[SPLITS][512];
   char *report[SPLITS];
@@ -114,7 +114,7 @@ static brim_status open_language(chat_dataset *d)
   if (!p->tokenizer[0])
     return brim_fail(BRIM_ECONFIG, "dataset=chat needs dataset.tokenizer: the folder of a model with its "
                                    "tokenizer.json\nwith model=hf it is the folder in model.weights");
-  return chat_language_open(p->tokenizer, p->template, &d->language);
+  return chat_model_open(p->tokenizer, p->template, &d->language);
 }
 
 static brim_status make(chat_dataset *d, int split, const identity *id, chat_set *out)
@@ -348,6 +348,13 @@ static brim_status chat_end_of_text(const void *self, int32_t *out)
   return BRIM_OK;
 }
 
+static brim_status chat_converse(void *self, const char *json, brim_conversation *out)
+{
+  chat_dataset *d = self;
+  BRIM_TRY(open_language(d));
+  return chat_model_converse(&d->language, json, out);
+}
+
 /* ---- the plugin ---- */
 
 static brim_status chat_create(const void *params, void **self)
@@ -367,7 +374,7 @@ static void chat_destroy(void *self)
     chat_set_close(&d->set[i]);
     free(d->report[i]);
   }
-  chat_language_close(&d->language);
+  chat_model_close(&d->language);
   free(d);
 }
 
@@ -381,7 +388,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .decode = chat_decode,
                                      .end_of_text = chat_end_of_text,
                                      .keep = chat_keep,
-                                     .report = chat_report};
+                                     .report = chat_report,
+                                     .converse = chat_converse};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

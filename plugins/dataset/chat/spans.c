@@ -7,11 +7,13 @@
 #include "spans.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "align.h"
 #include "brim/host.h"
+#include "chat_model.h"
 
 void chat_tokens_free(chat_tokens *t)
 {
@@ -347,11 +349,9 @@ static brim_status finish(const chat_maker *m, const char *file, const chat_conv
 
 static brim_status fail_no_template(const finding *f)
 {
-  return brim_fail(BRIM_ECONFIG,
-                   "'%s' has conversations, but the model has no chat template, so brim cannot know how it writes "
-                   "them\nset dataset.template to a template, or train on rows with \"prompt\" and \"completion\", or "
-                   "with \"text\"",
-                   f->file);
+  char what[512];
+  snprintf(what, sizeof what, "'%.400s' has conversations", f->file);
+  return chat_model_fail_no_template(what);
 }
 
 static brim_status make_messages(finding *f, chat_tokens *out)

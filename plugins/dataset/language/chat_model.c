@@ -1,5 +1,5 @@
-/* Opens a model's tokenizer and template. See language.h. */
-#include "language.h"
+/* Opens a model's tokenizer and template. See chat_model.h. */
+#include "chat_model.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "brim/host.h"
@@ -106,23 +107,109 @@ static brim_status open_template(const char *tokenizer_path, const char *path, c
   return status;
 }
 
-brim_status chat_language_open(const char *tokenizer_path, const char *template_path, chat_language *out)
+brim_status chat_model_open(const char *tokenizer_path, const char *template_path, chat_model *out)
 {
   json_t *config = NULL;
-  *out = (chat_language){0};
+  *out = (chat_model){0};
   brim_status status = tokenizer_open(tokenizer_path, true, &out->vocabulary);
   if (status == BRIM_OK) status = read_config(tokenizer_path, &config);
   if (status == BRIM_OK) status = take_variables(config, &out->variables);
   if (status == BRIM_OK) status = open_template(tokenizer_path, template_path, config, &out->template);
   json_decref(config);
-  if (status != BRIM_OK) chat_language_close(out);
+  if (status != BRIM_OK) chat_model_close(out);
   return status;
 }
 
-void chat_language_close(chat_language *l)
+void chat_model_close(chat_model *m)
 {
-  tokenizer_free(l->vocabulary);
-  template_free(l->template);
-  json_decref(l->variables);
-  *l = (chat_language){0};
+  tokenizer_free(m->vocabulary);
+  template_free(m->template);
+  template_output_free(&m->text);
+  json_decref(m->variables);
+  free(m->tokens);
+  *m = (chat_model){0};
+}
+
+/* ---- conversations ---- */
+
+brim_status chat_model_fail_no_template(const char *what)
+{
+  return brim_fail(BRIM_ECONFIG,
+                   "%s, but the model has no chat template, so brim cannot know how it writes them\nset "
+                   "dataset.template to the file of a template: those of many models are in the Python package trl "
+                   "(trl/chat_templates)",
+                   what);
+}
+
+static brim_status take(void *context, const int32_t *tokens, size_t count)
+{
+  chat_model *m = context;
+  if (count > m->room - m->count) {
+    const size_t room = 2 * (m->count + count) + 256;
+    int32_t *grown = brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(m->tokens, room * sizeof *grown);
+    if (!grown) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the tokens of a conversation");
+    m->tokens = grown;
+    m->room = room;
+  }
+  memcpy(m->tokens + m->count, tokens, count * sizeof *tokens);
+  m->count += count;
+  return BRIM_OK;
+}
+
+/* Renders the conversation and makes its tokens. */
+static brim_status render(chat_model *m, const json_t *conversation)
+{
+  json_t *context = json_copy(m->variables);
+  const bool good = context && json_object_set(context, "tools", json_null()) == 0 &&
+                    json_object_set(context, "documents", json_null()) == 0 &&
+                    json_object_update(context, (json_t *)(uintptr_t)conversation) == 0;
+  template_output_free(&m->text);
+  m->count = 0;
+  brim_status status = good ? template_render(m->template, context, time(NULL), &m->text)
+                            : brim_fail(BRIM_ENOMEM_HOST, "no memory for a conversation");
+  json_decref(context);
+  if (status == BRIM_OK)
+    status = tokenizer_encode(m->vocabulary, "the conversation", m->text.text, m->text.bytes, 0, take, m);
+  return status;
+}
+
+/* Finds the special token that the template writes after an answer; -1: none. */
+static int32_t end_of_answer(chat_model *m)
+{
+  static const char *const answered =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"}],"
+      " \"add_generation_prompt\": false}";
+  json_t *conversation = json_loads(answered, 0, NULL);
+  const brim_status status = render(m, conversation);
+  json_decref(conversation);
+  size_t at = status == BRIM_OK ? m->count : 0;
+  bool found = false; /* the answer, from behind */
+  int32_t end = -1;
+  for (; at > 0 && !found; at--) {
+    size_t bytes;
+    const char *piece = tokenizer_piece(m->vocabulary, m->tokens[at - 1], &bytes);
+    found = !tokenizer_is_special(m->vocabulary, m->tokens[at - 1]) && memchr(piece, 'b', bytes);
+    if (!found && tokenizer_is_special(m->vocabulary, m->tokens[at - 1])) end = m->tokens[at - 1];
+  }
+  return found ? end : -1;
+}
+
+brim_status chat_model_converse(chat_model *m, const char *json, brim_conversation *out)
+{
+  json_error_t error;
+  if (!m->template) return chat_model_fail_no_template("this is a conversation");
+  json_t *conversation = json_loads(json, 0, &error);
+  if (!json_is_object(conversation)) {
+    json_decref(conversation);
+    return brim_fail(BRIM_ELOAD, "the conversation is not a JSON object: %s", error.text);
+  }
+  const int32_t after = end_of_answer(m), end = tokenizer_end_of_text(m->vocabulary);
+  const brim_status status = render(m, conversation);
+  json_decref(conversation);
+  BRIM_TRY(status);
+  size_t ends = 0;
+  if (after >= 0) m->ends[ends++] = after;
+  if (end >= 0 && end != after) m->ends[ends++] = end;
+  *out = (brim_conversation){m->text.text, m->text.bytes, m->tokens, m->count, m->ends, ends};
+  return BRIM_OK;
 }
