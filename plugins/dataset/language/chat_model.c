@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "brim/host.h"
+#include "parts.h"
 
-#define NAME_ROOM 4096
 
 /* Reads a file of at most `most` bytes into memory that the caller frees; *text is NULL if there is none. */
 static brim_status read_file(const char *name, size_t most, char **text, size_t *bytes)
@@ -48,8 +48,17 @@ static brim_status read_config(const char *path, json_t **out)
   char name[NAME_ROOM], *text = NULL;
   size_t bytes = 0;
   json_error_t error;
-  BRIM_TRY(name_beside(path, "tokenizer_config.json", name));
-  brim_status status = read_file(name, (size_t)64 << 20, &text, &bytes);
+  char *vocabulary = NULL;
+  brim_status status = BRIM_OK;
+  if (tokenizer_is_in_gguf(path)) {
+    snprintf(name, sizeof name, "%s", path);
+    status = brim_gguf_tokenizer(path, &vocabulary, &text);
+    bytes = text ? strlen(text) : 0;
+    free(vocabulary);
+  } else {
+    BRIM_TRY(name_beside(path, "tokenizer_config.json", name));
+    status = read_file(name, (size_t)64 << 20, &text, &bytes);
+  }
   if (status == BRIM_OK && text) {
     *out = json_loadb(text, bytes, JSON_DECODE_INT_AS_REAL, &error);
     if (!*out)

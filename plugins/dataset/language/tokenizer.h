@@ -4,6 +4,7 @@
  *     tokenizer.json                 Hugging Face
  *     vocab.json and merges.txt      Hugging Face, GPT-2's byte-pair encoding
  *     encoder.json and vocab.bpe     OpenAI, the same
+ *     a file that ends in .gguf      llama.cpp: the tokenizer in its metadata
  * tokenizer_config.json in the same folder names the token that ends a text.
  *
  * Text becomes tokens in the steps of tokenizer.json: added tokens are cut out, the rest is normalized and split into
@@ -19,7 +20,7 @@
 
 typedef struct tokenizer tokenizer;
 
-/* `path`: a folder, or a tokenizer.json. In a folder with several kinds of files, tokenizer.json is read if
+/* `path`: a folder, a tokenizer.json, or a GGUF file. In a folder with several kinds of files, tokenizer.json is read if
  * `prefer_json`. ELOAD names the file, the place and the error. */
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out);
 /* The contents of a file; the name is for messages. tokenizer_build is tokenizer_open without reading files:
