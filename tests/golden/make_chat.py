@@ -20,8 +20,8 @@ TEMPLATES = {
     "joined": "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'assistant' %}{{ ' ' }}{% generation %}"
               "{{ m['content'] }}{{ eos_token }}{% endgeneration %}{% else %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
               "{% endif %}{% endfor %}",
-    "parts": "{% for m in messages %}{% if m['role'] == 'assistant' %}A:{% generation %}{{ m['content'] + eos_token }}\n"
-             "{% endgeneration %}{% else %}{{ m['role'] }}: {{ m['content'] | trim }}\n\n{% endif %}{% endfor %}",
+    "parts": "{% for m in messages %}{% if m['role'] == 'assistant' %}A:{% generation %}{{ m['content'] + eos_token }}"
+             "{% endgeneration %}{{ '\n' }}{% else %}{{ m['role'] }}: {{ m['content'] | trim }}\n\n{% endif %}{% endfor %}",
 }
 WORDS = ["the", "memory", "of", "a", "step", "is", "12", "don't", "x=1;", "Ünï", "no.", "\n", " ", "naïve", "(yes)"]
 
