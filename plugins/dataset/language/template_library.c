@@ -630,7 +630,8 @@ static brim_status give(brim_status status, bool holds, value *out)
 FUNCTION(test_eq)
 {
   bool holds = false;
-  return give(value_equal(r, self, &arg[0], &holds), holds, out);
+  const brim_status status = value_equal(r, self, &arg[0], &holds);
+  return give(status, holds, out);
 }
 FUNCTION(test_ne)
 {
