@@ -20,7 +20,8 @@ typedef struct decoder {
   double rope_base, norm_eps;
   int32_t rope_type;
   double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude;
-  brim_list rope_layers;
+  brim_list rope_layers, window_layers;
+  double attention_softcap;
   bool tied, qkv_bias, out_bias, mlp_bias, qk_norm;
 } decoder;
 
@@ -36,7 +37,11 @@ static const brim_param params[] = {
                "rows of the token embedding, at least the number of the dataset's tokens; 0: that number"),
     BRIM_PARAM(I64, decoder, context, "0", "[0,16777216]", "the most tokens in a sample; 0: any number"),
     BRIM_PARAM(I64, decoder, window, "0", "[0,16777216]",
-               "the last tokens that a token sees, itself included; brim refuses longer samples; 0: all"),
+               "the last tokens that a token sees, itself included (sliding_window); 0: all"),
+    BRIM_PARAM(LIST, decoder, window_layers, "[]", "[0,1]",
+               "1 for each block with the window, 0 for each that sees all; []: all have it"),
+    BRIM_PARAM(F64, decoder, attention_softcap, "0", "[0,inf)",
+               "limit of attention's scores, by tanh (attn_logit_softcapping); 0: none"),
     BRIM_PARAM(F64, decoder, rope_base, "10000", "(0,inf)", "base of the rotary embedding's frequencies (rope_theta)"),
     BRIM_PARAM(ENUM, decoder, rope_type, "default", "default|linear|llama3|yarn",
                "frequencies for samples longer than those of the first training, as transformers has them"),
@@ -96,11 +101,6 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);
-  if (m->window > 0 && tokens->shape.dim[1] > m->window)
-    return brim_fail(BRIM_ECONFIG,
-                     "decoder: samples have %lld tokens, more than the sliding window model.window %lld\n"
-                     "brim has no sliding windows, which shorter samples do not need: set dataset.context",
-                     (long long)tokens->shape.dim[1], (long long)m->window);
   const brim_rotary_scaling scaling = scaling_of(m);
   if (scaling.kind != BRIM_ROTARY_PLAIN && scaling.factor < 1)
     return brim_fail(BRIM_ECONFIG, "decoder: model.rope_factor must be at least 1, got %g", scaling.factor);
@@ -113,6 +113,9 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
   if (m->rope_layers.count > 0 && (int64_t)m->rope_layers.count != m->layers)
     return brim_fail(BRIM_ECONFIG, "decoder: model.rope_layers has %zu numbers for %lld blocks", m->rope_layers.count,
                      (long long)m->layers);
+  if (m->window_layers.count > 0 && (int64_t)m->window_layers.count != m->layers)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.window_layers has %zu numbers for %lld blocks",
+                     m->window_layers.count, (long long)m->layers);
   if (m->heads % kv_heads(m) != 0)
     return brim_fail(BRIM_ECONFIG, "decoder: model.kv_heads must divide model.heads %lld, but %lld does not",
                      (long long)m->heads, (long long)kv_heads(m));
@@ -152,15 +155,26 @@ static brim_tensor *position(brim_graph *g, const decoder *m, const char *norm, 
   return brim_rotary_scaled(g, x, ((brim_rotary_options){.heads = heads, .base = m->rope_base}), &scaling);
 }
 
-static brim_tensor *attention(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, bool rotates)
+/* Whether block i has a property that a list has a number for; without numbers, all have it. */
+static bool has(const brim_list *list, int64_t i)
+{
+  return list->count == 0 || list->item[i] > 0;
+}
+
+/* Attention of block i. */
+static brim_tensor *attention(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, int64_t i)
 {
   const int64_t size = head_size(m), few = kv_heads(m);
+  const bool rotates = has(&m->rope_layers, i);
+  const brim_attention_limits limits = {
+      .size = sizeof limits, .window = has(&m->window_layers, i) ? m->window : 0, .softcap = m->attention_softcap};
   brim_tensor *q = linear(g, in(b, "self_attn.q_proj"), x, m->heads * size, m->qkv_bias);
   brim_tensor *k = linear(g, in(b, "self_attn.k_proj"), x, few * size, m->qkv_bias);
   brim_tensor *v = linear(g, in(b, "self_attn.v_proj"), x, few * size, m->qkv_bias);
   q = position(g, m, in(b, "self_attn.q_norm"), q, m->heads, rotates);
   k = position(g, m, in(b, "self_attn.k_norm"), k, few, rotates);
-  x = brim_attention(g, q, k, v, ((brim_attention_options){.heads = m->heads, .kv_heads = few, .causal = 1}));
+  const brim_attention_options options = {.heads = m->heads, .kv_heads = few, .causal = 1};
+  x = brim_attention_limited(g, q, k, v, options, &limits);
   return linear(g, in(b, "self_attn.o_proj"), x, m->width, m->out_bias);
 }
 
@@ -181,11 +195,10 @@ static brim_status build(const void *self, brim_graph *g)
   brim_tensor *embedding = brim_parameter_new(g, "model.embed_tokens.weight", 2, table, init);
   brim_tensor *x = brim_embedding_with(g, tokens, embedding);
   for (int64_t i = 0; i < m->layers; i++) {
-    const bool rotates = m->rope_layers.count == 0 || m->rope_layers.item[i] > 0;
     scope b;
     snprintf(b.prefix, sizeof b.prefix, "model.layers.%lld", (long long)i);
     brim_tensor *y = brim_rms_norm(g, in(&b, "input_layernorm"), x, m->norm_eps);
-    x = brim_add(g, x, attention(g, m, &b, y, rotates));
+    x = brim_add(g, x, attention(g, m, &b, y, i));
     y = brim_rms_norm(g, in(&b, "post_attention_layernorm"), x, m->norm_eps);
     x = brim_block(g, brim_add(g, x, mlp(g, m, &b, y)));
   }

@@ -12,6 +12,7 @@
 #include "brim/backend.h"
 #include "brim/model.h"
 #include "config/compose.h"
+#include "config/gguf_config.h"
 #include "plugin/instance.h"
 
 /* ---- files ---- */
@@ -24,7 +25,8 @@ static const brim_source *load_source(brim_composition *c, const char *path)
   BRIM_ARENA_GROW(c->arena, c->source, c->source_count, c->source_room);
   c->source[c->source_count++] = s;
   s->path = brim_arena_string(c->arena, path);
-  s->status = brim_yaml_parse_file(c->arena, path, &s->node);
+  s->status =
+      brim_is_gguf(path) ? brim_gguf_config(c->arena, path, &s->node) : brim_yaml_parse_file(c->arena, path, &s->node);
   if (s->status == BRIM_OK && brim_yaml_is_null(s->node)) s->node = brim_yaml_map(c->arena, s->node->origin);
   if (s->status == BRIM_OK && s->node->kind != BRIM_YAML_MAP)
     s->status = brim_fail(BRIM_ECONFIG, "a configuration is a map of keys\n  %s:%d:%d", path, s->node->origin.line,
@@ -233,7 +235,7 @@ void brim_compose_hint_available(brim_composition *c, const char *group, const c
 }
 
 /* Reports why the plugin of that name could not be loaded; false: it was not found. */
-static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
+static bool report_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, id) : NULL;
@@ -254,7 +256,7 @@ static const brim_yaml_origin *file_of(const brim_yaml_origin *origin)
 
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin)
 {
-  if (tell_failure(c, group, option, file_of(origin))) return;
+  if (report_failure(c, group, option, file_of(origin))) return;
   brim_problem_at(&c->problems, file_of(origin), "no option '%s' in group '%s'", option, group);
   if (brim_compose_group_kind(group) == BRIM_BACKEND && strcmp(option, "cuda") == 0)
     brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
@@ -277,7 +279,7 @@ static void hint_former_file(brim_composition *c, const char *group, const char 
 
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
-  if (tell_failure(c, group, id, file_of(origin))) return;
+  if (report_failure(c, group, id, file_of(origin))) return;
   brim_text found = {0};
   const char *meant = NULL;
   int distance = INT_MAX;

@@ -6,6 +6,7 @@
 
 #include "base/order.h"
 #include "exec/exec.h"
+#include "graph/documents.h"
 #include "graph/signature.h"
 
 #define ROUNDS_MIN 3
@@ -137,6 +138,8 @@ static brim_status fill(timing *t)
   for (size_t i = 0; i < g->parameter_count; i++)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
   if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, input); /* valid indices */
+  /* Each sample is one document, which takes longest. */
+  if (g->places) brim_documents_fill(t->values, input / (g->input->bytes / g->batch), g->places->shape.dim[1]);
   return BRIM_OK;
 }
 
@@ -158,7 +161,7 @@ static brim_status time_node(timing *t, const brim_program *p, size_t node, subj
   return BRIM_OK;
 }
 
-/* Zeroes indices that a node that does not run would have made. */
+/* Zeroes the indices that n reads from nodes that do not run. */
 static brim_status clear_indices(timing *t, const brim_program *p, const subject *all, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++) {

@@ -4,6 +4,7 @@
 
 #include "base/long_call.h"
 #include "brim/optimizer.h"
+#include "graph/documents.h"
 #include "graph/fuse.h"
 #include "graph/loss_build.h"
 #include "graph/lower.h"
@@ -22,7 +23,11 @@ brim_graph *brim_at(brim_graph *g, const char *file, int line)
 
 brim_tensor *brim_input(brim_graph *g)
 {
-  return g->input;
+  return g->tokens ? g->tokens : g->input;
+}
+brim_tensor *brim_positions(brim_graph *g)
+{
+  return g->places;
 }
 int64_t brim_classes(const brim_graph *g)
 {
@@ -195,12 +200,14 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
+  if (o->documents) input.dim[1] *= BRIM_DOCUMENT_ROWS;
   brim_long_call call;
   const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
   g->task = o->task;
   g->classes = o->classes;
   g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
   g->label = new_label(g, o);
+  if (o->documents) BRIM_TRY(brim_documents_open(g));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
@@ -213,6 +220,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
                            brim_status_name(status));
   mark_local(g, o->local);
   BRIM_TRY(brim_wrap_check(g));
+  if (o->documents) BRIM_TRY(brim_documents_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   if (o->keep_features) g->kept = brim_wrap_features(g);

@@ -115,6 +115,7 @@ struct brim_graph {
   size_t slot_room;
   brim_further *further; /* in training: in the order of their gradients */
   size_t further_count, further_room;
+  brim_tensor *tokens, *places; /* brim_input and brim_positions, if not the input and NULL: see graph/documents.h */
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
   brim_tensor *squares;        /* sum of the squares of a step's sample losses: f64 [1], persistent; NULL: not needed */
   brim_tensor *class_weight;   /* [classes], persistent, written once; or NULL */
@@ -182,6 +183,7 @@ typedef struct brim_graph_options {
   bool soft_labels;       /* of BRIM_TASK_CLASS: training labels are shares of the classes, [N, classes] */
   brim_shape sample;      /* without N */
   int32_t task;           /* enum brim_task */
+  bool documents;         /* samples consist of documents: brim_dataset_info.documents */
   int64_t classes, batch; /* classes: see brim_classes */
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
   uint32_t real;
@@ -313,8 +315,8 @@ void brim_graph_cut_parameters(brim_graph *g, size_t count);
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is not a parameter, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
-/* The gradient for the next node that adds to it: the first use has the parameter's own, see brim_further. Also for a
- * tensor without samples. */
+/* Returns the gradient to which the next node that uses x adds. x is a parameter, whose first use gets the parameter's
+ * own gradient and each other use another one (see brim_further), or a tensor without samples. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
 /* The parameter whose value the tensor is, or NULL. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);

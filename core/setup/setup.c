@@ -139,10 +139,11 @@ static brim_status read_kept(brim_setup *s, const char *run)
 {
   BRIM_TRY(brim_record_read(run, BRIM_SETUP_DATA_NAME, &s->was));
   if (!s->was && s->world.rank == 0)
-    brim_log(BRIM_LOG_WARN,
-             "'%s' has no " BRIM_SETUP_DATA_NAME
-             ", as an older brim began it: names of classes and everything else are taken from the present data",
-             run);
+    brim_log(
+        BRIM_LOG_WARN,
+        "'%s' has no " BRIM_SETUP_DATA_NAME
+        ", because an older version of brim began it: class names and everything else are taken from the present data",
+        run);
   if (!s->was || json_is_string(json_object_get(s->was, "dataset"))) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }
@@ -160,6 +161,8 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
     return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " describes the run's data", run);
   }
   BRIM_TRY(brim_data_describe(&s->data, plugin, s->dataset, s->settings));
+  const bool is_estimate = s->data.train.estimated || s->data.validation.estimated || s->data.test.estimated;
+  if (is_estimate && s->options.read_data) BRIM_TRY(brim_data_open(&s->data, plugin, s->dataset, s->settings));
   BRIM_TRY(brim_data_keep(&s->data, &s->kept));
   const brim_status status = is_kept ? brim_data_compare(s->was, s->kept, s->options.resume != NULL) : BRIM_OK;
   if (status == BRIM_OK) return BRIM_OK;
@@ -233,6 +236,11 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
                                    "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = count_answers(s);
+  if (s->answers < 1)
+    return brim_fail(BRIM_ECONFIG,
+                     "the vocabulary is not known: dataset '%s' has not read its tokenizer, and the model "
+                     "has no vocabulary of its own",
+                     s->data.plugin->id);
   s->grain = choose_grain(s, device);
   BRIM_TRY(brim_setup_find_norm_group(s));
   BRIM_TRY(check_offload(s));
@@ -283,7 +291,7 @@ void brim_setup_close(brim_setup *s)
   drop_instance(s->config, "backend", s->backend);
   brim_config_free(s->own_config);
   brim_arena_release(&s->arena);
-  brim_dealing_release(&s->deal);
+  brim_distribution_release(&s->distribution);
   brim_partition_release(&s->partition);
   free(s->counted);
   free(s->view);

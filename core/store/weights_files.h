@@ -1,5 +1,5 @@
-/* Weights on disk: one safetensors file; several that an index file names, sharded as by Hugging Face; a folder with
- * either; or a run of brim or one of its checkpoints. Files are mapped and checked, except for their values. */
+/* Weights on disk: one safetensors or GGUF file; several that an index file names, sharded as by Hugging Face; a folder
+ * with either; or a run of brim or one of its checkpoints. Files are mapped and checked, except for their values. */
 #ifndef BRIM_STORE_WEIGHTS_FILES_H
 #define BRIM_STORE_WEIGHTS_FILES_H
 #include <stdbool.h>
@@ -28,6 +28,9 @@ typedef struct brim_weights_files brim_weights_files;
  * index names or that it does not list, and damaged checkpoints. */
 brim_status brim_weights_files_open(const char *path, brim_weights_files **out);
 void brim_weights_files_close(brim_weights_files *files); /* may be NULL */
+/* [any thread] Whether the path is a folder that has Hugging Face's description of a network, config.json, but no
+ * weights yet. */
+bool brim_weights_files_are_missing(const char *path);
 /* Tensors of all files, in the order of the files and of their data. */
 size_t brim_weights_files_count(const brim_weights_files *files);
 const brim_safetensor *brim_weights_files_at(const brim_weights_files *files, size_t i);
@@ -37,6 +40,8 @@ const char *brim_weights_files_path(const brim_weights_files *files, size_t file
 const char *brim_weights_files_metadata(const brim_weights_files *files, const char *key); /* of the first file */
 /* Whether it is a checkpoint of brim, with the names of brim's models. */
 bool brim_weights_files_are_brims(const brim_weights_files *files);
+/* The file, if it is a GGUF; NULL: safetensors. */
+const brim_gguf *brim_weights_files_gguf(const brim_weights_files *files);
 /* See brim_safetensors_forget. */
 void brim_weights_files_forget(const brim_weights_files *files, const void *data, size_t bytes);
 #endif

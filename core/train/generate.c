@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "brim/random.h"
+#include "graph/documents.h"
 #include "train/trainer.h"
 
 /* ---- drawing a token ---- */
@@ -92,6 +93,7 @@ static brim_status open(brim_generator *g, const char *checkpoint)
   g->program = brim_plan_program(brim_trainer_plan(g->trainer), BRIM_PROGRAM_EVALUATE, 1);
   const brim_graph *graph = g->program->graph;
   g->tokens = brim_arena_try(&g->arena, graph->input->bytes);
+  if (g->tokens && info->documents) brim_documents_fill(g->tokens, 1, g->length);
   g->labels = brim_arena_try(&g->arena, graph->label->bytes);
   g->output = brim_arena_try(&g->arena, graph->kept->bytes);
   g->logits = brim_arena_try(&g->arena, sizeof *g->logits * (size_t)g->vocabulary);

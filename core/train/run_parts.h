@@ -62,7 +62,7 @@ brim_status brim_running_keep_drive(brim_running *r);
 /* ---- run_ranks.c: no effect in a job of one rank ---- */
 
 /* Whether this rank prints messages and writes the run's folder. */
-bool brim_running_speaks(const brim_running *r);
+bool brim_running_prints(const brim_running *r);
 /* Meets the other ranks at the beginning; each passes its status. EPEER: another rank failed. */
 brim_status brim_running_begin_together(brim_running *r, brim_status status);
 /* Checks that all ranks see rank 0's run folder; call once it exists. ECONFIG, EPEER. */
@@ -132,8 +132,8 @@ brim_status brim_running_watch_memory(brim_running *r);
 void brim_running_aim(brim_running *r);
 /* Cleans up and prints the freed memory in GB, in the format of the system that brim replaces. */
 void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);
-/* Implement brim_work.roomy_looks and heed_pressure. */
-int64_t brim_running_roomy_looks(void *running, uint64_t more);
+/* Implement brim_work.checks_with_room and heed_pressure. */
+int64_t brim_running_checks_with_room(void *running, uint64_t more);
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes);
 
 #endif

@@ -180,7 +180,7 @@ static brim_status finish(void *self)
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
 }
 
-static brim_status go_on(void *self)
+static brim_status check_stop(void *self)
 {
   brim_running *r = self;
   const bool stops = /* as far as all ranks know */
@@ -288,7 +288,7 @@ static brim_status report_failure(brim_running *r, brim_status failure, bool *is
   *is_over = !brim_status_is_want(failure);
   if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
   const brim_status met =
-      brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
+      brim_trainer_has_reported(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
   if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
   const brim_status first = brim_trainer_verdict(r->trainer)->status;
@@ -356,7 +356,7 @@ static void leave_device(brim_running *r)
   brim_pressure_aim(r->pressure, NULL);
 }
 
-static brim_status come_back(brim_running *r, brim_status status)
+static brim_status watch_again(brim_running *r, brim_status status)
 {
   if (brim_trainer_plan(r->trainer)) brim_running_aim(r);
   return status;
@@ -367,7 +367,7 @@ static brim_status park(void *self)
   brim_running *r = self;
   leave_device(r);
   const brim_status status = brim_trainer_park(r->trainer);
-  return status == BRIM_OK ? BRIM_OK : come_back(r, status);
+  return status == BRIM_OK ? BRIM_OK : watch_again(r, status);
 }
 
 static brim_status replan(void *self)
@@ -375,7 +375,7 @@ static brim_status replan(void *self)
   brim_running *r = self;
   leave_device(r);
   r->recent_count = 0;
-  return come_back(r, brim_trainer_replan(r->trainer));
+  return watch_again(r, brim_trainer_replan(r->trainer));
 }
 
 /* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */
@@ -385,7 +385,7 @@ static brim_status rewind_run(void *self)
   if (!r->options->dist) BRIM_TRY(brim_running_find_newest(r));
   leave_device(r);
   r->recent_count = 0;
-  return come_back(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
+  return watch_again(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
 }
 
 static void follow(void *self, brim_drive *drive)
@@ -405,12 +405,12 @@ brim_work brim_running_work(brim_running *r)
                      .is_best = is_best,
                      .is_over = brim_running_is_over,
                      .checkpoint = checkpoint,
-                     .go_on = go_on,
+                     .check_stop = check_stop,
                      .finish = finish,
                      .failed = failed,
                      .is_ahead = is_ahead,
                      .heed_pressure = brim_running_heed_pressure,
-                     .roomy_looks = brim_running_roomy_looks,
+                     .checks_with_room = brim_running_checks_with_room,
                      .step_seconds = brim_running_step_seconds,
                      .placed_bytes = placed_bytes,
                      .has_values = has_values,

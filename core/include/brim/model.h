@@ -45,6 +45,12 @@ typedef struct brim_model_ops {
 /* The input samples: real numbers [N, ...], in the shape that the dataset describes, or tokens [N, T] (I32) for
  * brim_embedding. */
 BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
+/* The place of each token in its document, [N, T] (I32), if samples consist of several documents
+ * (brim_dataset_info.documents); else NULL. brim_attention and brim_rotary use the places by themselves, so only a
+ * model that adds position embeddings of its own calls this: brim_tensor *places = brim_positions(g); position = places
+ * ? brim_embedding_with(g, places, table) : brim_slice(g, table, 0, 0, T); With documents, building a model that does
+ * not use the places fails. Since ABI 1.12. */
+BRIM_EXPORT brim_tensor *brim_positions(brim_graph *g);
 /* The size of the model's output: the number of classes, of tokens in the vocabulary, or of targets
  * (BRIM_TASK_VALUES). */
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
@@ -314,16 +320,26 @@ typedef struct brim_attention_options {
   double scale;   /* 0: 1 / sqrt(size of a head) */
   double dropout; /* of the attention weights, in training */
 } brim_attention_options;
-/* q [N,T,heads*D], k and v [N,S,kv_heads*D] -> [N,T,heads*D]. No parameters. */
+/* q [N,T,heads*D], k and v [N,S,kv_heads*D] -> [N,T,heads*D]. No parameters. If samples consist of several documents, a
+ * query sees its own document only, and the attention must be causal, with S = T: see brim_positions. */
 BRIM_EXPORT brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
                                         brim_attention_options options);
+typedef struct brim_attention_limits {
+  uint32_t size;
+  int64_t window; /* a query sees at most the last `window` keys, itself included; needs causal. 0: no limit */
+  double softcap; /* scores x become softcap * tanh(x / softcap), as in Gemma 2; 0: they stay */
+} brim_attention_limits;
+/* limits NULL: brim_attention. Since ABI 1.12 */
+BRIM_EXPORT brim_tensor *brim_attention_limited(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                                                brim_attention_options options, const brim_attention_limits *limits);
 typedef struct brim_rotary_options {
   int64_t heads;
   int64_t dims;        /* leading elements of each head to rotate; 0: all */
   double base;         /* 0: 10000 */
   int32_t interleaved; /* 1: pairs are neighbours; 0: one element from each half */
 } brim_rotary_options;
-/* Rotary position embedding of q or k: x [N,T,heads*D]. */
+/* Rotary position embedding of q or k: x [N,T,heads*D]. A token's position is its place in its document: see
+ * brim_positions. */
 BRIM_EXPORT brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options);
 /* Frequencies for samples that are longer than those of the first training, as the rope_type of Hugging Face's
  * transformers: linear (Chen et al. 2023, arXiv:2306.15595), llama3 (Llama 3.1), yarn (Peng et al. 2023,
@@ -401,6 +417,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_pad(g, ...) brim_pad(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_gather(g, ...) brim_gather(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_attention(g, ...) brim_attention(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_attention_limited(g, ...) brim_attention_limited(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary(g, ...) brim_rotary(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary_scaled(g, ...) brim_rotary_scaled(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)

@@ -19,6 +19,7 @@ typedef struct text_params {
   int64_t context, stride;
   double test_fraction;
   int32_t tokens, client;
+  bool documents;
 } text_params;
 
 enum { TOKENS_BYTES, TOKENS_GPT2, TOKENS_HF };
@@ -46,6 +47,9 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
                "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
+    BRIM_PARAM(BOOL, text_params, documents, "false", NULL,
+               "for tokens=gpt2 and tokens=hf: an end of text begins a document, as brim puts one between files, and "
+               "tokens see no other document of their sample"),
     BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
                "clients of a federation: none; file: each file is a client, samples do not cross files, and the test "
                "split is the end of each file"),
@@ -99,10 +103,12 @@ static windows empty_windows(const text_dataset *d)
   const text_params *p = d->params;
   return (windows){.context = p->context,
                    .stride = p->stride ? p->stride : p->context,
-                   .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY};
+                   .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY,
+                   .documents = p->documents,
+                   .separator = d->vocabulary ? tokenizer_end_of_text(d->vocabulary) : -1};
 }
 
-/* GPT-2's "<|endoftext|>" in a text is ordinary text; other models' special tokens are what they mean. */
+/* GPT-2's "<|endoftext|>" in a text is encoded as ordinary text; special tokens of other models, as themselves. */
 static unsigned encode_flags(const text_dataset *d)
 {
   return d->params->tokens == TOKENS_HF ? TOKENIZER_TEMPLATE : TOKENIZER_PLAIN;
@@ -232,6 +238,16 @@ static brim_status open_vocabulary(text_dataset *d)
       p->tokenizer);
 }
 
+static brim_status check_documents(const text_dataset *d)
+{
+  if (!d->params->documents || (d->vocabulary && tokenizer_end_of_text(d->vocabulary) >= 0)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   d->vocabulary
+                       ? "dataset.documents needs an end of text, but the vocabulary of dataset.tokenizer has none"
+                       : "dataset.documents needs an end of text, which bytes do not have: set dataset.tokens=gpt2 or "
+                         "dataset.tokens=hf");
+}
+
 static void text_destroy(void *self)
 {
   text_dataset *d = self;
@@ -250,7 +266,8 @@ static brim_status text_create(const void *params, void **self)
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
   for (int i = 0; i < BYTES_VOCABULARY; i++) d->byte[i] = (char)i;
-  const brim_status status = open_vocabulary(d);
+  brim_status status = open_vocabulary(d);
+  if (status == BRIM_OK) status = check_documents(d);
   if (status == BRIM_OK)
     *self = d;
   else
@@ -331,6 +348,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
                              .dtype = BRIM_DTYPE_I32,
                              .classes = empty.vocabulary,
                              .task = BRIM_TASK_TOKENS,
+                             .documents = d->params->documents,
                              .count = d->split[which].count};
   if (d->split[which].part_count > 0) return BRIM_OK;
   BRIM_TRY(measure_text(d, which, &size));
@@ -391,7 +409,7 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* The text is a prompt, which the model continues, so it does not end. */
+/* Adds no end of text, because the model continues the text. */
 static brim_status text_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   const text_dataset *d = self;
