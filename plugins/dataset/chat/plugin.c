@@ -103,7 +103,9 @@ static bool identify(const chat_params *p, int split, identity *out)
     if (changed > out->changed) out->changed = changed;
   }
   found = found && chat_key_add_tokenizer(&out->key, p->tokenizer);
-  return found && (!p->template[0] || chat_key_add_file(&out->key, p->template, NULL, NULL));
+  const char *shipped = template_shipped(p->template);
+  if (shipped) out->key = chat_key_add(out->key, shipped, strlen(shipped));
+  return found && (shipped || !p->template[0] || chat_key_add_file(&out->key, p->template, NULL, NULL));
 }
 
 /* ---- opening ---- */

@@ -238,6 +238,7 @@ static brim_status is_plain_number(run *r, slice s)
 
 FUNCTION(filter_int)
 {
+  if (self->kind == VALUE_UNDEFINED) return is_undefined(r, self);
   *out = GIVEN(0) ? arg[0] : value_int(0);
   if (GIVEN(1)) return run_fail(r, "int's base is not supported");
   if (self->kind == VALUE_INT || self->kind == VALUE_BOOL) *out = value_int(self->integer);
@@ -259,6 +260,7 @@ FUNCTION(filter_int)
 FUNCTION(filter_float)
 {
   double d;
+  if (self->kind == VALUE_UNDEFINED) return is_undefined(r, self);
   *out = GIVEN(0) ? arg[0] : value_real(0);
   if (value_number(self, &d)) *out = value_real(d);
   if (self->kind != VALUE_STRING) return BRIM_OK;

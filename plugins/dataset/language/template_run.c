@@ -637,7 +637,8 @@ brim_status loop_fill(run *r, loop *l, size_t count)
   return BRIM_OK;
 }
 
-static brim_status run_loop(run *r, const node *n, loop *l)
+/* *complete: whether an iteration came to its end without break and continue; Jinja's else asks for that. */
+static brim_status run_loop(run *r, const node *n, loop *l, bool *complete)
 {
   scope *outer = r->scope, *inner = NULL;
   BRIM_TRY(open_scope(r, outer, &inner));
@@ -652,6 +653,7 @@ static brim_status run_loop(run *r, const node *n, loop *l)
     int how = 0;
     BRIM_TRY(run_body(r, n->c, &how));
     if (how == NODE_BREAK) break;
+    if (how == 0) *complete = true;
   }
   return BRIM_OK;
 }
@@ -674,9 +676,10 @@ static brim_status run_for(run *r, const node *n, int *jump)
     l->passed = v.sequence;
     l->taken = 0;
   }
-  BRIM_TRY(run_loop(r, n, l));
+  bool complete = false;
+  BRIM_TRY(run_loop(r, n, l, &complete));
   r->loops--;
-  if (l->at == 0 && l->passed->count == 0 && n->d) {
+  if (!complete && n->d) {
     BRIM_TRY(open_scope(r, outer, &r->scope));
     BRIM_TRY(run_body(r, n->d, jump));
   }
