@@ -139,6 +139,27 @@ class Learn(Chat):
         self.assertEqual(data["splits"]["train"]["report"]["left out"]["conversations without a last answer"], 1)
 
 
+class Golden(Chat):
+    def test_tokens_and_what_counts_are_those_of_transformers(self):
+        golden = json.loads((TOKENIZER.parents[1] / "chat" / "cases.json").read_text())
+        groups = {}
+        for case in golden["cases"]:
+            groups.setdefault((case["tokenizer"], case["template"]), []).append(case)
+        self.assertEqual(len(groups), 12)
+        for (tokenizer, template), cases in groups.items():
+            with self.subTest(tokenizer=tokenizer, template=template):
+                shutil.copy(TOKENIZER.parent / f"{tokenizer}.json", self.folder / "tok" / "tokenizer.json")
+                begin, end = golden["tokenizers"][tokenizer]
+                config = {"bos_token": begin, "eos_token": end, "chat_template": golden["templates"][template]}
+                (self.folder / "tok" / "tokenizer_config.json").write_text(json.dumps(config))
+                self.write(*({"messages": case["messages"]} for case in cases))
+                samples = self.data("dataset.packing=false", "dataset.context=512")["samples"]
+                for case, sample in zip(cases, samples, strict=True):
+                    last = max(i for i, counts in enumerate(case["mask"]) if counts) + 1
+                    self.assertEqual(sample["tokens"], case["ids"][:last])
+                    self.assertEqual([int(counts) for counts in sample["counts"]], [0, *case["mask"][1:last]])
+
+
 class Refused(Chat):
     def test_rows_that_cannot_be_learnt_are_refused_with_file_and_line(self):
         good = json.dumps(messages("a", "b"))

@@ -265,7 +265,7 @@ static brim_status mark(chat_maker *m, const char *file, const char *text, size_
   if (chat_align(m->vocabulary, t->token + skip, count, text, bytes, m->start)) {
     size_t at = 0;
     for (size_t r = 0; r < m->range_count; r++) {
-      while (at < count && m->start[at + 1] <= m->range[r].first) at++;
+      while (at < count && m->start[at] < m->range[r].first && m->start[at + 1] <= m->range[r].first) at++;
       m->range[r].first = skip + at;
       size_t end = at;
       while (end < count && m->start[end + m->range[r].is_open] < m->range[r].end + m->range[r].is_open) end++;

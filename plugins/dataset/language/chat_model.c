@@ -71,18 +71,18 @@ static brim_status read_config(const char *path, json_t **out)
 /* The variables that transformers gives to a template: special tokens by their names. */
 static brim_status take_variables(const json_t *config, json_t **out)
 {
-  static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                      "pad_token", "cls_token", "mask_token"};
+  static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                     "pad_token", "cls_token", "mask_token"};
   *out = json_object();
-  for (size_t i = 0; *out && i < sizeof names / sizeof names[0]; i++) {
-    json_t *value = json_object_get(config, names[i]);
+  for (size_t i = 0; *out && i < sizeof keys / sizeof keys[0]; i++) {
+    json_t *value = json_object_get(config, keys[i]);
     if (json_is_object(value)) value = json_object_get(value, "content");
-    if (json_is_string(value)) (void)json_object_set(*out, names[i], value);
+    if (json_is_string(value)) (void)json_object_set(*out, keys[i], value);
   }
   return *out ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the special tokens");
 }
 
-/* "chat_template" is a text, or a list of texts with names, of which "default" is for conversations. */
+/* "chat_template" is a text, or a list of texts with keys, of which "default" is for conversations. */
 static const json_t *template_in(const json_t *config)
 {
   const json_t *value = json_object_get(config, "chat_template");
