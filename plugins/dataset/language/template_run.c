@@ -41,16 +41,29 @@ brim_status run_enter(run *r)
 
 /* ---- scopes ---- */
 
-static binding *find_in(const scope *s, int32_t name)
+/* A name whose value is VALUE_ABSENT is not in the scope. */
+static binding *find_place(const scope *s, int32_t name)
 {
   for (binding *b = s->first; b; b = b->next)
     if (b->name == name) return b;
   return NULL;
 }
 
+static const binding *find_in(const scope *s, int32_t name)
+{
+  const binding *b = find_place(s, name);
+  return b && b->value.kind != VALUE_ABSENT ? b : NULL;
+}
+
+/* Empties a scope, whose memory is used again. */
+static void clear(scope *s)
+{
+  for (binding *b = s->first; b; b = b->next) b->value = value_of(VALUE_ABSENT);
+}
+
 static brim_status bind(run *r, scope *s, int32_t name, value v)
 {
-  binding *b = find_in(s, name);
+  binding *b = find_place(s, name);
   if (!b) {
     b = memory_take(&r->memory, sizeof *b);
     if (!b) return run_no_memory(r);
@@ -625,7 +638,7 @@ brim_status loop_fill(run *r, loop *l, size_t count)
     if (l->node->e) {
       scope *outer = r->scope;
       r->scope = l->scope;
-      l->scope->first = NULL;
+      clear(l->scope);
       brim_status status = assign(r, l->node->a, &item);
       if (status == BRIM_OK) status = eval(r, l->node->e, &holds);
       r->scope = outer;
@@ -647,7 +660,7 @@ static brim_status run_loop(run *r, const node *n, loop *l, bool *complete)
     BRIM_TRY(loop_fill(r, l, l->at + 1));
     if (l->at >= l->passed->count) break;
     r->scope = inner;
-    inner->first = NULL;
+    clear(inner);
     if (r->t->loop >= 0) BRIM_TRY(bind(r, inner, r->t->loop, (value){.kind = VALUE_LOOP, .loop = l}));
     BRIM_TRY(assign(r, n->a, &l->passed->item[l->at]));
     int how = 0;
@@ -666,7 +679,7 @@ static brim_status run_for(run *r, const node *n, int *jump)
   r->at = n->b;
   loop *l = memory_take(&r->memory, sizeof *l);
   if (!l) return run_no_memory(r);
-  *l = (loop){.node = n, .depth = ++r->loops};
+  *l = (loop){.node = n};
   BRIM_TRY(value_elements(r, &v, &l->from));
   BRIM_TRY(open_scope(r, outer, &l->scope));
   l->passed = l->from;
@@ -678,7 +691,6 @@ static brim_status run_for(run *r, const node *n, int *jump)
   }
   bool complete = false;
   BRIM_TRY(run_loop(r, n, l, &complete));
-  r->loops--;
   if (!complete && n->d) {
     BRIM_TRY(open_scope(r, outer, &r->scope));
     BRIM_TRY(run_body(r, n->d, jump));
