@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "data/describe.h"
 #include "data/keep.h"
 #include "memory/board.h"
 #include "setup/features.h"
@@ -148,11 +149,27 @@ static brim_status read_kept(brim_setup *s, const char *run)
   return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }
 
+/* Describes the samples of a query without a run and without data: their shape and classes are those that the dataset
+ * sets before it looks for its files. */
+static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
+{
+  const brim_dataset_ops *ops = plugin->ops;
+  brim_dataset_info info[3] = {0}, *train = &info[BRIM_PART_TRAIN];
+  const brim_status status = ops->describe(s->dataset, BRIM_SPLIT_TRAIN, train);
+  if (status != BRIM_OK && train->classes == 0) return status;
+  train->mapped_bytes = 0;
+  train->count = 0;
+  for (int part = 0; part < 3; part++) info[part] = *train;
+  train->count = 1;
+  return brim_data_recall(&s->data, plugin, s->dataset, s->settings, info);
+}
+
 /* Describes the data from its files, which must then match the run's record; or, for a setup that does not read them,
  * from that record. A dataset other than the run's is the user's choice. */
 static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
 {
   const char *run = s->options.run ? s->options.run : s->options.resume;
+  if (s->options.unread && !run) return describe_unread(s, plugin);
   if (run && !s->was) BRIM_TRY(read_kept(s, run));
   const bool is_kept = s->was && brim_data_is_kept_of(s->was, plugin);
   if (s->options.unread && is_kept) {

@@ -37,15 +37,15 @@ typedef struct brim_setup_maker {
 } brim_setup_maker;
 
 typedef struct brim_setup_options {
-  bool read_data;                /* a thread reads the data, from brim_setup_start_data on */
-  const char *resume;            /* folder of the run to resume; NULL: a new run */
-  const char *run;               /* folder of a run whose model is queried; may be NULL */
-  bool unread;                   /* the query uses samples from elsewhere, so the run's data may be missing */
-  const volatile int *stop;      /* waiting for a device ends when it becomes nonzero; may be NULL */
-  bool whole;                    /* evaluate a model together with its backbone, even if features could be kept */
-  bool no_timing;                /* disables timing, whatever memory.timing says */
-  brim_dist *dist;               /* the job of which this process is a rank; NULL: a single process */
-  brim_world world;              /* without a job, the rank to plan for; ranks 0: one of one */
+  bool read_data;           /* a thread reads the data, from brim_setup_start_data on */
+  const char *resume;       /* folder of the run to resume; NULL: a new run */
+  const char *run;          /* folder of a run whose model is queried; may be NULL */
+  bool unread;              /* the query uses samples from elsewhere, so the data, of a run or not, may be missing */
+  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; may be NULL */
+  bool whole;               /* evaluate a model together with its backbone, even if features could be kept */
+  bool no_timing;           /* disables timing, whatever memory.timing says */
+  brim_dist *dist;          /* the job of which this process is a rank; NULL: a single process */
+  brim_world world;         /* without a job, the rank to plan for; ranks 0: one of one */
   const brim_setup_maker *maker; /* NULL: none, as in every run */
 } brim_setup_options;
 

@@ -258,7 +258,10 @@ typedef struct brim_move_attr {
  *                      (brim/rotary.h), and multiplies the result by amplitude; p is the place of position t, or t.
  * rotary_grad          in: dy, [places]                       out: dx (rotated back, times amplitude)
  *                      A place is at least 0. In a row it is 0 or one more than the place before, and at most t; only
- *                      cached attention and rotary accept other places. */
+ *                      cached attention and rotary accept other places.
+ * cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts. A
+ *                      place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */

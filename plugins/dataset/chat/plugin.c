@@ -35,7 +35,8 @@ static const brim_param table[] = {
     BRIM_PARAM(PATH, chat_params, tokenizer, "", NULL,
                "the model's tokenizer: a folder with tokenizer.json, or the file"),
     BRIM_PARAM(PATH, chat_params, template, "", NULL,
-               "chat template, a file; empty: that of the tokenizer's folder (chat_template.jinja, or chat_template in "
+               "chat template, a file or one that comes with brim (" TEMPLATE_SHIPPED
+               "); empty: that of the tokenizer's folder (chat_template.jinja, chat_template.json, or chat_template in "
                "tokenizer_config.json)"),
     BRIM_PARAM(ENUM, chat_params, learn, "answers", "answers|last|all",
                "tokens that count: those of all answers, of the last answer, or all tokens"),
@@ -102,7 +103,9 @@ static bool identify(const chat_params *p, int split, identity *out)
     if (changed > out->changed) out->changed = changed;
   }
   found = found && chat_key_add_tokenizer(&out->key, p->tokenizer);
-  return found && (!p->template[0] || chat_key_add_file(&out->key, p->template, NULL, NULL));
+  const char *shipped = template_shipped(p->template);
+  if (shipped) out->key = chat_key_add(out->key, shipped, strlen(shipped));
+  return found && (shipped || !p->template[0] || chat_key_add_file(&out->key, p->template, NULL, NULL));
 }
 
 /* ---- opening ---- */

@@ -94,35 +94,72 @@ static const json_t *template_in(const json_t *config)
   return json_is_string(value) ? value : NULL;
 }
 
-static brim_status open_template(const char *tokenizer_path, const char *path, const json_t *config, template **out)
+/* Takes the template out of a chat_template.json, an object whose "chat_template" is as in tokenizer_config.json. */
+static brim_status read_template_json(const char *name, const char *text, size_t bytes, template **out)
 {
-  char name[NAME_ROOM], *text = NULL;
-  size_t bytes = 0;
-  if (path[0])
-    snprintf(name, sizeof name, "%s", path);
+  json_error_t error;
+  json_t *root = json_loadb(text, bytes, 0, &error);
+  const json_t *inside = template_in(root);
+  brim_status status;
+  if (!root)
+    status =
+        brim_fail(BRIM_ELOAD, "'%s' is not JSON: line %d, column %d: %s", name, error.line, error.column, error.text);
+  else if (!inside)
+    status = brim_fail(BRIM_ELOAD, "'%s' has no \"chat_template\"", name);
   else
-    BRIM_TRY(name_beside(tokenizer_path, "chat_template.jinja", name));
-  BRIM_TRY(read_file(name, TEMPLATE_BYTES_MAX, &text, &bytes));
-  if (!text && path[0]) return brim_fail(BRIM_ELOAD, "cannot open dataset.template '%s': no such file", path);
-  const json_t *inside = text ? NULL : template_in(config);
-  brim_status status = BRIM_OK;
-  if (text)
-    status = template_read(name, text, bytes, out);
-  else if (inside)
-    status = template_read("chat_template of tokenizer_config.json", json_string_value(inside),
-                           json_string_length(inside), out);
+    status = template_read(name, json_string_value(inside), json_string_length(inside), out);
+  json_decref(root);
+  return status;
+}
+
+/* Reads a template in a file, or in a file of JSON; *out is NULL if there is no such file. */
+static brim_status read_template(const char *name, template **out)
+{
+  const size_t length = strlen(name);
+  char *text = NULL;
+  size_t bytes = 0;
+  BRIM_TRY(read_file(name, 2 * TEMPLATE_BYTES_MAX, &text, &bytes));
+  if (!text) return BRIM_OK;
+  const bool is_json = length > 5 && strcmp(name + length - 5, ".json") == 0;
+  const brim_status status =
+      is_json ? read_template_json(name, text, bytes, out) : template_read(name, text, bytes, out);
   free(text);
   return status;
 }
 
-brim_status chat_model_open(const char *tokenizer_path, const char *template_path, chat_model *out)
+static brim_status open_chosen_template(const char *choice, template **out)
+{
+  const char *shipped = template_shipped(choice);
+  if (shipped) return template_read(choice, shipped, strlen(shipped), out);
+  BRIM_TRY(read_template(choice, out));
+  if (*out) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "cannot open dataset.template '%s': no such file\nthese come with brim: %s", choice,
+                   TEMPLATE_SHIPPED);
+}
+
+static brim_status open_template(const char *tokenizer_path, const char *choice, const json_t *config, template **out)
+{
+  static const char *const files[] = {"chat_template.jinja", "chat_template.json"};
+  char name[NAME_ROOM];
+  if (choice[0]) return open_chosen_template(choice, out);
+  const json_t *inside = template_in(config);
+  for (size_t i = 0; i < 2 && !*out && !tokenizer_is_in_gguf(tokenizer_path); i++) {
+    BRIM_TRY(name_beside(tokenizer_path, files[i], name));
+    BRIM_TRY(read_template(name, out));
+  }
+  if (*out || !inside) return BRIM_OK;
+  return template_read("chat_template of tokenizer_config.json", json_string_value(inside), json_string_length(inside),
+                       out);
+}
+
+brim_status chat_model_open(const char *tokenizer_path, const char *choice, chat_model *out)
 {
   json_t *config = NULL;
   *out = (chat_model){0};
   brim_status status = tokenizer_open(tokenizer_path, true, &out->vocabulary);
   if (status == BRIM_OK) status = read_config(tokenizer_path, &config);
   if (status == BRIM_OK) status = take_variables(config, &out->variables);
-  if (status == BRIM_OK) status = open_template(tokenizer_path, template_path, config, &out->template);
+  if (status == BRIM_OK) status = open_template(tokenizer_path, choice, config, &out->template);
   json_decref(config);
   if (status != BRIM_OK) chat_model_close(out);
   return status;
@@ -144,9 +181,9 @@ brim_status chat_model_fail_no_template(const char *what)
 {
   return brim_fail(BRIM_ECONFIG,
                    "%s, but the model has no chat template, so brim cannot know how it writes them\nset "
-                   "dataset.template to the file of a template: those of many models are in the Python package trl "
-                   "(trl/chat_templates)",
-                   what);
+                   "dataset.template to one that comes with brim (%s), or to the file of a template: those of many "
+                   "models are in the Python package trl (trl/chat_templates)",
+                   what, TEMPLATE_SHIPPED);
 }
 
 static brim_status take(void *context, const int32_t *tokens, size_t count)

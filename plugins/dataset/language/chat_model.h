@@ -19,9 +19,10 @@ typedef struct chat_model {
   int32_t ends[2];
 } chat_model;
 
-/* [init] `tokenizer_path`: a folder, a tokenizer.json, or a GGUF file. `template_path`: a file; empty: the model's own,
- * which is chat_template.jinja in the folder, or else chat_template in its tokenizer_config.json. ELOAD, ECONFIG. */
-brim_status chat_model_open(const char *tokenizer_path, const char *template_path, chat_model *out);
+/* [init] `tokenizer_path`: a folder, a tokenizer.json, or a GGUF file. `choice`: a template that comes with brim
+ * (template_shipped), or a file; empty: the model's own, which is chat_template.jinja or chat_template.json in the
+ * folder, or else chat_template in its tokenizer_config.json. ELOAD, ECONFIG. */
+brim_status chat_model_open(const char *tokenizer_path, const char *choice, chat_model *out);
 void chat_model_close(chat_model *m);
 /* [init] The converse() of a dataset (brim_dataset_ops). */
 brim_status chat_model_converse(chat_model *m, const char *json, brim_conversation *out);

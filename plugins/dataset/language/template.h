@@ -42,6 +42,9 @@ typedef struct template_output {
  * caller frees *out, which is empty on failure. ELOAD, also with the message of raise_exception(); ENOMEM_HOST. */
 brim_status template_render(const template *t, const json_t *context, int64_t clock, template_output *out);
 void template_output_free(template_output *out);
+/* Returns the text of a template that comes with brim, or NULL if there is none of this name. */
+const char *template_shipped(const char *name);
+#define TEMPLATE_SHIPPED "chatml, llama3, alpaca"
 /* Returns whether the template has a {% generation %} block. */
 int template_has_generation(const template *t);
 #endif

@@ -223,30 +223,34 @@ static bool parse_number(slice s, bool whole, value *out)
   text[s.bytes] = '\0';
   if (strspn(text, whole ? "+-0123456789" : "+-.eE0123456789") != s.bytes) return false;
   errno = 0;
-  *out = whole ? value_int(strtoll(text, &end, 10)) : value_real(strtod(text, &end));
-  return *end == '\0' && !(whole && errno);
+  const value number = whole ? value_int(strtoll(text, &end, 10)) : value_real(strtod(text, &end));
+  if (*end != '\0' || (whole && errno)) return false;
+  *out = number;
+  return true;
 }
 
-static brim_status is_plain_number(run *r, slice s)
+/* Fails for numbers that parse_number does not read as Python does. */
+static brim_status check_number(run *r, slice s)
 {
-  for (size_t i = 0; i < s.bytes; i++)
-    if ((s.text[i] & 0x80) || s.text[i] == '_' ||
-        ((s.text[i] | 32) >= 'a' && (s.text[i] | 32) <= 'z' && (s.text[i] | 32) != 'e'))
-      return run_fail(r, "converting '%.*s' to a number is not supported", (int)(s.bytes < 40 ? s.bytes : 40), s.text);
-  return s.bytes < 64 ? BRIM_OK : run_fail(r, "a number is too long");
+  bool digits = false, words = false;
+  for (size_t i = 0; i < s.bytes; i++) {
+    const char x = s.text[i];
+    digits = digits || (x >= '0' && x <= '9');
+    words = words || (x & 0x80) || x == '_' || (x | 32) == 'n'; /* inf, nan and infinity */
+  }
+  if ((!words && s.bytes < 64) || (!digits && s.bytes > 16)) return BRIM_OK;
+  return run_fail(r, "converting '%.*s' to a number is not supported", (int)(s.bytes < 40 ? s.bytes : 40), s.text);
 }
 
 FUNCTION(filter_int)
 {
+  if (self->kind == VALUE_UNDEFINED) return is_undefined(r, self);
   *out = GIVEN(0) ? arg[0] : value_int(0);
   if (GIVEN(1)) return run_fail(r, "int's base is not supported");
   if (self->kind == VALUE_INT || self->kind == VALUE_BOOL) *out = value_int(self->integer);
   value number = *self;
   if (self->kind == VALUE_STRING) {
-    bool letters = false; /* words such as "inf" and "nan" give the default, others too */
-    for (size_t i = 0; i < self->text.bytes; i++) letters = letters || (self->text.text[i] | 32) == 'n';
-    if (letters && !memchr(self->text.text, '_', self->text.bytes)) return BRIM_OK;
-    BRIM_TRY(is_plain_number(r, self->text));
+    BRIM_TRY(check_number(r, self->text));
     if (parse_number(self->text, true, out) || !parse_number(self->text, false, &number)) return BRIM_OK;
   }
   if (number.kind != VALUE_FLOAT) return BRIM_OK;
@@ -259,10 +263,11 @@ FUNCTION(filter_int)
 FUNCTION(filter_float)
 {
   double d;
+  if (self->kind == VALUE_UNDEFINED) return is_undefined(r, self);
   *out = GIVEN(0) ? arg[0] : value_real(0);
   if (value_number(self, &d)) *out = value_real(d);
   if (self->kind != VALUE_STRING) return BRIM_OK;
-  BRIM_TRY(is_plain_number(r, self->text));
+  BRIM_TRY(check_number(r, self->text));
   (void)parse_number(self->text, false, out);
   return BRIM_OK;
 }
@@ -630,7 +635,8 @@ static brim_status give(brim_status status, bool holds, value *out)
 FUNCTION(test_eq)
 {
   bool holds = false;
-  return give(value_equal(r, self, &arg[0], &holds), holds, out);
+  const brim_status status = value_equal(r, self, &arg[0], &holds);
+  return give(status, holds, out);
 }
 FUNCTION(test_ne)
 {

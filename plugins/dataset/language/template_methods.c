@@ -554,8 +554,7 @@ static brim_status loop_attribute(run *r, loop *l, slice name, value *out)
   if (i == 3 || i == 10) BRIM_TRY(loop_fill(r, l, l->at + 2));
   if (i >= 4 && i <= 6) BRIM_TRY(loop_fill(r, l, SIZE_MAX));
   const int64_t at = (int64_t)l->at, count = (int64_t)l->passed->count;
-  const int64_t numbers[] = {at + 1,         at,       at == 0,     at + 1 >= count, count, count - at,
-                             count - at - 1, l->depth, l->depth - 1};
+  const int64_t numbers[] = {at + 1, at, at == 0, at + 1 >= count, count, count - at, count - at - 1, 1, 0};
   *out = (value){.kind = VALUE_UNDEFINED, .text = name};
   if (i < 9) *out = i == 2 || i == 3 ? value_bool(numbers[i]) : value_int(numbers[i]);
   if (i == 9 && at > 0) *out = l->passed->item[at - 1];

@@ -197,7 +197,6 @@ typedef struct loop {
   scope *scope; /* of the filter's test */
   sequence *from, *passed;
   size_t taken, at; /* taken: elements of `from` that the filter has seen; at: the current one of `passed` */
-  int64_t depth;
   value changed;
 } loop;
 
@@ -208,7 +207,7 @@ typedef struct run {
   scope *scope;
   const node *at; /* for messages */
   value block;    /* the text of a block, for its filters */
-  int64_t clock, loops;
+  int64_t clock;
   size_t steps;
   int32_t depth;
   template_output *output;

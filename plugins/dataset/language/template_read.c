@@ -340,7 +340,7 @@ static brim_status read_subscript(parser *p, node **inout)
 static brim_status read_call(parser *p, node **inout)
 {
   node *n = NULL;
-  BRIM_TRY(make(p, NODE_CALL, now(p)->at, &n));
+  BRIM_TRY(make(p, NODE_CALL, (*inout)->at, &n));
   n->a = *inout;
   *inout = n;
   return read_arguments(p, &n->b);

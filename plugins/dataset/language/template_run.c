@@ -41,16 +41,29 @@ brim_status run_enter(run *r)
 
 /* ---- scopes ---- */
 
-static binding *find_in(const scope *s, int32_t name)
+/* A name whose value is VALUE_ABSENT is not in the scope. */
+static binding *find_place(const scope *s, int32_t name)
 {
   for (binding *b = s->first; b; b = b->next)
     if (b->name == name) return b;
   return NULL;
 }
 
+static const binding *find_in(const scope *s, int32_t name)
+{
+  const binding *b = find_place(s, name);
+  return b && b->value.kind != VALUE_ABSENT ? b : NULL;
+}
+
+/* Empties a scope, whose memory is used again. */
+static void clear(scope *s)
+{
+  for (binding *b = s->first; b; b = b->next) b->value = value_of(VALUE_ABSENT);
+}
+
 static brim_status bind(run *r, scope *s, int32_t name, value v)
 {
-  binding *b = find_in(s, name);
+  binding *b = find_place(s, name);
   if (!b) {
     b = memory_take(&r->memory, sizeof *b);
     if (!b) return run_no_memory(r);
@@ -625,7 +638,7 @@ brim_status loop_fill(run *r, loop *l, size_t count)
     if (l->node->e) {
       scope *outer = r->scope;
       r->scope = l->scope;
-      l->scope->first = NULL;
+      clear(l->scope);
       brim_status status = assign(r, l->node->a, &item);
       if (status == BRIM_OK) status = eval(r, l->node->e, &holds);
       r->scope = outer;
@@ -637,7 +650,8 @@ brim_status loop_fill(run *r, loop *l, size_t count)
   return BRIM_OK;
 }
 
-static brim_status run_loop(run *r, const node *n, loop *l)
+/* *complete: whether an iteration came to its end without break and continue; Jinja's else asks for that. */
+static brim_status run_loop(run *r, const node *n, loop *l, bool *complete)
 {
   scope *outer = r->scope, *inner = NULL;
   BRIM_TRY(open_scope(r, outer, &inner));
@@ -646,12 +660,13 @@ static brim_status run_loop(run *r, const node *n, loop *l)
     BRIM_TRY(loop_fill(r, l, l->at + 1));
     if (l->at >= l->passed->count) break;
     r->scope = inner;
-    inner->first = NULL;
+    clear(inner);
     if (r->t->loop >= 0) BRIM_TRY(bind(r, inner, r->t->loop, (value){.kind = VALUE_LOOP, .loop = l}));
     BRIM_TRY(assign(r, n->a, &l->passed->item[l->at]));
     int how = 0;
     BRIM_TRY(run_body(r, n->c, &how));
     if (how == NODE_BREAK) break;
+    if (how == 0) *complete = true;
   }
   return BRIM_OK;
 }
@@ -664,7 +679,7 @@ static brim_status run_for(run *r, const node *n, int *jump)
   r->at = n->b;
   loop *l = memory_take(&r->memory, sizeof *l);
   if (!l) return run_no_memory(r);
-  *l = (loop){.node = n, .depth = ++r->loops};
+  *l = (loop){.node = n};
   BRIM_TRY(value_elements(r, &v, &l->from));
   BRIM_TRY(open_scope(r, outer, &l->scope));
   l->passed = l->from;
@@ -674,9 +689,9 @@ static brim_status run_for(run *r, const node *n, int *jump)
     l->passed = v.sequence;
     l->taken = 0;
   }
-  BRIM_TRY(run_loop(r, n, l));
-  r->loops--;
-  if (l->at == 0 && l->passed->count == 0 && n->d) {
+  bool complete = false;
+  BRIM_TRY(run_loop(r, n, l, &complete));
+  if (!complete && n->d) {
     BRIM_TRY(open_scope(r, outer, &r->scope));
     BRIM_TRY(run_body(r, n->d, jump));
   }
