@@ -154,3 +154,39 @@ brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *t
   encoder_release(&e);
   return status;
 }
+
+struct tokenizer_encoder {
+  encoder e;
+};
+
+brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out)
+{
+  tokenizer_encoder *made = brim_try_calloc(1, sizeof *made);
+  *out = NULL;
+  if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory to encode texts");
+  made->e.t = t;
+  made->e.name = "the texts";
+  const brim_status status = encoder_open(&made->e);
+  if (status == BRIM_OK)
+    *out = made;
+  else
+    tokenizer_encoder_close(made);
+  return status;
+}
+
+brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,
+                                  unsigned flags, tokenizer_take_fn take, void *context)
+{
+  e->e.name = name;
+  e->e.flags = flags;
+  e->e.take = take;
+  e->e.context = context;
+  return encode(&e->e, text, bytes);
+}
+
+void tokenizer_encoder_close(tokenizer_encoder *e)
+{
+  if (!e) return;
+  encoder_release(&e->e);
+  free(e);
+}

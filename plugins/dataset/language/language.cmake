@@ -5,8 +5,9 @@ if(NOT PCRE2_FOUND OR NOT UTF8PROC_FOUND)
   message(STATUS "PCRE2 or utf8proc not found (Debian: libpcre2-dev libutf8proc-dev): dataset/text is not built")
   return()
 endif()
-foreach(part IN ITEMS bpe decode encode files normalize read_model read_steps regex scan split tables text tokenizer
-                      unigram)
+foreach(part IN ITEMS bpe chat_model decode encode files normalize read_model read_steps regex scan split tables
+                      template_case template_library template_methods template_print template_read template_run
+                      template_scan template_shipped template_value text tokenizer tokenizer_gguf unigram)
   list(APPEND sources ${CMAKE_CURRENT_LIST_DIR}/${part}.c)
 endforeach()
 add_library(brim_language STATIC ${sources})

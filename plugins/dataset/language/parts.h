@@ -14,6 +14,11 @@
 #define LOW_LINE "\xe2\x96\x81" /* U+2581, which stands for a space in many vocabularies */
 #define LOW_LINE_BYTES 3
 
+/* ---- tokenizer_gguf.c ---- */
+
+bool tokenizer_is_in_gguf(const char *path);
+brim_status tokenizer_open_gguf(const char *path, tokenizer **out);
+
 /* ---- text.c: bytes that grow, UTF-8, hashes ---- */
 
 typedef struct slice {
