@@ -20,8 +20,8 @@
 
 typedef struct tokenizer tokenizer;
 
-/* `path`: a folder, a tokenizer.json, or a GGUF file. In a folder with several kinds of files, tokenizer.json is read if
- * `prefer_json`. ELOAD names the file, the place and the error. */
+/* `path`: a folder, a tokenizer.json, or a GGUF file. In a folder with several kinds of files, tokenizer.json is read
+ * if `prefer_json`. ELOAD names the file, the place and the error. */
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out);
 /* The contents of a file; the name is for messages. tokenizer_build is tokenizer_open without reading files:
  * `vocabulary` is a tokenizer.json if `merges` is NULL; `config` is a tokenizer_config.json, or NULL. */
