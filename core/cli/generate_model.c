@@ -90,7 +90,7 @@ typedef struct reading {
   const json_t *root;
 } reading;
 
-/* Reads a number in [least, most] if the file has it; null is none. */
+/* Reads a number in [least, most], unless the file lacks it or has null. */
 static brim_status read_number(const reading *r, const char *key, double least, double most, double *out)
 {
   const json_t *value = json_object_get(r->root, key);
@@ -147,10 +147,10 @@ brim_status brim_generate_model_defaults(const brim_generate_model *m, brim_gene
   const int length = snprintf(path, sizeof path, "%s/generation_config.json", folder);
   if (!folder[0] || length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0) return BRIM_OK;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
+  if (!root) return brim_fail(BRIM_ELOAD, "%s:%d:%d: %s", path, problem.line, problem.column, problem.text);
   if (!json_is_object(root)) {
     json_decref(root);
-    return brim_fail(BRIM_ELOAD, "%s:%d:%d: %s", path, problem.line, problem.column,
-                     root ? "it must be an object" : problem.text);
+    return brim_fail(BRIM_ELOAD, "%s:1:1: it must be an object", path);
   }
   const reading r = {path, root};
   brim_status status = read_sampling(&r, &out->sampling);

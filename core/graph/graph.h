@@ -101,6 +101,7 @@ struct brim_graph {
   const char *error;
   const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
+  int64_t capacity;       /* see brim_capacity; 0: T of the input */
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
   int64_t norm_group;     /* samples; at least 1 */
@@ -144,6 +145,8 @@ struct brim_graph {
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
   brim_tensor *
       *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+  const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
+  double softcap;
   const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */

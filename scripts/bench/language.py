@@ -38,8 +38,9 @@ import make_decoder as golden  # noqa: E402
 
 PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci(n):", "Once upon a time",
            "The list of package names:", "Water boils at", "Dear Sir,", "1, 2, 3, 4,", "In 1969", "What is a compiler?",
-           "The king said", "import numpy as np", "Photosynthesis", "A recipe for bread:", "The train left", "SELECT name",
-           "Mathematics is", "Wer reitet so", "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
+           "The king said", "import numpy as np", "Photosynthesis", "A recipe for bread:", "The train left",
+           "SELECT name", "Mathematics is", "Wer reitet so",
+           "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
            "The longest river in the world flows through many countries, and its"]
 
 
@@ -95,7 +96,7 @@ def networks(brim, options):
         for family in golden.FAMILIES:
             with tempfile.TemporaryDirectory() as name:
                 work = pathlib.Path(name)
-                rope = draw.choice(golden.ROPES)
+                rope = draw.choice(golden.ROPES_OF.get(family, golden.ROPES))
                 modeling_rope_utils.torch = golden.DoubleTorch()
                 golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)

@@ -28,8 +28,9 @@ class Generate(Case):
         self.train("run", *MODEL)
         shutil.copy(self.folder / "run/checkpoints/last/model.safetensors", self.folder / "model")
         rows = len(json.loads(TOKENIZER.read_text())["model"]["vocab"])
-        config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": rows, "hidden_act": "silu",
-                  "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True, **SIZES}
+        config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": rows,
+                  "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+                  "tie_word_embeddings": True, **SIZES}
         (self.folder / "model/config.json").write_text(json.dumps(config))
 
     def generate(self, *words):
@@ -39,7 +40,8 @@ class Generate(Case):
         (self.folder / "model/generation_config.json").write_text(json.dumps(values))
 
     def tokens(self, *words):
-        return [s["tokens"] for s in self.generate("model", "--prompt", "the memory", "--tokens", "9", *words)["samples"]]
+        result = self.generate("model", "--prompt", "the memory", "--tokens", "9", *words)
+        return [sample["tokens"] for sample in result["samples"]]
 
 
 class Model(Generate):
@@ -105,7 +107,8 @@ class Defaults(Generate):
                 self.assert_error(self.brim("generate", "model", status=LOAD), text)
         (self.folder / "model/generation_config.json").write_text("{")
         self.assert_error(self.brim("generate", "model", status=LOAD), "model/generation_config.json:1:")
-        self.assert_error(self.brim("generate", "model", "--checkpoint", "best", status=USAGE), "--checkpoint is for runs")
+        result = self.brim("generate", "model", "--checkpoint", "best", status=USAGE)
+        self.assert_error(result, "--checkpoint is for runs")
         self.assert_error(self.brim("generate", "nowhere", status=LOAD), "there is no run 'nowhere'")
 
 

@@ -209,6 +209,21 @@ static brim_tensor *make_rotary_scaled(bench *b)
   brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), heads * dims}}, "x");
   return brim_rotary_scaled(b->g, x, o, &scaling);
 }
+static brim_tensor *make_rotary_longrope(bench *b)
+{
+  double divisor[40];
+  const int64_t pairs = bench_pick(b, 1, 40), heads = bench_pick(b, 1, 5), rest = bench_pick(b, 0, 3);
+  for (int64_t i = 0; i < pairs; i++) divisor[i] = (double)bench_pick(b, 2, 200) / 4;
+  const brim_rotary_options o = {.heads = heads, .dims = 2 * pairs, .interleaved = (int32_t)bench_pick(b, 0, 1)};
+  const brim_rotary_scaling scaling = {.size = sizeof scaling,
+                                       .kind = BRIM_ROTARY_LONGROPE,
+                                       .amplitude = (double)bench_pick(b, 0, 6) / 4,
+                                       .divisor = divisor,
+                                       .divisors = pairs};
+  const brim_shape shape = {3, {b->o.batch, pick_length(b), heads * (2 * pairs + rest)}};
+  return brim_rotary_scaled(b->g, bench_input(b, &shape, "x"), o, &scaling);
+}
+BENCH_ROW(rotary_longrope) = {"rotary, longrope", make_rotary_longrope, .by_sample = true};
 static brim_tensor *make_rotary_places(bench *b)
 {
   bench_places(b, b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 40), bench_pick(b, 1, 20), bench_pick(b, 1, 50));

@@ -175,7 +175,7 @@ static void cached_programs_compute_the_logits_of_the_whole_sample(void **state)
     const char *words[WORDS_MAX];
   } models[] = {
       {"plain", {DECODER}},
-      {"grouped", {DECODER, "model.kv_heads=2", "model.qk_norm=true", "model.qkv_bias=true"}},
+      {"grouped", {DECODER, "model.kv_heads=2", "model.qk_norm=head", "model.qkv_bias=true"}},
       {"llama3",
        {DECODER, "model.kv_heads=1", "model.rope_type=llama3", "model.rope_factor=4", "model.rope_original=8",
         "model.tied=false"}},
@@ -183,6 +183,13 @@ static void cached_programs_compute_the_logits_of_the_whole_sample(void **state)
       {"without", {DECODER, "model.rope_layers=[1,0,1]"}},
       {"windows", {DECODER, "model.window=4", "model.window_layers=[1,0,1]", "model.attention_softcap=2"}},
       {"ring", {DECODER, "model.window=3", "model.kv_heads=2"}},
+      {"gemma",
+       {DECODER, "model.norms=around", "model.norm_offset=1", "model.activation=gelu_tanh", "model.embedding_scale=4",
+        "model.window=5", "model.window_pattern=2", "model.sliding_rope_base=100", "model.query_size=9",
+        "model.attention_softcap=3", "model.logit_softcap=4"}},
+      {"phi", {DECODER, "model.fused=true", "model.rope_share=0.5", "model.qk_norm=width", "model.norms=after"}},
+      {"dynamic",
+       {DECODER, "model.rope_type=dynamic", "model.rope_factor=2", "model.rope_original=8", "model.context=8"}},
       {"gpt2", {"model=gpt2", "model.layers=2", "model.heads=2", "model.width=16", "model.context=24"}},
       {"lora",
        {"model=lora", "backbone=gpt2", "backbone.layers=2", "backbone.heads=2", "backbone.width=16",
@@ -296,6 +303,50 @@ static void a_stop_token_ends_one_text(void **state)
   close_run(&o);
 }
 
+/* ---- models without caches ---- */
+
+enum way { CAUSAL, MUTUAL, POSITIONS, LSTM, MEAN, WAYS };
+
+static brim_status build(const void *self, brim_graph *g)
+{
+  const enum way way = *(const enum way *)self;
+  const int64_t table[] = {LENGTH, 8};
+  brim_tensor *x = brim_embedding(g, "embedding", brim_input(g), VOCABULARY, 8);
+  if (way == POSITIONS) x = brim_add(g, x, brim_parameter_new(g, "positions", 2, table, (brim_init){0}));
+  if (way == LSTM) x = brim_lstm(g, "lstm", x, 8, (brim_lstm_options){0});
+  if (way == MEAN) x = brim_add(g, x, brim_mean(g, x, 1, (int32_t[]){1}, 1));
+  const brim_attention_options options = {.heads = 2, .causal = way != MUTUAL};
+  x = brim_attention(g, x, x, x, options);
+  brim_output(g, brim_linear(g, "last", brim_relu(g, x), VOCABULARY));
+  return BRIM_OK;
+}
+
+static void tokens_may_affect_each_other_only_by_causal_attention(void **state)
+{
+  (void)state;
+  static const char *const reasons[WAYS] = {
+      [MUTUAL] = "attention", [POSITIONS] = "add", [LSTM] = "lstm", [MEAN] = "mean"};
+  static const brim_model_ops ops = {.size = sizeof ops, .build = build};
+  for (enum way way = 0; way < WAYS; way++) {
+    brim_graph *g = NULL;
+    const brim_graph_options options = {.model = &ops,
+                                        .model_self = &way,
+                                        .loss = {.op = "softmax_cross_entropy"},
+                                        .sample = {1, {LENGTH}},
+                                        .task = BRIM_TASK_TOKENS,
+                                        .classes = VOCABULARY,
+                                        .batch = 1,
+                                        .real = BRIM_DTYPE_F32,
+                                        .generation = {LENGTH, LENGTH, LENGTH, true}};
+    const brim_status status = brim_graph_build(&options, &g);
+    assert_int_equal(status, way == CAUSAL ? BRIM_OK : BRIM_ENOTSUP);
+    if (status == BRIM_OK)
+      brim_graph_free(g);
+    else
+      assert_memory_equal(brim_error_text(), reasons[way], strlen(reasons[way]));
+  }
+}
+
 /* ---- plans ---- */
 
 static void a_plan_has_the_caches_and_rings_of_windows(void **state)
@@ -339,6 +390,7 @@ int main(void)
       cmocka_unit_test(cached_programs_compute_the_logits_of_the_whole_sample),
       cmocka_unit_test(texts_side_by_side_are_those_without_caches),
       cmocka_unit_test(a_stop_token_ends_one_text),
+      cmocka_unit_test(tokens_may_affect_each_other_only_by_causal_attention),
       cmocka_unit_test(a_plan_has_the_caches_and_rings_of_windows),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,6 +1,7 @@
 /* Attention over a sequence, and the rotary embedding of positions in its queries and keys. Neither has parameters: the
  * projections around them are linear layers of the model. */
 #include <math.h>
+#include <string.h>
 
 #include "graph/documents.h"
 #include "graph/generate.h"
@@ -222,6 +223,14 @@ static void cost_rotary(const brim_node *n, brim_cost *out)
   out->flops = 3 * (uint64_t)(x->dim[0] * x->dim[1] * a->heads * a->dims);
 }
 
+/* The divisors' address does not affect the time. */
+static uint64_t hash_rotary(const brim_attr *attr)
+{
+  brim_attr a = *attr;
+  a.rotary.divisor = NULL;
+  return brim_op_hash(&a);
+}
+
 BRIM_OP(rotary) = {.name = "rotary",
                    .signature = "x [N,T,heads*D], [places [N,T]] -> y [N,T,heads*D]",
                    .in_count = 2,
@@ -230,14 +239,16 @@ BRIM_OP(rotary) = {.name = "rotary",
                    .inplace = BRIM_OP_INPLACE(0),
                    .infer = infer_rotary,
                    .gradient = gradient_rotary,
-                   .cost = cost_rotary};
+                   .cost = cost_rotary,
+                   .hash = hash_rotary};
 BRIM_OP(rotary_grad) = {.name = "rotary_grad",
                         .signature = "dy, [places] -> dx",
                         .in_count = 2,
                         .optional = 1,
                         .out_count = 1,
                         .inplace = BRIM_OP_INPLACE(0),
-                        .cost = cost_rotary};
+                        .cost = cost_rotary,
+                        .hash = hash_rotary};
 
 static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_rotary_options *o)
 {
@@ -257,21 +268,37 @@ static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_
   return BRIM_OK;
 }
 
-static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s)
+/* `pairs`: half of the elements that are rotated. */
+static brim_status check_divisors(brim_graph *g, const brim_rotary_scaling *s, int64_t pairs)
+{
+  if (s->kind != BRIM_ROTARY_LONGROPE) return BRIM_OK;
+  if (!s->divisor || s->divisors != pairs || pairs > BRIM_ROTARY_DIVISORS_MAX)
+    return brim_graph_fail(g, "rotary", NULL,
+                           "scaling: longrope needs a divisor for each of %lld pairs, at most %d, got %lld",
+                           (long long)pairs, BRIM_ROTARY_DIVISORS_MAX, (long long)(s->divisor ? s->divisors : 0));
+  for (int64_t i = 0; i < pairs; i++)
+    if (!(isfinite(s->divisor[i]) && s->divisor[i] > 0))
+      return brim_graph_fail(g, "rotary", NULL, "scaling: divisors must be above 0, got %g", s->divisor[i]);
+  return BRIM_OK;
+}
+
+static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s, int64_t pairs)
 {
   const bool has_turns = s->kind == BRIM_ROTARY_LLAMA3 || s->kind == BRIM_ROTARY_YARN;
-  if (s->size < sizeof *s || s->kind < BRIM_ROTARY_PLAIN || s->kind > BRIM_ROTARY_YARN)
+  if (s->size < sizeof *s || s->kind < BRIM_ROTARY_PLAIN || s->kind > BRIM_ROTARY_LONGROPE)
     return brim_graph_fail(g, "rotary", NULL, "scaling: kind %d is not known", s->kind);
   if (!(isfinite(s->amplitude) && s->amplitude >= 0))
     return brim_graph_fail(g, "rotary", NULL, "scaling: amplitude must not be negative, got %g", s->amplitude);
-  if (s->kind != BRIM_ROTARY_PLAIN && !(isfinite(s->factor) && s->factor >= 1))
+  const bool has_factor = has_turns || s->kind == BRIM_ROTARY_LINEAR;
+  if (has_factor && !(isfinite(s->factor) && s->factor >= 1))
     return brim_graph_fail(g, "rotary", NULL, "scaling: factor must be at least 1, got %g", s->factor);
-  if (has_turns && !(s->low > 0 && s->low < s->high && isfinite(s->high)))
-    return brim_graph_fail(g, "rotary", NULL,
-                           "scaling: low and high must be above 0, and high above low, got %g and %g", s->low, s->high);
+  const bool is_yarn = s->kind == BRIM_ROTARY_YARN; /* its ramp may have no length */
+  if (has_turns && !(s->low > 0 && (is_yarn ? s->low <= s->high : s->low < s->high) && isfinite(s->high)))
+    return brim_graph_fail(g, "rotary", NULL, "scaling: low and high must be above 0, and high %s low, got %g and %g",
+                           is_yarn ? "not below" : "above", s->low, s->high);
   if (has_turns && !(isfinite(s->original) && s->original >= 1))
     return brim_graph_fail(g, "rotary", NULL, "scaling: original must be at least 1, got %g", s->original);
-  return BRIM_OK;
+  return check_divisors(g, s, pairs);
 }
 
 brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_options options,
@@ -280,9 +307,16 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
   const brim_rotary_scaling plain = {.size = sizeof plain};
   const brim_rotary_scaling *s = scaling ? scaling : &plain;
   if (!brim_graph_accepts_real(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
-  if (check_scaling(g, s) != BRIM_OK) return NULL;
+  const int64_t dims = options.dims ? options.dims : x->shape.dim[2] / options.heads;
+  if (check_scaling(g, s, dims / 2) != BRIM_OK) return NULL;
+  double *divisor = NULL;
+  if (s->kind == BRIM_ROTARY_LONGROPE) {
+    if (!brim_graph_needs_samples(g, "rotary", NULL, x)) return NULL; /* the plan compares the attributes of others */
+    divisor = BRIM_ARENA_NEW(&g->arena, double, (size_t)(dims / 2));
+    memcpy(divisor, s->divisor, (size_t)(dims / 2) * sizeof *divisor);
+  }
   const brim_attr attr = {.rotary = {.heads = options.heads,
-                                     .dims = options.dims ? options.dims : x->shape.dim[2] / options.heads,
+                                     .dims = dims,
                                      .base = options.base > 0 ? options.base : 10000,
                                      .interleaved = options.interleaved != 0,
                                      .scaling = s->kind,
@@ -290,7 +324,8 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
                                      .low = s->low,
                                      .high = s->high,
                                      .original = s->original,
-                                     .amplitude = s->amplitude > 0 ? s->amplitude : 1}};
+                                     .amplitude = s->amplitude > 0 ? s->amplitude : 1,
+                                     .divisor = divisor}};
   brim_tensor *in[] = {x, NULL};
   const uint32_t count = brim_documents_add(g, "rotary", x, in, 1);
   return count ? brim_graph_apply(g, "rotary", NULL, in, count, &attr) : NULL;

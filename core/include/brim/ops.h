@@ -85,14 +85,15 @@ typedef struct brim_upsample2d_attr {
  * group_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
  * layer_norm           in: x [...,F], weight [F], bias [F]     out: y, mean [...], rstd [...]: over the last dimension
  * layer_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
- * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * weight, rstd [...]: 1 / sqrt(mean of
- *                      squares + eps)
+ * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * (weight + offset), rstd [...]:
+ *                      1 / sqrt(mean of squares + eps)
  * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight += */
 /* clang-format on */
 typedef struct brim_norm_attr {
   double eps;
   int64_t group;  /* batch_norm: samples in a norm group */
   int64_t groups; /* group_norm: groups of channels; divides C */
+  double offset;  /* rms_norm and add+rms_norm: added to weight, in the kernel's arithmetic. Since ABI 1.12 */
 } brim_norm_attr;
 /* moving_average       in: value, sum   out: value (in place): value += momentum * (sum / step.norm_groups - value) */
 typedef struct brim_moving_average_attr {
@@ -236,6 +237,9 @@ typedef struct brim_move_attr {
 /* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
  * embedding_grad       in: index, dy                          out: dweight +=
  * An index outside [0, V) is an error in the data: EINVAL, with the index. */
+/* cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts; the
+ *                      others' rows differ. A place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
 /* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places i32 [N,T]]
  *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
  * attention_grad       in: q, k, v, y, lse, dy, [places]      out: dq, dk, dv
@@ -258,10 +262,7 @@ typedef struct brim_move_attr {
  *                      (brim/rotary.h), and multiplies the result by amplitude; p is the place of position t, or t.
  * rotary_grad          in: dy, [places]                       out: dx (rotated back, times amplitude)
  *                      A place is at least 0. In a row it is 0 or one more than the place before, and at most t; only
- *                      cached attention and rotary accept other places.
- * cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
- *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts. A
- *                      place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
+ *                      cached attention and rotary accept other places. */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */
@@ -282,7 +283,9 @@ typedef struct brim_rotary_attr {
   /* As in brim_rotary_scaling. Since ABI 1.12 */
   int32_t scaling; /* enum brim_rotary_kind */
   double factor, low, high, original, amplitude;
+  const double *divisor; /* longrope: [dims/2], at most BRIM_ROTARY_DIVISORS_MAX; owned by the graph; else NULL */
 } brim_rotary_attr;
+#define BRIM_ROTARY_DIVISORS_MAX 256
 /* lstm                 in: x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]
  *                      out: y [N,T,H], gates [N,T,4H] (i, f, g, o after their activations), cell [N,T,H]
  *                      The equations of torch.nn.LSTM, batch first, from state 0.
@@ -305,7 +308,8 @@ typedef struct brim_lstm_attr {
  *                      logit, or an equal one and a lower index); -1 if ignored
  * linear_cross_entropy_grad   in: x, product, label, loss, [bias]          out: dx, [dproduct +=, [dbias +=]]
  *                      only dx if the parameters are frozen. softmax_cross_entropy of the logits
- *                      x product^T + bias, which are computed in chunks. product and bias are parameters.
+ *                      x product^T + bias, which are computed in chunks. product and bias are parameters. With softcap
+ *                      each logit z is softcap * tanh(z / softcap) instead, and smoothing is 0.
  * linear_cross_entropy+grad   in: x, product, label, [bias]      out: loss, rank, dx, [dproduct +=, [dbias +=]]
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      classification_metrics from ranks, without a confusion matrix: metrics[0] += sum of losses,
@@ -327,6 +331,7 @@ typedef struct brim_loss_attr {
   double delta;         /* huber: > 0 */
   int32_t ignore_index; /* the label to ignore, with `ignores` */
   int32_t ignores;      /* 1: ignore_index applies; 0: every label counts */
+  double softcap;       /* linear_cross_entropy*: > 0, or 0 for none. Since ABI 1.12 */
 } brim_loss_attr;
 
 /* formula              in: x, ...            out: y, ...        Since ABI 1.10

@@ -16,7 +16,8 @@
 enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
-  brim_rotary_attr attr;
+  brim_rotary_attr attr;                         /* divisor: of the host */
+  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy for the device, with longrope */
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
   double direction;
   int32_t interleaved;
@@ -64,9 +65,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) rotary_kernel(T *y, const
   const int64_t first_pair = (int64_t)blockIdx.z * PAIRS, pairs = cuda_min(PAIRS, r.dims / 2 - first_pair);
   const int64_t first = blockIdx.y * r.samples_each, samples = cuda_min(r.samples_each, r.samples - first);
   const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
+  brim_rotary_attr attr = r.attr;
+  attr.divisor = r.divisor;
   for (int64_t t = blockIdx.x; t < r.positions; t += gridDim.x) {
     for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-      const double angle = (double)t * brim_rotary_frequency(&r.attr, first_pair + i);
+      const double angle = (double)t * brim_rotary_frequency(&attr, first_pair + i);
       double s, c;
       sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
       cosine[i] = (float)(r.attr.amplitude * c);
@@ -115,6 +118,7 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   r.size = x->dim[2] / a->heads;
   r.dims = a->dims;
   r.attr = *a;
+  for (int64_t i = 0; a->divisor && i < a->dims / 2; i++) r.divisor[i] = a->divisor[i];
   r.direction = direction;
   r.interleaved = a->interleaved;
   r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));
