@@ -4,9 +4,9 @@
     scripts/bench/chat_masks.py --brim build/release/bin/brim --templates SITE-PACKAGES/trl/chat_templates \\
         --tokenizer SmolLM2-135M/tokenizer.json
 
-Needs transformers and jinja2, and the templates of the package trl. For templates with {% generation %} the ids and the mask must
-be those of apply_chat_template(return_assistant_tokens_mask=True); for the others the ids, and what counts must contain every
-answer's text and its end. Conversations that a template refuses are skipped; brim must refuse them too."""
+Needs transformers and jinja2, and the templates of the package trl. For templates with {% generation %} the ids and the
+mask must be those of apply_chat_template(return_assistant_tokens_mask=True); for the others the ids, and what counts
+must contain every answer. Conversations that a template refuses are left out."""
 
 import argparse
 import json
@@ -20,7 +20,10 @@ import tempfile
 
 from transformers import PreTrainedTokenizerFast
 
-WORDS = "a I the of memory don't step 12 3.5 x=1; (yes) café naïve 東京 🙂 \n\n - \t e\u0301 Ünï no. <b> {% 'quoted' \"two\"".split(" ")
+WORDS = ("a I the of memory don't step 12 3.5 x=1; (yes) café naïve 東京 🙂 \n\n - \t e\u0301 Ünï no. <b> {% "
+         "'quoted' \"two\"").split(" ")
+SPECIAL = (r"<[|｜][^<>'\"{}\s]{1,40}[|｜]>|<(?:start|end)_of_(?:turn|utterance)>|<turn\|>|<\|turn>|</s>|<eos>|"
+           r"\[/?INST\]")
 
 
 def text(draw):
@@ -37,7 +40,7 @@ def conversation(draw):
 def make_tokenizer(path, template, folder):
     """The tokenizer with the template's special tokens."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), bos_token="<|im_start|>", eos_token="<|im_end|>")
-    special = sorted(set(re.findall(r"<[|｜][^<>'\"{}\s]{1,40}[|｜]>|<(?:start|end)_of_(?:turn|utterance)>|<turn\|>|<\|turn>|</s>|<eos>|\[/?INST\]", template)))
+    special = sorted(set(re.findall(SPECIAL, template)))
     tokenizer.add_special_tokens({"additional_special_tokens": special})
     tokenizer.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(template)

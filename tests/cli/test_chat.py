@@ -9,15 +9,16 @@ from support import LOAD, USAGE, Case, main
 
 TOKENIZER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "tokenizers" / "llama3.json"
 BEGIN, END = "<|begin|>", "<|end_of_text|>"
-PLAIN = ("{% for m in messages %}{{ '<|begin|>' + m['role'] + '\\n' + m['content'] + '<|end_of_text|>\\n' }}{% endfor %}"
-         "{% if add_generation_prompt %}{{ '<|begin|>assistant\\n' }}{% endif %}")
+PLAIN = ("{% for m in messages %}{{ '<|begin|>' + m['role'] + '\\n' + m['content'] + '<|end_of_text|>\\n' }}"
+         "{% endfor %}{% if add_generation_prompt %}{{ '<|begin|>assistant\\n' }}{% endif %}")
 MARKED = ("{% for m in messages %}{{ '<|begin|>' + m['role'] + '\\n' }}{% if m['role'] == 'assistant' %}"
           "{% generation %}{{ m['content'] + '<|end_of_text|>' }}{% endgeneration %}{% else %}"
           "{{ m['content'] + '<|end_of_text|>' }}{% endif %}{{ '\\n' }}{% endfor %}"
           "{% if add_generation_prompt %}{{ '<|begin|>assistant\\n' }}{% endif %}")
 # Drops the thoughts of earlier answers, as Qwen3's does.
-FORGETFUL = ("{% for m in messages %}{{ '<|begin|>' + m['role'] + '\\n' }}{% if m['role'] == 'assistant' and not loop.last %}"
-             "{{ m['content'].split('</think>')[-1] }}{% else %}{{ m['content'] }}{% endif %}{{ '<|end_of_text|>\\n' }}"
+FORGETFUL = ("{% for m in messages %}{{ '<|begin|>' + m['role'] + '\\n' }}"
+             "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split('</think>')[-1] }}"
+             "{% else %}{{ m['content'] }}{% endif %}{{ '<|end_of_text|>\\n' }}"
              "{% endfor %}{% if add_generation_prompt %}{{ '<|begin|>assistant\\n' }}{% endif %}")
 MODEL = ["model=decoder", "model.layers=1", "model.heads=2", "model.width=16", "model.mlp_width=24",
          "model.context=96", "memory.timing=false", "optimizer.lr=1e-2"]
@@ -95,7 +96,8 @@ class Forms(Chat):
 
     def test_several_files_and_blank_lines(self):
         self.write(*self.drawn(3, 4))
-        (self.folder / "b.jsonl").write_text("\n" + json.dumps({"text": "one"}) + "\r\n\n" + json.dumps({"text": "two"}))
+        rows = [json.dumps({"text": text}) for text in ("one", "two")]
+        (self.folder / "b.jsonl").write_text(f"\n{rows[0]}\r\n\n{rows[1]}")
         report = self.data("dataset.path=[a.jsonl,b.jsonl]")["splits"]["train"]
         self.assertEqual((report["documents"], report["report"]["conversations"]), (5, 5))
 
@@ -126,9 +128,9 @@ class Learn(Chat):
 
     def test_a_token_that_has_a_part_of_an_answer_counts(self):
         """As in transformers: here, the template puts a space before the answer that joins its first word."""
-        self.template("{% for m in messages %}{{ m['role'] }}:{% if m['role'] == 'assistant' %}{{ ' ' }}{% generation %}"
-                      "{{ m['content'] + '<|end_of_text|>' }}{% endgeneration %}{% else %}{{ m['content'] }}{% endif %}"
-                      "{% endfor %}")
+        self.template("{% for m in messages %}{{ m['role'] }}:{% if m['role'] == 'assistant' %}{{ ' ' }}"
+                      "{% generation %}{{ m['content'] + '<|end_of_text|>' }}{% endgeneration %}{% else %}"
+                      "{{ m['content'] }}{% endif %}{% endfor %}")
         self.write(messages("a", "the end"))
         self.assertEqual(self.marked(), f"user:aassistant:[ the end{END}]")
 
@@ -203,7 +205,8 @@ class Refused(Chat):
                                         "{{ m['content'] }}{% endgeneration %}{{ '<|end_of_text|>' }}")):
             self.template(template)
             result = self.brim("train", *MODEL, *DATA, "run.dir=run", status=LOAD)
-            self.assert_error(result, "a.jsonl:1: the end of an answer would not be learnt", "the last token that counts is 'b'")
+            self.assert_error(result, "a.jsonl:1: the end of an answer would not be learnt",
+                              "the last token that counts is 'b'")
         self.assertFalse((self.folder / "run").exists())
 
     def test_a_model_without_a_template_is_refused(self):
@@ -359,7 +362,7 @@ class Shown(Chat):
         self.write(messages("one", "first"), messages("two", "second\x1b[2J"))
         out = self.brim("data", "model=decoder", *DATA, "--samples", 2).out
         self.assertIn("train: 1 row of 96 tokens", out)
-        self.assertIn(f"assistant\n⟦", out)
+        self.assertIn("assistant\n⟦", out)
         self.assertNotIn("\x1b", out)
         self.assertRegex(out, r"tokens: \d+, of which \d+ count \(\d+\.\d %\)")
         self.assertRegex(out, r"left out: conversations too long 0")

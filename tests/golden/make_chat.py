@@ -14,14 +14,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOKENIZERS = {"llama3": ("<|begin|>", "<|end_of_text|>"), "qwen": ("<think>", "[mask]"), "llama2": ("<s>", "</s>"),
               "unigram": ("<s>", "</s>")}
 TEMPLATES = {
-    "lines": "{% for m in messages %}{{ bos_token + m['role'] + '\n' }}{% if m['role'] == 'assistant' %}{% generation %}"
-             "{{ m['content'] + eos_token }}{% endgeneration %}{% else %}{{ m['content'] + eos_token }}{% endif %}"
-             "{{ '\n' }}{% endfor %}",
+    "lines": "{% for m in messages %}{{ bos_token + m['role'] + '\n' }}{% if m['role'] == 'assistant' %}"
+             "{% generation %}{{ m['content'] + eos_token }}{% endgeneration %}{% else %}"
+             "{{ m['content'] + eos_token }}{% endif %}{{ '\n' }}{% endfor %}",
     "joined": "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'assistant' %}{{ ' ' }}{% generation %}"
-              "{{ m['content'] }}{{ eos_token }}{% endgeneration %}{% else %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
-              "{% endif %}{% endfor %}",
+              "{{ m['content'] }}{{ eos_token }}{% endgeneration %}{% else %}"
+              "{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endif %}{% endfor %}",
     "parts": "{% for m in messages %}{% if m['role'] == 'assistant' %}A:{% generation %}{{ m['content'] + eos_token }}"
-             "{% endgeneration %}{{ '\n' }}{% else %}{{ m['role'] }}: {{ m['content'] | trim }}\n\n{% endif %}{% endfor %}",
+             "{% endgeneration %}{{ '\n' }}{% else %}{{ m['role'] }}: {{ m['content'] | trim }}\n\n"
+             "{% endif %}{% endfor %}",
 }
 WORDS = ["the", "memory", "of", "a", "step", "is", "12", "don't", "x=1;", "Ünï", "no.", "\n", " ", "naïve", "(yes)"]
 

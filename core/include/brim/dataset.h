@@ -122,9 +122,9 @@ typedef struct brim_dataset_ops {
    * number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since ABI
    * 1.9. */
   brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
-  /* [init] For `brim data`: facts about an open split as a JSON object of numbers, texts and objects of numbers, such as
-   * the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since ABI
-   * 1.12. */
+  /* [init] For `brim data`: facts about an open split as a JSON object of numbers, texts and objects of numbers, for
+   * example the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since
+   * ABI 1.12. */
   brim_status (*report)(const void *self, const char *split, const char **json);
   /* [init] Converts a conversation to tokens with the model's chat template, for `brim generate --chat`. `json` is an
    * object: "messages" is a list of {"role": "system", "user" or "assistant", "content": text};

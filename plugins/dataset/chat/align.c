@@ -11,7 +11,7 @@ static bool is_space_byte(char c)
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Returns whether the text goes on with the token at *at, and moves *at behind it. */
+/* Returns whether the token is the next part of the text, at *at, and moves *at to its end. */
 static bool take(const char *text, size_t bytes, const char *piece, size_t count, size_t *at)
 {
   const size_t left = bytes - *at;
