@@ -264,6 +264,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_kept_check(l->kept, result->client));
   BRIM_TRY(brim_kept_begin(l->kept, &own));
   if (brim_setup_is_ditto(s)) BRIM_TRY(train_personal(&t, &own, round));
   BRIM_TRY(adopt(l, &own));
@@ -289,6 +290,7 @@ static brim_status evaluate(brim_lane *l, brim_client_result *client, bool is_pe
   double tokens = 0;
   *counted = 0;
   BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_kept_check(l->kept, client->client));
   BRIM_TRY(adopt(l, &own));
   if (is_personal) BRIM_TRY(brim_kept_write_personal(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));

@@ -381,6 +381,24 @@ class Federate(FederationCase):
         self.assert_same_checkpoint("whole", "recent", 8)
         self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has")
 
+    def test_a_damaged_state_of_a_client_ends_the_run(self):
+        words = [*KINDS["kept norms"], "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1", "rounds=8"]
+        self.federate("run", *words, status=NO_FIT, env={"BRIM_FAULT": attempts(6, 12)})
+        path = self.folder / "run" / "states.bin"
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        for at in states.slots(self.folder / "run"):
+            damaged[at] ^= 4
+        path.write_bytes(damaged)
+        self.assert_error(self.brim("federate", "--resume", "run", status=3), "the state of client", "states.bin",
+                          "is damaged: its checksum does not match", "restore the file from a copy")
+        path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+        self.assert_error(self.brim("federate", "--resume", "run", status=3), "the header of", "is damaged")
+        path.write_bytes(whole)
+        self.brim("federate", "--resume", "run")
+        self.federate("undisturbed", *words)
+        self.assert_same_checkpoint("undisturbed", "run", 8)
+
     # ---- partitions ----
 
     def test_each_sample_has_one_client(self):
@@ -534,7 +552,7 @@ class Federate(FederationCase):
         result = self.federate("run", *words, "rounds=9", status=FAILED)
         step = max(self.steps("run"))
         self.assert_error(result, f"all 5 clients of round {step + 1} have diverged",
-                          f"there is a checkpoint of step {step}", "brim train --resume run")
+                          f"there is a checkpoint of step {step}", "brim federate --resume run")
         self.federate("short", *words, f"rounds={step}")
         self.assert_same_checkpoint("short", "run", step, STATE)
 
