@@ -145,6 +145,9 @@ int64_t brim_setup_limit_batch(const brim_setup *setup, int64_t batch);
 brim_order brim_setup_order(const brim_setup *setup, int64_t batch);
 /* Samples per evaluation batch, if `batch` are trained on at a time: as configured, or the same. */
 int64_t brim_setup_eval_batch(const brim_setup *setup, int64_t batch);
+/* Ranks evaluate whole units of samples. In a federation it is a batch of the configured size, so that sums over a unit
+ * depend neither on ranks nor, as far as batches divide it, on the plan; else a sample. */
+int64_t brim_setup_eval_unit(const brim_setup *setup);
 /* This rank's samples of a full step, which may be none; with one rank the effective batch. */
 int64_t brim_setup_share(const brim_setup *setup);
 /* The number of micro-batches in them. */
