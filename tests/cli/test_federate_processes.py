@@ -276,7 +276,7 @@ class Ends(Processes):
                 process = self.launch_long(name, TABLE)
                 os.kill(self.processes(name)[name], signal.SIGKILL)
                 result = self.finish(process, FAILED)
-                self.assert_error(result, "was killed by signal 9", f"with: brim train --resume {self.folder / name}")
+                self.assert_error(result, "was killed by signal 9", f"with: brim federate --resume {self.folder / name}")
                 self.assertEqual(result.err.count("error: "), 1, result)
                 self.until_nothing_runs(name)
                 self.brim("federate", "--resume", name)
