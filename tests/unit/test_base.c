@@ -291,8 +291,8 @@ int main(void)
       cmocka_unit_test(bytes_and_seconds_are_formatted),
       cmocka_unit_test(numbers_are_printed_as_printf_does),
       cmocka_unit_test(a_tally_has_the_spread_of_its_values),
-      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate)
-          cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
+      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate),
+      cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
