@@ -179,6 +179,30 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
   if (s->federate.edges > 0) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edges");
 }
 
+/* The key that switches the world on, if it is not world.simulate. */
+static const char *cause_of_world(const brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  const brim_federate_settings *f = &config->settings.federate;
+  if (f->async) return "federate.async";
+  if (f->edges > 0) return "federate.edges";
+  if (f->deadline_seconds > 0) return "federate.deadline_seconds";
+  if (f->over_selection > 0) return "federate.over_selection";
+  if (is_changed(c, schema, config, "network")) return "network";
+  return is_changed(c, schema, config, "world") ? "a key of world" : NULL;
+}
+
+/* Decides whether the world is simulated. Only the command line can say that it is not: false is also the default. */
+static void decide_world(brim_composition *c, const brim_schema *schema, brim_config *config)
+{
+  const brim_yaml *node = brim_yaml_get_path(config->root, "world.simulate");
+  const char *cause = cause_of_world(c, schema, config);
+  config->settings.has_world = cause != NULL;
+  if (!cause || config->settings.world.simulate || !node || !node->origin.text) return;
+  brim_problem_at(&c->problems, &node->origin, "world.simulate=false has no effect: %s switches the simulation on",
+                  cause);
+  brim_problem_hint(&c->problems, "leave out one of the two");
+}
+
 static void check_world(brim_composition *c, const brim_config *config)
 {
   const brim_world_settings *w = &config->settings.world;
@@ -336,7 +360,7 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
 /* ---- asynchronous rounds ---- */
 
 /* Settings that assume a common start of a round's clients, or a state of clients that are in flight only once. */
-static void refuse_async(brim_composition *c, const brim_config *config)
+static void refuse_async(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const brim_federate_settings *f = &s->federate;
@@ -348,6 +372,8 @@ static void refuse_async(brim_composition *c, const brim_config *config)
        "set federate.max_staleness, which leaves out updates by rounds"},
       {"federate.over_selection", f->over_selection > 0, "a round takes the first updates of all clients in flight",
        "set federate.concurrency higher"},
+      {"world.too_few", is_set(c, schema, config, "world.too_few"),
+       "a place stays free until a client is available, and rounds do not wait for many", "leave it out"},
       {"federate.local", f->local >= BRIM_LOCAL_SCAFFOLD,
        "the controls of client and server would be of different rounds", "set federate.local=fedavg or fedprox"},
       {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, "clients have no state",
@@ -375,7 +401,7 @@ static void check_async(brim_composition *c, const brim_schema *schema, brim_con
   brim_settings *s = &config->settings;
   if (s->federate.async) {
     if (s->federate.concurrency == 0) s->federate.concurrency = s->clients_per_round;
-    refuse_async(c, config);
+    refuse_async(c, schema, config);
     if (s->federate.concurrency <= s->total_clients) return;
     brim_problem_at(&c->problems, brim_origin_of(config, "federate.concurrency"),
                     "federate.concurrency %lld is more than the %lld clients of total_clients",
@@ -411,11 +437,22 @@ static void refuse_choices(brim_composition *c, const brim_config *config)
   }
 }
 
+/* total_clients=0 on the command line of a federation is the mistake, rather than everything else that is chosen. */
+static bool refuse_no_clients(brim_composition *c, const brim_config *config)
+{
+  const brim_yaml *clients = brim_yaml_get_path(config->root, "total_clients");
+  if (!clients || !clients->origin.text || !brim_config_server_optimizer(config)) return false;
+  brim_problem_at(&c->problems, &clients->origin, "there are no clients: total_clients is 0");
+  brim_problem_hint(&c->problems, "set total_clients=N, or train without a federation: brim train");
+  return true;
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
+    if (refuse_no_clients(c, config)) return;
     brim_privacy_refuse(c, config);
     refuse_choices(c, config);
     return;
@@ -444,9 +481,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_compression(c, schema, config);
   check_async(c, schema, config);
   check_edges(c, schema, config);
-  s->has_world = s->federate.async || s->federate.edges > 0 || s->federate.deadline_seconds > 0 ||
-                 s->federate.over_selection > 0 || is_changed(c, schema, config, "world") ||
-                 is_changed(c, schema, config, "network");
+  decide_world(c, schema, config);
   check_world(c, config);
   brim_privacy_resolve(c, config);
   s->training.steps = s->rounds;

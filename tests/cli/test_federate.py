@@ -528,7 +528,8 @@ class Federate(FederationCase):
                 (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "remove it"]),
                 (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),
                 (["~server_optimizer"], ["server_optimizer"]),
-                (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
+                (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"]),
+                (["total_clients=0"], ["there are no clients: total_clients is 0", "argument", "brim train"])):
             with self.subTest(words):
                 result = self.federate("run", *MLP, *words, status=USAGE)
                 self.assert_error(result, *parts)

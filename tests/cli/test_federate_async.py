@@ -219,6 +219,8 @@ class Async(FederationCase):
         words = [*MLP, "federate.async=true"]
         for key, message in (
                 ("federate.deadline_seconds=3", "a round has no start from which clients could be late"),
+                ("world.too_few=go_on", "a place stays free until a client is available"),
+                ("world.simulate=false", "world.simulate=false has no effect: federate.async switches"),
                 ("federate.over_selection=0.1", "a round takes the first updates of all clients in flight"),
                 ("federate.local=scaffold", "the controls of client and server would be of different rounds"),
                 ("federate.norm_buffers=keep", "clients have no state"),

@@ -119,7 +119,7 @@ class Ditto(DrawnCase):
     def test_a_client_whose_personal_model_is_not_finite_has_diverged(self):
         result = self.federate("run", *MLP, *DITTO, "federate.personal_lambda=1e38", "federate.personal_epochs=9",
                                status=FAILED)
-        self.assert_error(result, "have diverged", "its personal model's parameter")
+        self.assert_error(result, "have diverged", "its personal model's parameter", "lower federate.personal_lambda")
 
 
 if __name__ == "__main__":
