@@ -362,7 +362,7 @@ class Federate(FederationCase):
             self.skipTest("this disk has room for them")
         words = [*SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch", "partition=dirichlet_each",
                  "partition.samples=10", f"total_clients={clients}", f"rounds={clients}", "federate.norm_buffers=keep"]
-        wanted = "client states take up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
+        wanted = "client states take up to 534.4 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
         self.assert_error(self.brim("--config-name", "federate", "plan", *words, status=NO_FIT), *wanted)
         self.assert_error(self.federate("run", *words, status=NO_FIT), *wanted)
         self.assertFalse((self.folder / "run").exists())
