@@ -221,6 +221,17 @@ brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64
   return brim_kept_stage(l->kept, &own, round, result->rates);
 }
 
+/* The accuracy over the training since metrics were zeroed; NAN for real targets. */
+static brim_status take_accuracy(const brim_lane *l, const brim_client_result *result, double *out)
+{
+  const int32_t task = l->drive->setup->data.train.task;
+  double metrics[2];
+  BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
+  *out = task == BRIM_TASK_VALUES ? NAN
+                                  : metrics[1] / (task == BRIM_TASK_TOKENS ? result->tokens : (double)result->samples);
+  return BRIM_OK;
+}
+
 /* Trains the client's personal model (Ditto: Li et al., Fair and Robust Federated Learning Through Personalization,
  * ICML 2021, algorithm 1), and stages it. It begins as the global model of the client's first round. It depends on the
  * global model and not on the client's update, so it can come first, while the lane is free. */
@@ -243,6 +254,7 @@ static brim_status train_personal(const turn *of, const brim_keeping *own, int64
   BRIM_TRY(brim_exec_zero_states(l->exec));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  BRIM_TRY(take_accuracy(l, &result, &of->result->personal));
   return brim_kept_stage_personal(l->kept, own);
 }
 

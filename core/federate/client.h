@@ -19,6 +19,7 @@ typedef struct brim_client_result {
   double norm;             /* of its update */
   double rates;            /* of its steps, see brim_control_rates; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
+  double personal;         /* accuracy of its personal model over that model's training (Ditto); else NAN */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
   int64_t version;         /* of the global model from which it starts: the number of rounds before it */

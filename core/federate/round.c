@@ -369,6 +369,7 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
                           .version = f->round,
                           .number = f->round,
                           .discount = 1,
+                          .personal = NAN,
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
   if (f->async) brim_async_describe(f, i, &r);

@@ -57,7 +57,8 @@ brim_status brim_federation_add_up(brim_federation *federation, brim_round_resul
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 /* [step] Call when the round has committed or failed; if it has failed, undoes brim_federation_learn. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
-/* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
+/* [any] The accuracies of clients over their last training, or with Ditto over that of their personal models.
+ * ENOMEM_HOST. */
 brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
 /* [step] Evaluates each client's personal model, or if it has none the global one, on its samples, in all lanes; every
  * rank evaluates all of them, unless clients are isolated. EINTERRUPTED once *stop is set (may be NULL); ENOMEM_HOST.

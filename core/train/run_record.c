@@ -30,11 +30,12 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
-/* The mean over the clients that have trained, each with its own parameters. */
+/* The mean over the clients that have trained, each with its own parameters or its personal model. */
 static void record_personal(brim_running *r)
 {
   brim_spread accuracy;
-  if (!brim_setup_is_personal(r->drive->setup)) return;
+  const brim_setup *s = r->drive->setup;
+  if (!brim_setup_is_personal(s) && !brim_setup_is_ditto(s)) return;
   if (brim_trainer_client_accuracy(r->trainer, &accuracy) != BRIM_OK) accuracy.mean = NAN;
   brim_jsonl_number(&r->metrics, "personal_accuracy", accuracy.mean);
 }
