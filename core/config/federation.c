@@ -153,6 +153,31 @@ static void check_network(brim_composition *c, const brim_config *config, const 
 
 /* ---- edges ---- */
 
+/* With several rounds of an edge its model is a mean that the core computes, and clients train several times before a
+ * round commits. */
+static void refuse_edge_rounds(brim_composition *c, const brim_config *config)
+{
+  static const char states[] = "clients have no state between an edge's rounds";
+  const brim_settings *s = &config->settings;
+  const brim_federate_settings *f = &s->federate;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const char *id = !aggregator ? "fedavg" : aggregator->file[0] ? "" : aggregator->plugin->id;
+  const brim_refusal keys[] = {
+      {"aggregator.id", strcmp(id, "fedavg") != 0 && strcmp(id, "uniform") != 0,
+       "an edge's model is the mean of its clients' models", "set aggregator=fedavg or uniform"},
+      {"federate.local", f->local >= BRIM_LOCAL_SCAFFOLD, states, "set federate.local=fedavg or fedprox"},
+      {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, states, "set it to average"},
+      {"federate.local_parameters", f->local_parameters[0] != '\0', states, "leave it out"},
+      {"federate.error_feedback", f->error_feedback, states, "leave it out"},
+      {"federate.personal", f->personal != BRIM_PERSONAL_NONE, states, "leave it out"},
+      {"federate.mode", f->mode == BRIM_FEDERATE_PROCESSES, "an edge is a part of the process that trains its clients",
+       "set federate.mode=simulate"},
+      {"federate.over_selection", f->over_selection > 0, "all clients of an edge arrive together", "leave it out"},
+      {"privacy.clip_norm", s->privacy.clip_norm > 0, "a client sends several updates in a round", "leave it out"},
+  };
+  if (f->edge_rounds > 1) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edge_rounds above 1");
+}
+
 static void check_edges(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -170,6 +195,12 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
                     (long long)s->total_clients);
     brim_problem_hint(&c->problems, "set federate.edges to %lld at most", (long long)s->total_clients);
   }
+  if (s->federate.edges == 0 && s->federate.edge_rounds > 1) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edge_rounds"),
+                    "federate.edge_rounds=%lld has no effect without edges", (long long)s->federate.edge_rounds);
+    brim_problem_hint(&c->problems, "set federate.edges=N, or leave it out");
+  }
+  refuse_edge_rounds(c, config);
   const brim_refusal keys[] = {
       {"federate.async", s->federate.async, "an edge adds up the updates of clients that start together",
        "leave one of them out"},

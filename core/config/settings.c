@@ -331,6 +331,9 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, edges, "0", "[0,1000000]",
           "edges between clients and server in the simulated world: client k sends to edge k mod edges, which adds up "
           "its clients' updates; 0: clients send to the server"),
+    FIXED(I64, T, edge_rounds, "1", "[1,100000]",
+          "with edges: rounds of an edge with its clients in each round of the server (hierarchical federated "
+          "averaging); an edge averages its clients' models"),
     FIXED(BOOL, T, async, "false", NULL,
           "asynchronous rounds (FedBuff) in the simulated world: clients start one by one, and a round ends when "
           "clients_per_round updates have arrived"),

@@ -61,6 +61,10 @@ KINDS = {
                 "federate.compression_share=0.2", "federate.error_feedback=true"],
     "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
                 "optimizer.momentum=0.5", "server_optimizer=adam", "federate.compression=sign"],
+    "edge rounds": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                    "partition.alpha=0.5", "training.batch_size=8", "federate.edges=3", "federate.edge_rounds=3",
+                    "federate.local=fedprox", "federate.mu=0.3", "federate.compression=quantize",
+                    "edge_network=dynamic", "world.dropout=0.2", "server_optimizer=adam", "method=divfl"],
     "async": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
               "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=9",
               "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl"],
@@ -105,7 +109,7 @@ class Federate(FederationCase):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        for name in "mlp", "krum", "async mlp":
+        for name in "mlp", "krum", "edge rounds", "async mlp":
             self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
             self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
                           env={"BRIM_FAULT": attempts(3, 4)})
