@@ -290,6 +290,16 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
   check_local(c, schema, config);
 }
 
+static void check_finetuning(brim_composition *c, const brim_config *config)
+{
+  const brim_federate_settings *f = &config->settings.federate;
+  if (f->finetune_epochs == 0 || f->train) return;
+  brim_problem_at(&c->problems, brim_origin_of(config, "federate.finetune_epochs"),
+                  "federate.finetune_epochs=%lld has no effect with federate.train=false",
+                  (long long)f->finetune_epochs);
+  brim_problem_hint(&c->problems, "leave out one of the two");
+}
+
 /* Ditto's personal models have all parameters; a local parameter is personal already. */
 static void check_personal(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
@@ -507,6 +517,7 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_numbers(c, schema, config);
   count_processes(c, config);
   check_personal(c, schema, config);
+  check_finetuning(c, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);

@@ -109,7 +109,7 @@ class Federate(FederationCase):
                              self.summary(other)[f"client_accuracy_{key}"])
 
     def test_a_round_that_runs_out_of_memory_is_made_again(self):
-        for name in "mlp", "krum", "edge rounds", "async mlp":
+        for name in "mlp", "krum", "async mlp":
             self.federate(f"{name} whole", *KINDS[name], "parallel_clients=2")
             self.federate(f"{name} faulty", *KINDS[name], "parallel_clients=2",
                           env={"BRIM_FAULT": attempts(3, 4)})
