@@ -262,7 +262,7 @@ static bool is_sent(const siginfo_t *info)
   return info->si_code <= 0 && info->si_pid != getpid();
 }
 
-static void tell_sent(int signal, const siginfo_t *info)
+static void report_sent(int signal, const siginfo_t *info)
 {
   static brim_handler_text m;
   brim_handler_text_begin(&m);
@@ -274,7 +274,7 @@ static void tell_sent(int signal, const siginfo_t *info)
   finish(&m);
 }
 
-static void tell_crash(int signal, const siginfo_t *info, const void *context)
+static void report_crash(int signal, const siginfo_t *info, const void *context)
 {
   static brim_handler_text m;
   uintptr_t at, stack;
@@ -307,7 +307,7 @@ static bool is_of_file(int signal, const siginfo_t *info, brim_mapping *out)
   return out->path[0] != '\0';
 }
 
-static void tell_file(const brim_mapping *file)
+static void report_file(const brim_mapping *file)
 {
   static brim_handler_text m;
   struct stat now;
@@ -329,17 +329,17 @@ static void tell_file(const brim_mapping *file)
 }
 
 /* Writes the message once: one thread writes it, and others wait, as they may be about to end the process. */
-static void tell_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
+static void report_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
   int unreported = 0;
   if (atomic_compare_exchange_strong(&report_state, &unreported, 1)) {
     if (file)
-      tell_file(file);
+      report_file(file);
     else if (is_sent(info))
-      tell_sent(signal, info);
+      report_sent(signal, info);
     else
-      tell_crash(signal, info, context);
+      report_crash(signal, info, context);
     atomic_store(&report_state, 2);
   }
   for (int i = 0; i < WAIT_MS && atomic_load(&report_state) == 1; i++) nanosleep(&ms, NULL);
@@ -355,7 +355,7 @@ static void on_crash(int signal, siginfo_t *info, void *context)
   place_of(context, &at, &stack);
   if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
   const bool of_file = is_of_file(signal, info, &file);
-  tell_once(signal, info, context, of_file ? &file : NULL);
+  report_once(signal, info, context, of_file ? &file : NULL);
   if (of_file) _exit(brim_status_exit(BRIM_EIO));
   for (size_t i = 0; i < CRASHES; i++)
     if (crashes[i].signal == signal) sigaction(signal, &before[i], NULL);

@@ -184,7 +184,7 @@ static void lose(void)
   brim_crash_end_in(LAST_SECONDS);
 }
 
-void brim_guard_go_on(void)
+void brim_guard_cancel_alarm(void)
 {
   if (brim_guard_any_lost()) brim_crash_end_in(0);
 }

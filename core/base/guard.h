@@ -49,8 +49,8 @@ bool brim_guard_is_lost(const brim_guard *guard);
 /* [any thread] Whether any thread of the process was abandoned. Then the process must end by _exit; it does so by
  * itself some minutes later if its remaining work does not finish. */
 bool brim_guard_any_lost(void);
-/* [any thread] Everything that must be saved is saved; the process continues with other work, without a time limit. */
-void brim_guard_go_on(void);
+/* [any thread] Cancels the time limit for a process that abandoned a thread: everything that must be saved is saved. */
+void brim_guard_cancel_alarm(void);
 
 /* [any thread] For signal handlers: whether this is a guard's thread, in the process that opened it. If so,
  * brim_guard_take_crash records the crash, wakes the caller and does not return. `code`: the place of the crash. Signal

@@ -11,7 +11,7 @@
 
 #define LONG_SECONDS 10
 
-static void tell_long_call(const char *what, const void *function)
+static void report_long_call(const char *what, const void *function)
 {
   Dl_info info;
   if (dladdr(function, &info) && info.dli_fname)
@@ -30,7 +30,7 @@ static void *watch(void *context)
   pthread_mutex_lock(&c->lock);
   while (!c->has_ended && reason != ETIMEDOUT)
     reason = pthread_cond_clockwait(&c->change, &c->lock, CLOCK_MONOTONIC, &until);
-  if (!c->has_ended) tell_long_call(c->what, c->function);
+  if (!c->has_ended) report_long_call(c->what, c->function);
   pthread_mutex_unlock(&c->lock);
   return NULL;
 }
@@ -74,9 +74,9 @@ static void look_at(brim_frequent_call *c, double now)
     c->since = now;
     return;
   }
-  if (c->is_told || now - c->since < LONG_SECONDS) return;
-  for (brim_frequent_call *k = first; k; k = k->next) k->is_told = k->is_told || k->function == c->function;
-  tell_long_call(c->what, c->function);
+  if (c->is_reported || now - c->since < LONG_SECONDS) return;
+  for (brim_frequent_call *k = first; k; k = k->next) k->is_reported = k->is_reported || k->function == c->function;
+  report_long_call(c->what, c->function);
 }
 
 static void *watch_all(void *own)

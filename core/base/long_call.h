@@ -29,7 +29,7 @@ typedef struct brim_frequent_call {
   atomic_llong turns; /* odd: within a call */
   long long seen;     /* by the watching thread, and the time at which it first saw that value */
   double since;
-  bool is_told;
+  bool is_reported;
 } brim_frequent_call;
 
 /* [init] Makes a thread watch the function until unwatch. `call`: the caller's; need not be initialized. */

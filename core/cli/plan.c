@@ -78,7 +78,7 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
 
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host, const row *table,
                               size_t count, const brim_fits *fits, const step_speed *speed, const brim_ranks *ranks,
-                              const brim_weights *weights, const brim_times *times)
+                              const brim_weights *weights, const brim_cards *cards, const brim_times *times)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -96,6 +96,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   if (d->setup->features)
     json_object_set_new(out, "features_peak_bytes", json_integer((json_int_t)speed->features_bytes));
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
+  if (cards->count > 0) json_object_set_new(out, "cards", brim_cli_cards_json(cards));
   if (times->count > 0) json_object_set_new(out, "times", brim_cli_times_json(times));
   return brim_cli_print_json(out);
 }
@@ -105,7 +106,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
   if (!train || plan->request.recompute == BRIM_RECOMPUTE_NONE) return;
   brim_text text = {0};
-  brim_recompute_tell(train, plan->request.recompute, &text);
+  brim_recompute_print(train, plan->request.recompute, &text);
   if (train->graph->recomputed_count > 0)
     brim_text_printf(&text, ", predicted to take %.1f %% more time", 100 * (speed->extra > 0 ? speed->extra : 0));
   puts(brim_text_str(&text));
@@ -115,7 +116,7 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
 static void print_refused(const brim_plan *plan)
 {
   brim_text text = {0};
-  brim_plan_tell_refused(plan, &text);
+  brim_plan_print_refused(plan, &text);
   if (text.length > 0) puts(text.s);
   brim_text_release(&text);
 }
@@ -208,12 +209,14 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
 }
 
 /* Prints the weights, of which only names and shapes were read. */
-static void print_weights(const brim_weights *weights)
+static void print_weights(const brim_drive *d, const brim_weights *weights)
 {
   brim_text text = {0};
+  if (!weights && d->setup->settings->model.weights[0])
+    printf("\nweights: none in the folder yet, so their names and shapes are not checked\n");
   if (!weights) return;
   brim_text_add(&text, "\nweights: ");
-  brim_weights_tell(weights, &text);
+  brim_weights_print(weights, &text);
   brim_text_add(&text, "; names and shapes match the model\n");
   brim_cli_print(brim_text_str(&text));
   brim_text_release(&text);
@@ -229,16 +232,18 @@ static void print_times(const brim_times *times)
 
 /* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
-                         const brim_frontier *frontier, const brim_footprint *host, const brim_ranks *ranks)
+                         const brim_frontier *frontier, const brim_cards *cards, const brim_footprint *host,
+                         const brim_ranks *ranks)
 {
   brim_text text = {0};
   brim_cli_print_ranks(ranks, &text);
   brim_cli_print_fits(fits, &text);
-  brim_cli_tell_taken(d, plan, &text);
+  brim_cli_print_taken(d, plan, &text);
   brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
+  brim_cli_print_cards(cards, &text);
   brim_text_add(&text, "\n");
-  brim_footprint_tell(host, &text);
+  brim_footprint_print(host, &text);
   printf("\n%s\n", brim_text_str(&text));
   brim_text_release(&text);
 }
@@ -314,6 +319,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_ranks ranks = {0};
   brim_setup_weights weights = {0};
   brim_times times = {0};
+  brim_cards cards = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
   step_speed speed = {.extra = 0};
@@ -335,16 +341,18 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = predict_host(d, &host);
   if (status == BRIM_OK) status = brim_cli_find_fits(cli, d, true, &fits);
   if (status == BRIM_OK) status = brim_planner_plan(&d->planner, &d->choice, false, &plan);
-  if (status == BRIM_OK) status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
+  if (status == BRIM_OK && !brim_weights_files_are_missing(config->settings.model.weights))
+    status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(d, plan, table, &count);
   if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
+  if (status == BRIM_OK) status = brim_cards_find(&d->planner, &d->choice, plan, &cards);
   if (status == BRIM_OK && wish->times) status = brim_times_find(&d->planner, &d->choice, &times);
   if (status == BRIM_OK && wish->json)
-    status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &times);
+    status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &cards, &times);
   if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
-  if (status == BRIM_OK && !wish->json) print_weights(weights.weights);
-  if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &host, &ranks);
+  if (status == BRIM_OK && !wish->json) print_weights(d, weights.weights);
+  if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &cards, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
   if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);

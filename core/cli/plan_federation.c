@@ -143,9 +143,9 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
 static void print_memory(const brim_drive *d, const brim_plan *plan, const brim_footprint *host)
 {
   brim_text text = {0};
-  brim_cli_tell_taken(d, plan, &text);
+  brim_cli_print_taken(d, plan, &text);
   if (text.length > 0) brim_text_add(&text, "\n");
-  brim_footprint_tell(host, &text);
+  brim_footprint_print(host, &text);
   printf("\n%s\n", brim_text_str(&text));
   brim_text_release(&text);
 }

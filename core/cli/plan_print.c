@@ -76,6 +76,60 @@ json_t *brim_cli_fits_json(const brim_fits *fits)
   return rows;
 }
 
+/* ---- cards ---- */
+
+/* Appends "     5120     6.9 GiB", or dashes. */
+static void add_most(int64_t most, uint64_t peak, int width, brim_text *out)
+{
+  char number[32], bytes[32];
+  snprintf(number, sizeof number, "%lld", (long long)most);
+  brim_format_bytes(bytes, sizeof bytes, peak);
+  brim_text_printf(out, "  %*s  %9s", width, most > 0 ? number : "-", most > 0 ? bytes : "-");
+}
+
+void brim_cli_print_cards(const brim_cards *cards, brim_text *out)
+{
+  char bytes[32];
+  if (cards->count == 0) return;
+  brim_text_printf(out, "\nlargest samples and micro-batches by the size of a GPU's memory:\n");
+  const int width = snprintf(bytes, sizeof bytes, "micro-batch of %lld", (long long)cards->context);
+  brim_text_printf(out, "  memory   for a plan  longest context       peak  %s       peak\n", bytes);
+  for (size_t i = 0; i < cards->count; i++) {
+    const brim_card *c = &cards->card[i];
+    brim_text_printf(out, "  %2llu GiB  %11s", (unsigned long long)(c->card_bytes >> 30),
+                     brim_format_bytes(bytes, sizeof bytes, c->room_bytes));
+    add_most(c->context, c->context_peak_bytes, 15, out);
+    add_most(c->micro_batch, c->batch_peak_bytes, width, out);
+    brim_text_add(out, "\n");
+  }
+  brim_text_printf(out,
+                   "  each peak is exact, with the most recompute that memory.recompute allows; the rest, %s, is %s\n",
+                   brim_format_bytes(bytes, sizeof bytes, cards->besides_bytes),
+                   cards->is_measured ? "the driver's and the libraries', as measured here, and the headroom"
+                                      : "assumed for a GPU's driver and libraries: it is not measured here");
+  if (cards->limited) brim_text_add(out, "  the model takes no longer samples than the longest\n");
+}
+
+static json_t *most_json(int64_t most, uint64_t peak, const char *name)
+{
+  if (most == 0) return json_null();
+  return json_pack("{s:I, s:I}", name, (json_int_t)most, "peak_bytes", (json_int_t)peak);
+}
+
+json_t *brim_cli_cards_json(const brim_cards *cards)
+{
+  json_t *rows = json_array();
+  for (size_t i = 0; i < cards->count; i++) {
+    const brim_card *c = &cards->card[i];
+    json_array_append_new(rows, json_pack("{s:I, s:I, s:o, s:o}", "card_bytes", (json_int_t)c->card_bytes, "room_bytes",
+                                          (json_int_t)c->room_bytes, "longest",
+                                          most_json(c->context, c->context_peak_bytes, "context"), "largest",
+                                          most_json(c->micro_batch, c->batch_peak_bytes, "batch_size")));
+  }
+  return json_pack("{s:I, s:b, s:o}", "besides_bytes", (json_int_t)cards->besides_bytes, "measured", cards->is_measured,
+                   "rows", rows);
+}
+
 /* ---- the frontier ---- */
 
 const char *const brim_basis_names[] = {
@@ -260,7 +314,7 @@ brim_status brim_cli_write_picture(const brim_drive *d, const brim_plan *plan, c
   return status;
 }
 
-void brim_cli_tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
+void brim_cli_print_taken(const brim_drive *d, const brim_plan *plan, brim_text *out)
 {
   char bytes[32];
   brim_taken taken;
@@ -269,7 +323,7 @@ void brim_cli_tell_taken(const brim_drive *d, const brim_plan *plan, brim_text *
   brim_text_printf(out, "\nthe process takes %s of %s:%d, as measured so far:\n",
                    brim_format_bytes(bytes, sizeof bytes, taken.total_bytes), brim_setup_backend_id(d->setup),
                    d->planner.device);
-  brim_taken_tell(&taken, out);
+  brim_taken_print(&taken, out);
 }
 
 void brim_cli_add_taken(const brim_drive *d, const brim_plan *plan, json_t *out)

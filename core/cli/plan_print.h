@@ -4,6 +4,7 @@
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
 #include "drive/fits.h"
+#include "planner/cards.h"
 #include "planner/footprint.h"
 #include "planner/frontier.h"
 #include "planner/times.h"
@@ -15,6 +16,9 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);
 void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
+/* Nothing if there are no cards. */
+void brim_cli_print_cards(const brim_cards *cards, brim_text *out);
+json_t *brim_cli_cards_json(const brim_cards *cards);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
 /* Milliseconds with three digits; a mark, which the notes explain, if the time was not measured directly. Returns
@@ -23,7 +27,7 @@ const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *ou
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out);
 extern const char *const brim_basis_names[]; /* of enum brim_basis: "timed", ... */
 /* All memory that the process takes of a device other than the host; nothing if the backend does not measure it. */
-void brim_cli_tell_taken(const brim_drive *drive, const brim_plan *plan, brim_text *out);
+void brim_cli_print_taken(const brim_drive *drive, const brim_plan *plan, brim_text *out);
 void brim_cli_add_taken(const brim_drive *drive, const brim_plan *plan, json_t *out);
 /* Draws a program of the plan into a file; see brim_plan_svg. EIO. */
 brim_status brim_cli_write_picture(const brim_drive *drive, const brim_plan *plan, const brim_program *program,

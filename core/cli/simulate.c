@@ -238,7 +238,7 @@ static void add_with_origins(command *c, const brim_yaml *settings, const char *
   brim_text_add(out, error);
 }
 
-static brim_status tell_origins(command *c, const brim_sim_shown *shown, const brim_scene_job *job, brim_status status)
+static brim_status add_origins(command *c, const brim_sim_shown *shown, const brim_scene_job *job, brim_status status)
 {
   brim_text first = {0}, second = {0};
   add_with_origins(c, job->settings, brim_error_text(), &first);
@@ -254,7 +254,7 @@ static brim_status load(command *c, const brim_sim_shown *shown, size_t job, bri
   const brim_scene_job *settings = &shown->scenario->job[job];
   const line l = make_line(c, shown, settings);
   const brim_status status = brim_cli_config(c->cli, NULL, l.word, l.number, l.count, out);
-  return status == BRIM_ECONFIG ? tell_origins(c, shown, settings, status) : status;
+  return status == BRIM_ECONFIG ? add_origins(c, shown, settings, status) : status;
 }
 
 /* ---- simulating ---- */
@@ -349,7 +349,7 @@ static brim_status simulate_one(command *c, size_t combination)
   return simulate(c, shown);
 }
 
-static void tell_time(const command *c)
+static void say_time(const command *c)
 {
   int64_t decisions = 0, questions = 0;
   for (size_t i = 0; i < c->count; i++) {
@@ -389,7 +389,7 @@ static brim_status run(command *c)
   BRIM_TRY(expand(c));
   for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
   BRIM_TRY(print(c));
-  tell_time(c);
+  say_time(c);
   return check_policies(c);
 }
 

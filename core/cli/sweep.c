@@ -98,7 +98,7 @@ static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *
   return status;
 }
 
-static void tell_failure(brim_sweep_run *run, size_t i, const char *why)
+static void report_failure(brim_sweep_run *run, size_t i, const char *why)
 {
   const brim_sweep_job *job = &run->job[i];
   if (job->state == BRIM_JOB_KILLED)
@@ -131,7 +131,7 @@ static brim_status check_jobs(const brim_cli *cli, const brim_sweep_words_given 
   }
   if (good == 0) return brim_fail(first, "%s", why[0]);
   for (size_t i = 0; i < jobs; i++)
-    if (why[i]) tell_failure(run, i, brim_arena_printf(&run->arena, "\n%s", why[i]));
+    if (why[i]) report_failure(run, i, brim_arena_printf(&run->arena, "\n%s", why[i]));
   return BRIM_OK;
 }
 
@@ -225,7 +225,7 @@ static void take_end(brim_sweep_run *run, size_t i)
   else
     job->state = job->end.signal ? BRIM_JOB_KILLED : BRIM_JOB_FAILED;
   if (job->state == BRIM_JOB_FAILED || job->state == BRIM_JOB_KILLED)
-    tell_failure(run, i, why[0] ? brim_arena_printf(&run->arena, "\n%s", why) : "");
+    report_failure(run, i, why[0] ? brim_arena_printf(&run->arena, "\n%s", why) : "");
 }
 
 static brim_status run_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run)

@@ -269,12 +269,12 @@ static int end(brim_status status, const train_end *how, brim_operands *operands
 {
   const bool alone = status != BRIM_OK && !how->joined;
   const int exit_status = status == BRIM_OK ? how->reported : brim_status_exit(status);
-  if (alone && !brim_line_may_speak())
+  if (alone && !brim_line_may_print())
     brim_arena_release(&operands->arena);
   else
     (void)brim_cli_end(status, operands);
   if (alone) brim_line_end(exit_status);
-  brim_line_bye(exit_status);
+  brim_line_leave(exit_status);
   return exit_status;
 }
 

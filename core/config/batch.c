@@ -50,7 +50,7 @@ static int64_t accumulation_before(const brim_composition *c, const brim_schema 
 }
 
 /* An accumulation on the command line overrides an effective batch from a file or a resumed run. */
-static void give_way(brim_composition *c, const brim_schema *schema, brim_config *config)
+static void prefer_accumulation(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_training_settings *t = &config->settings.training;
   const int64_t kept = t->effective_batch_size;
@@ -85,7 +85,7 @@ void brim_batch_resolve(brim_composition *c, const brim_schema *schema, brim_con
   brim_training_settings *t = &config->settings.training;
   if (t->batch_size == 0 || t->gradient_accumulation_steps == 0)
     return; /* missing values, in a configuration that is only shown */
-  give_way(c, schema, config);
+  prefer_accumulation(c, schema, config);
   if (t->batch_size < 0 && t->effective_batch_size == 0) {
     t->effective_batch_size =
         number_below_auto(c, brim_schema_find(schema, batch_path)) * t->gradient_accumulation_steps;

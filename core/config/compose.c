@@ -171,7 +171,7 @@ static void note_left_out(brim_composition *c, const brim_chosen *chosen, const 
                                         value->origin.file, chosen->group, said)};
 }
 
-void brim_compose_tell_left_out(brim_composition *c)
+void brim_compose_note_left_out(brim_composition *c)
 {
   for (size_t i = 0; i < c->left_out_count; i++)
     if (!brim_yaml_get_path(c->root, c->left_out[i].path)) brim_problem(&c->notes, BRIM_OK, "%s", c->left_out[i].note);

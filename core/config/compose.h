@@ -87,7 +87,7 @@ void brim_compose_choose(brim_composition *c, const brim_override *override);
 void brim_compose(brim_composition *c);
 /* Called after brim_compose() and the overrides: notes values of a file that were left out because they belong to an
  * option that was not chosen, unless another file or an override sets the value. */
-void brim_compose_tell_left_out(brim_composition *c);
+void brim_compose_note_left_out(brim_composition *c);
 /* NULL if nothing is chosen. */
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
 /* Whether the path is below a group whose option was not found, so that it cannot be checked. */

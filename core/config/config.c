@@ -540,7 +540,7 @@ static void complete(const loading *l)
   }
 }
 
-static void tell_notes(const brim_problems *notes)
+static void log_notes(const brim_problems *notes)
 {
   for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
 }
@@ -567,7 +567,7 @@ static void load(loading *l, const brim_config_request *request)
   brim_schema_build(&l->schema, l->c.arena, &l->plugins);
   for (size_t i = 0; i < l->override_count; i++)
     if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
-  brim_compose_tell_left_out(&l->c);
+  brim_compose_note_left_out(&l->c);
   complete(l);
   brim_interpolate(&l->c, &l->schema);
   check_keys(l, l->c.root, "");
@@ -602,7 +602,7 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
   l.c = (brim_composition){.arena = &l.config->arena, .request = request, .registry = registry};
   l.c.problems.arena = l.c.notes.arena = &l.config->arena;
   load(&l, request);
-  tell_notes(&l.c.notes);
+  log_notes(&l.c.notes);
   l.config->auto_reason = l.c.auto_reason;
   keep_request(l.config, request, registry);
   const brim_status status = brim_problems_status(&l.c.problems);

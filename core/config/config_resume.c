@@ -35,7 +35,7 @@ brim_status brim_config_anchor_paths(brim_config *config)
 
 /* ---- edits ---- */
 
-static void tell_edit(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
+static void report_edit(brim_problems *problems, const char *path, const brim_yaml *was, const brim_yaml *now)
 {
   brim_text before = {0}, after = {0};
   brim_yaml_print(was, &before, false);
@@ -73,11 +73,11 @@ static bool compare_choices(const brim_config *was, const brim_config *now, brim
     if (b->plugin->kind == BRIM_POLICY) break;
     if (!a || strcmp(a->plugin->id, b->plugin->id) == 0) continue;
     const char *path = brim_arena_printf(problems->arena, "%s.id", b->group);
-    tell_edit(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
+    report_edit(problems, path, brim_yaml_get_path(was->root, path), brim_yaml_get_path(now->root, path));
   }
   const brim_yaml *a = brim_yaml_get_path(was->root, "augmentation.id");
   const brim_yaml *b = brim_yaml_get_path(now->root, "augmentation.id");
-  if (!same_list(a, b)) tell_edit(problems, "augmentation.id", a, b);
+  if (!same_list(a, b)) report_edit(problems, "augmentation.id", a, b);
   return problems->count == before;
 }
 
@@ -91,7 +91,7 @@ static void compare_values(const brim_config *was, const brim_config *now, brim_
     const brim_yaml *a = brim_yaml_get_path(was->root, row->path), *b = brim_yaml_get_path(now->root, row->path);
     if (!a || !b || row->edit == BRIM_EDIT_FREE || (same_batch && row->edit == BRIM_EDIT_CUT)) continue;
     if (row->plugin && row->plugin->kind == BRIM_POLICY) continue;
-    if (!brim_value_same(row->row, a, b, problems->arena)) tell_edit(problems, row->path, a, b);
+    if (!brim_value_same(row->row, a, b, problems->arena)) report_edit(problems, row->path, a, b);
   }
 }
 

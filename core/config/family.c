@@ -93,7 +93,7 @@ static bool check_file(brim_composition *c, const brim_yaml *file)
   return c->problems.count == problems;
 }
 
-static void tell_families(brim_composition *c)
+static void report_families(brim_composition *c)
 {
   const char **option, *list = "";
   const size_t count = brim_compose_options(c, "family", &option);
@@ -116,7 +116,7 @@ static bool find_family(family *f, const char *path)
   const char *own = strpbrk(f->type, "./") ? NULL : brim_compose_option_file(c, "family", f->type);
   if (!own || !common || strcmp(f->type, "common") == 0) {
     brim_problem_at(&c->problems, &type->origin, "brim does not know models of the type '%s'", f->type);
-    tell_families(c);
+    report_families(c);
     return false;
   }
   f->part[0] = brim_compose_source(c, common);

@@ -233,7 +233,7 @@ void brim_compose_hint_available(brim_composition *c, const char *group, const c
 }
 
 /* Reports why the plugin of that name could not be loaded; false: it was not found. */
-static bool tell_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
+static bool report_failure(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
   const uint32_t kind = brim_compose_group_kind(group);
   const brim_registry_failure *failure = kind ? brim_registry_failure_of(c->registry, kind, id) : NULL;
@@ -254,7 +254,7 @@ static const brim_yaml_origin *file_of(const brim_yaml_origin *origin)
 
 void brim_compose_no_option(brim_composition *c, const char *group, const char *option, const brim_yaml_origin *origin)
 {
-  if (tell_failure(c, group, option, file_of(origin))) return;
+  if (report_failure(c, group, option, file_of(origin))) return;
   brim_problem_at(&c->problems, file_of(origin), "no option '%s' in group '%s'", option, group);
   if (brim_compose_group_kind(group) == BRIM_BACKEND && strcmp(option, "cuda") == 0)
     brim_problem_hint(&c->problems, "brim was built without it: it needs the CUDA toolkit and cuDNN to be built");
@@ -277,7 +277,7 @@ static void hint_former_file(brim_composition *c, const char *group, const char 
 
 void brim_compose_no_plugin(brim_composition *c, const char *group, const char *id, const brim_yaml_origin *origin)
 {
-  if (tell_failure(c, group, id, file_of(origin))) return;
+  if (report_failure(c, group, id, file_of(origin))) return;
   brim_text found = {0};
   const char *meant = NULL;
   int distance = INT_MAX;

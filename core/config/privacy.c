@@ -46,7 +46,7 @@ int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
   return s->privacy.takes_turns ? (places + s->total_clients - 1) / s->total_clients : rounds;
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 #define REFUSE(table, with) brim_refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
 

@@ -85,7 +85,7 @@ static brim_status check_info(const brim_data *data, const char *split, const br
   for (int32_t i = 0; i < info->sample.rank; i++)
     if (info->sample.dim[i] < 1 || __builtin_mul_overflow(elements, info->sample.dim[i], &elements) ||
         elements > ELEMENTS_MAX)
-      return brim_fail(BRIM_ELOAD, "dataset '%s' has samples of an impossible shape, %s", id,
+      return brim_fail(BRIM_ELOAD, "dataset '%s' has samples with the invalid shape %s", id,
                        brim_shape_format(shape, sizeof shape, &info->sample));
   return BRIM_OK;
 }

@@ -35,7 +35,7 @@ static void add_value(brim_text *out, const json_t *value)
   }
 }
 
-static void tell_difference(differences *d, const char *place, const json_t *was, const json_t *now)
+static void add_difference(differences *d, const char *place, const json_t *was, const json_t *now)
 {
   if (d->count++ >= LISTED_MAX) return;
   brim_text_printf(&d->text, "\n%s was ", place);
@@ -77,7 +77,7 @@ static void compare_objects(differences *d, const char *place, const json_t *was
   {
     if (json_object_get(was, key)) continue;
     snprintf(at, sizeof at, "%s%s%s", key, place[0] ? " of " : "", place);
-    tell_difference(d, at, NULL, value);
+    add_difference(d, at, NULL, value);
   }
 }
 
@@ -91,7 +91,7 @@ static void compare_arrays(differences *d, const char *place, const json_t *was,
                *other = json_string_value(json_object_get(b, "name"));
     snprintf(at, sizeof at, "%.*s %zu", singular(place), place, i);
     if (name && other && strcmp(name, other) != 0) {
-      tell_difference(d, at, json_object_get(a, "name"), json_object_get(b, "name"));
+      add_difference(d, at, json_object_get(a, "name"), json_object_get(b, "name"));
       continue;
     }
     if (name) snprintf(at, sizeof at, "%.*s '%s'", singular(place), place, name);
@@ -108,7 +108,7 @@ static void compare(differences *d, const char *place, const json_t *was, const 
   else if (json_is_array(was) && json_is_array(now))
     compare_arrays(d, place, was, now);
   else if (!is_same(was, now))
-    tell_difference(d, place, was, now);
+    add_difference(d, place, was, now);
 }
 
 /* ---- data ---- */

@@ -225,14 +225,14 @@ static brim_status make_permutations(const brim_data *data, brim_partition *p)
   return BRIM_OK;
 }
 
-static brim_status deal(const brim_data *data, brim_partition *p)
+static brim_status assign(const brim_data *data, brim_partition *p)
 {
   const brim_partition_settings *s = &data->settings->partition;
   if (s->kind == BRIM_PARTITION_IID)
     return s->sizes == BRIM_SIZES_UNIFORM ? BRIM_OK : brim_partition_cut(p, s->min_samples);
   if (s->kind == BRIM_PARTITION_FILE) return brim_partition_read(data, p);
   if (needs_labels(s->kind)) BRIM_TRY(read_labels(data, p));
-  return s->kind == BRIM_PARTITION_DIRICHLET_EACH ? brim_partition_draw(data, p) : brim_partition_deal(data, p);
+  return s->kind == BRIM_PARTITION_DIRICHLET_EACH ? brim_partition_draw(data, p) : brim_partition_assign(data, p);
 }
 
 brim_status brim_partition_make(const brim_data *data, brim_partition *out)
@@ -244,7 +244,7 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out)
   BRIM_TRY(check_counts(data, out));
   brim_partition_sizes_init(out, &data->settings->partition);
   brim_status status = make_permutations(data, out);
-  if (status == BRIM_OK) status = deal(data, out);
+  if (status == BRIM_OK) status = assign(data, out);
   if (status == BRIM_OK) status = list_sizes(out);
   if (status == BRIM_OK) status = check_least(data, out);
   if (status != BRIM_OK) brim_partition_release(out);

@@ -27,7 +27,7 @@ int64_t brim_partition_drawn_at(const brim_partition *partition, int64_t client,
  * entries. ENOMEM_HOST. */
 brim_status brim_partition_sort(const brim_partition *partition, int64_t classes, uint32_t *sorted, int64_t *first);
 /* Assigns every sample to a client: dirichlet, shards, classes, natural. ECONFIG, ENOMEM_HOST. */
-brim_status brim_partition_deal(const brim_data *data, brim_partition *partition);
+brim_status brim_partition_assign(const brim_data *data, brim_partition *partition);
 /* iid with different sizes: computes where each client's samples start in the order of all samples. */
 brim_status brim_partition_cut(brim_partition *partition, int64_t least);
 /* Makes the table of each client's samples: client owner[i] gets sample[i], in this order. Offsets must be zeroed. */

@@ -42,14 +42,14 @@ void brim_partition_fill(brim_partition *p, const uint32_t *sample, const int64_
 }
 
 /* The samples to assign. owner[i]: the client that gets sorted[i]. */
-typedef struct dealing {
+typedef struct assignment {
   const brim_data *data;
   brim_partition *p;
   const brim_partition_settings *settings;
   int64_t classes;
   uint32_t *sorted;
   int64_t *owner, *first;
-} dealing;
+} assignment;
 
 static brim_status fail_memory(const brim_partition *p)
 {
@@ -59,7 +59,7 @@ static brim_status fail_memory(const brim_partition *p)
 
 /* ---- dirichlet, shards ---- */
 
-static brim_status deal_by_shares(const dealing *d)
+static brim_status assign_by_shares(const assignment *d)
 {
   const brim_partition *p = d->p;
   double *share = brim_try_malloc((size_t)p->clients * sizeof *share);
@@ -81,7 +81,7 @@ static brim_status deal_by_shares(const dealing *d)
 }
 
 /* Cuts the sorted samples into clients * shards shards; a permutation assigns shard s to a client. */
-static void deal_shards(const dealing *d)
+static void assign_shards(const assignment *d)
 {
   const brim_partition *p = d->p;
   const int64_t shards = d->settings->shards, all = p->clients * shards;
@@ -133,7 +133,7 @@ static int64_t take_card(deck *d, const int64_t *first, int64_t client)
   return class;
 }
 
-static brim_status check_classes(const dealing *d, int64_t used)
+static brim_status check_classes(const assignment *d, int64_t used)
 {
   const int64_t each = d->settings->classes_per_client, clients = d->p->clients;
   if (each > used)
@@ -151,7 +151,7 @@ static brim_status check_classes(const dealing *d, int64_t used)
 }
 
 /* Divides a class's samples among the clients that drew it, in the order of the clients. */
-static void share_classes(const dealing *d, const int64_t *taken, int64_t *begin, int64_t *client)
+static void share_classes(const assignment *d, const int64_t *taken, int64_t *begin, int64_t *client)
 {
   const int64_t each = d->settings->classes_per_client, all = d->p->clients * each;
   memset(begin, 0, (size_t)(d->classes + 1) * sizeof *begin);
@@ -166,7 +166,7 @@ static void share_classes(const dealing *d, const int64_t *taken, int64_t *begin
   }
 }
 
-static brim_status deal_classes(const dealing *d)
+static brim_status assign_classes(const assignment *d)
 {
   const int64_t each = d->settings->classes_per_client, all = d->p->clients * each;
   deck cards = {.seed = d->p->seed,
@@ -199,7 +199,7 @@ static int ascending(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-static brim_status read_groups(const dealing *d, int64_t *group)
+static brim_status read_groups(const assignment *d, int64_t *group)
 {
   const brim_data *data = d->data;
   for (int64_t i = 0; i < d->p->samples; i++) {
@@ -210,7 +210,7 @@ static brim_status read_groups(const dealing *d, int64_t *group)
 }
 
 /* The dataset's k-th client becomes client k, or with fewer clients client k mod clients. */
-static brim_status own_groups(const dealing *d, const int64_t *group, int64_t *distinct)
+static brim_status own_groups(const assignment *d, const int64_t *group, int64_t *distinct)
 {
   int64_t count = 0;
   memcpy(distinct, group, (size_t)d->p->samples * sizeof *distinct);
@@ -230,7 +230,7 @@ static brim_status own_groups(const dealing *d, const int64_t *group, int64_t *d
   return BRIM_OK;
 }
 
-static brim_status deal_natural(const dealing *d)
+static brim_status assign_natural(const assignment *d)
 {
   if (!BRIM_HAS(brim_dataset_ops, d->data->ops, client))
     return brim_fail(BRIM_ECONFIG,
@@ -248,27 +248,27 @@ static brim_status deal_natural(const dealing *d)
 
 /* ---- all kinds ---- */
 
-static brim_status deal(const dealing *d)
+static brim_status assign(const assignment *d)
 {
   if (d->p->label) BRIM_TRY(brim_partition_sort(d->p, d->classes, d->sorted, d->first));
   switch (d->settings->kind) {
   case BRIM_PARTITION_SHARDS:
-    deal_shards(d);
+    assign_shards(d);
     break;
   case BRIM_PARTITION_CLASSES:
-    BRIM_TRY(deal_classes(d));
+    BRIM_TRY(assign_classes(d));
     break;
   case BRIM_PARTITION_NATURAL:
-    return deal_natural(d);
+    return assign_natural(d);
   default:
-    BRIM_TRY(deal_by_shares(d));
+    BRIM_TRY(assign_by_shares(d));
   }
   return brim_partition_raise(d->p, d->settings->min_samples, NULL, d->owner);
 }
 
-brim_status brim_partition_deal(const brim_data *data, brim_partition *p)
+brim_status brim_partition_assign(const brim_data *data, brim_partition *p)
 {
-  dealing d = {.data = data, .p = p, .settings = &data->settings->partition, .classes = data->train.classes};
+  assignment d = {.data = data, .p = p, .settings = &data->settings->partition, .classes = data->train.classes};
   d.sorted = brim_try_malloc((size_t)p->samples * sizeof *d.sorted);
   d.owner = brim_try_malloc((size_t)p->samples * sizeof *d.owner);
   d.first = brim_try_malloc((size_t)(d.classes + 1) * sizeof *d.first);
@@ -276,7 +276,7 @@ brim_status brim_partition_deal(const brim_data *data, brim_partition *p)
   p->index = brim_try_malloc((size_t)p->samples * sizeof *p->index);
   brim_status status = BRIM_OK;
   if (!d.sorted || !d.owner || !d.first || !p->offset || !p->index) status = fail_memory(p);
-  if (status == BRIM_OK) status = deal(&d);
+  if (status == BRIM_OK) status = assign(&d);
   if (status == BRIM_OK) brim_partition_fill(p, d.sorted, d.owner);
   free(d.sorted);
   free(d.owner);

@@ -311,7 +311,7 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
 {
   int32_t precision = plan->precision;
   if (chooses_precision(d) && precision == BRIM_AS_IT_IS) {
-    brim_policies_tell(d->policies, "precision=auto", "precision fp32", "as no policy chooses another");
+    brim_policies_report(d->policies, "precision=auto", "precision fp32", "as no policy chooses another");
     precision = d->choice.precision + 1;
   }
   if (precision != BRIM_AS_IT_IS && precision != q->precision)
@@ -326,7 +326,7 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
 static int64_t read_kept_batch(const brim_setup *setup)
 {
   char path[4200];
-  if (setup->world.ranks > 1) return setup->deal.batch ? setup->deal.batch[setup->world.rank] : 0;
+  if (setup->world.ranks > 1) return setup->distribution.batch ? setup->distribution.batch[setup->world.rank] : 0;
   snprintf(path, sizeof path, "%s/plan.json", setup->options.resume);
   json_t *plan = brim_json_load(path, 0, NULL);
   const int64_t batch = json_integer_value(json_object_get(plan, "batch_size"));
@@ -483,6 +483,6 @@ brim_status brim_decide_at_boundary(brim_dialogue *d, int64_t step, int64_t roun
   if (status != BRIM_ENOTSUP) return status;
   if (every == 0 || is_end || round % every != 0) return BRIM_OK;
   *out = BRIM_CLEAN_LIGHT;
-  brim_policies_tell(d->policies, "training.clear_cache_every_n_rounds", "light cleanup", "");
+  brim_policies_report(d->policies, "training.clear_cache_every_n_rounds", "light cleanup", "");
   return BRIM_OK;
 }

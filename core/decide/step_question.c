@@ -235,14 +235,14 @@ brim_status brim_step_plan_choice(brim_step_question *q, const brim_step_plan *a
   return peak_of(&view, answer, peak);
 }
 
-void brim_step_plan_tell(const brim_step_question *q, const char *policy, const brim_choice *to, uint64_t after,
-                         const char *reason)
+void brim_step_plan_log(const brim_step_question *q, const char *policy, const brim_choice *to, uint64_t after,
+                        const char *reason)
 {
   char choice[64], text[BRIM_REASON_BYTES + 128], bytes[32], change[96];
   const bool less = after < q->own_bytes;
   brim_format_bytes(bytes, sizeof bytes, less ? q->own_bytes - after : after - q->own_bytes);
   snprintf(choice, sizeof choice, "%s %s", bytes, less ? "given back" : "taken again");
-  brim_choice_tell_change(&q->dialogue->choice, to, change, sizeof change);
+  brim_choice_print_change(&q->dialogue->choice, to, change, sizeof change);
   snprintf(text, sizeof text, "%s%s, %s", change, to->within_bytes > 0 ? " with recompute" : "", reason);
-  brim_policies_tell(q->dialogue->policies, policy, choice, text);
+  brim_policies_report(q->dialogue->policies, policy, choice, text);
 }

@@ -25,6 +25,6 @@ brim_status brim_step_plan_choice(brim_step_question *question, const brim_step_
 /* The memory that a plan could use instead of the run's current one, as the device was last examined. */
 uint64_t brim_step_plan_room(const brim_step_question *question);
 /* Logs the change: "200.0 MiB given back: micro-batch 64 -> 16, as a run waits for cpu:0". */
-void brim_step_plan_tell(const brim_step_question *question, const char *policy, const brim_choice *to, uint64_t after,
-                         const char *reason);
+void brim_step_plan_log(const brim_step_question *question, const char *policy, const brim_choice *to, uint64_t after,
+                        const char *reason);
 #endif

@@ -271,10 +271,10 @@ void brim_dist_give_up(brim_dist *d, brim_status status)
 {
   if (!d) return;
   if (d->is_reported && brim_line_is_open())
-    brim_line_bye(brim_status_exit(status)); /* waits for the rank that reports the error and ends the job */
+    brim_line_leave(brim_status_exit(status)); /* waits for the rank that reports the error and ends the job */
   else if (d->is_reported)
     sleep(SPEAK_SECONDS);
-  else if (brim_line_may_speak())
+  else if (brim_line_may_print())
     brim_log_error();
   brim_line_end(brim_status_exit(status));
   brim_crash_allow_exit(); /* MPI_Abort may call exit() */

@@ -57,7 +57,7 @@ _Noreturn static void end_late(const brim_joining *j)
             "the %d ranks did not connect within dist.timeout_seconds=%g\n"
             "one of them has stopped, or a host cannot be reached: see the logs of their hosts, and `mpirun hostname`",
             (int)j->ranks, j->seconds);
-  if (brim_line_may_speak()) brim_log_error();
+  if (brim_line_may_print()) brim_log_error();
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
 
@@ -65,7 +65,7 @@ _Noreturn static void end_late(const brim_joining *j)
 _Noreturn static void leave_late(const brim_joining *j)
 {
   brim_log(BRIM_LOG_WARN, "the communicator did not end within %g seconds; the job is done", j->seconds);
-  brim_line_bye(j->exit_status);
+  brim_line_leave(j->exit_status);
   fflush(stdout);
   _exit(j->exit_status);
 }

@@ -151,7 +151,7 @@ brim_status brim_line_exchange(const void *own, uint32_t bytes, void *all, int32
   return brim_fail(BRIM_ECOMM, "the process that started the ranks is gone");
 }
 
-bool brim_line_may_speak(void)
+bool brim_line_may_print(void)
 {
   brim_line_head head;
   if (line < 0) return true;
@@ -159,7 +159,7 @@ bool brim_line_may_speak(void)
          head.value == 1;
 }
 
-void brim_line_tell_folder(const char *folder)
+void brim_line_send_folder(const char *folder)
 {
   if (line >= 0) (void)say(BRIM_LINE_FOLDER, 0, 0, folder, (uint32_t)strlen(folder));
 }
@@ -170,7 +170,7 @@ static void hang_up(void)
   line = -1;
 }
 
-void brim_line_bye(int exit_status)
+void brim_line_leave(int exit_status)
 {
   brim_line_head head;
   if (line < 0) return;

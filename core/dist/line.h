@@ -46,10 +46,10 @@ bool brim_line_is_open(void);
 brim_status brim_line_exchange(const void *own, uint32_t bytes, void *all, int32_t ranks, double seconds);
 /* [any time] Whether this rank may print its error: true for the first rank that asks, if no rank is known to have
  * died, so that one message is printed instead of one per rank. True without a line. */
-bool brim_line_may_speak(void);
-void brim_line_tell_folder(const char *folder);
+bool brim_line_may_print(void);
+void brim_line_send_folder(const char *folder);
 /* The rank has finished its work and is about to end; returns when all ranks have sent this. */
-void brim_line_bye(int exit_status);
+void brim_line_leave(int exit_status);
 /* Ends all other ranks at once; the launcher ends with this status. */
 void brim_line_end(int exit_status);
 #endif

@@ -16,7 +16,7 @@
 
 /* ---- opening ---- */
 
-static void tell_lanes(const brim_drive *d)
+static void log_lanes(const brim_drive *d)
 {
   const int64_t asked = d->setup->settings->parallel_clients;
   if (asked > 1 && d->choice.lanes > 0 && !BRIM_HAS(brim_backend_ops, d->setup->backend_ops, lane))
@@ -32,7 +32,7 @@ static brim_status open_setup(brim_drive *d)
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
   d->choice.lanes = brim_planner_lanes(&d->planner);
-  tell_lanes(d);
+  log_lanes(d);
   brim_drive_cut(d, brim_setup_micro_batch(d->setup));
   return brim_extract_features(d);
 }
@@ -46,7 +46,7 @@ typedef struct legacy {
   uint64_t host_share_bytes;
   int64_t decided_batch;
   brim_decisions decisions;
-  brim_dealing deal;
+  brim_distribution distribution;
   json_t *was;
 } legacy;
 
@@ -64,7 +64,7 @@ static brim_status open_once(const brim_drive_place *place, const brim_config *c
   brim_drive *d = *out = brim_xcalloc(1, sizeof *d);
   d->place = place;
   d->setup = brim_setup_create(config, before->config, options);
-  d->setup->deal = before->deal;
+  d->setup->distribution = before->distribution;
   d->setup->was = before->was;
   d->choice =
       (brim_choice){.precision = brim_setup_precision(d->setup), .recompute = config->settings.memory.recompute};
@@ -112,11 +112,11 @@ brim_status brim_drive_remake(brim_drive **drive)
     return status;
   }
   left.decisions = brim_policies_take_decisions(dialogue->policies);
-  left.deal = old->setup->deal;
-  old->setup->deal = (brim_dealing){0};
+  left.distribution = old->setup->distribution;
+  old->setup->distribution = (brim_distribution){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_go_on(); /* the policies' guard may have given up on them when they ended */
+  brim_guard_cancel_alarm(); /* the policies' guard may have given up on them when they ended */
   return open_once(place, left.config, &left, &options, drive);
 }
 
@@ -143,7 +143,7 @@ void brim_drive_close(brim_drive *d)
 {
   if (!d) return;
   brim_dist_disconnect(d->setup->options.dist); /* before the device is released */
-  brim_drive_let_go(d);
+  brim_drive_end_hold(d);
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);
   brim_setup_close(d->setup);
@@ -201,7 +201,7 @@ brim_status brim_drive_after_oom(brim_drive *d, brim_status failure, uint64_t ne
   const int device = d->planner.device;
   brim_choice to = d->choice;
   const brim_status status = brim_decide_after_oom(&d->dialogue, &to, failure, needed);
-  if (d->planner.device != device) brim_drive_let_go(d);
+  if (d->planner.device != device) brim_drive_end_hold(d);
   brim_drive_go(d, &to);
   return status;
 }
@@ -226,10 +226,10 @@ int64_t brim_drive_eval_batch(const brim_drive *d)
   return brim_setup_eval_batch(d->setup, d->choice.micro_batch);
 }
 
-void brim_drive_deal(brim_drive *d, int64_t *weight)
+void brim_drive_distribute(brim_drive *d, int64_t *weight)
 {
-  free(d->setup->deal.weight);
-  d->setup->deal.weight = weight;
+  free(d->setup->distribution.weight);
+  d->setup->distribution.weight = weight;
   brim_planner_forget(&d->planner);
   brim_drive_cut(d, d->choice.micro_batch);
   brim_setup_warn_of_idle_ranks(d->setup);
@@ -267,7 +267,7 @@ bool brim_drive_hold(brim_drive *d, bool alone)
   return env->hold(env->self, &request, d->planner.device, alone, &d->held) == BRIM_OK;
 }
 
-void brim_drive_let_go(brim_drive *d)
+void brim_drive_end_hold(brim_drive *d)
 {
   const brim_env *env = d->dialogue.env;
   env->release(env->self, d->held);
@@ -313,13 +313,14 @@ brim_status brim_drive_claim(brim_drive *d, uint64_t peak, void **claim, int *de
 
 brim_status brim_drive_move(brim_drive *d, int device)
 {
-  if (device != d->planner.device) brim_drive_let_go(d);
+  if (device != d->planner.device) brim_drive_end_hold(d);
   BRIM_TRY(brim_planner_select(&d->planner, device));
   return brim_taken_learn(&d->planner);
 }
 
-void brim_drive_tell_device(const brim_drive *d)
+void brim_drive_log_device(const brim_drive *d)
 {
   const brim_device_wish wish = brim_dialogue_wish(&d->dialogue);
-  brim_device_tell(brim_setup_backend_id(d->setup), d->setup->backend_ops, d->setup->backend, &wish, d->planner.device);
+  brim_device_log_choice(brim_setup_backend_id(d->setup), d->setup->backend_ops, d->setup->backend, &wish,
+                         d->planner.device);
 }

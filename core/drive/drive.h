@@ -53,9 +53,9 @@ void brim_drive_go(brim_drive *drive, const brim_choice *choice);
 void brim_drive_cut(brim_drive *drive, int64_t batch);
 /* The number of samples that are evaluated together. */
 int64_t brim_drive_eval_batch(const brim_drive *drive);
-/* Assigns samples to the ranks by these weights (see brim_dealing) from now on; the setup takes ownership. The possible
- * micro-batches may change: call brim_drive_settle again. */
-void brim_drive_deal(brim_drive *drive, int64_t *weight);
+/* Assigns samples to the ranks by these weights (see brim_distribution) from now on; the setup takes ownership. The
+ * possible micro-batches may change: call brim_drive_settle again. */
+void brim_drive_distribute(brim_drive *drive, int64_t *weight);
 
 /* ---- life cycle ---- */
 
@@ -74,13 +74,13 @@ double brim_drive_now(const brim_drive *drive);
  * placed, then pass it to env->release; NULL if the device is not shared. If *device is not the drive's device, call
  * brim_drive_move and make a new plan. ENODEVICE, ENOMEM_DEVICE, EINTERRUPTED: see brim_claim_take. */
 brim_status brim_drive_claim(brim_drive *drive, uint64_t peak_bytes, void **claim, int *device);
-/* [step] Blocks other processes from the run's device until brim_drive_let_go, so that a run can give back its arena
+/* [step] Blocks other processes from the run's device until brim_drive_end_hold, so that a run can give back its arena
  * and place another. `alone`: only if no process waits for the device. Returns false, with the thread's error text, if
  * the device could not be held; the plan must then be claimed like a new run's. True if the device is not shared or
  * already held. */
 bool brim_drive_hold(brim_drive *drive, bool alone);
-void brim_drive_let_go(brim_drive *drive);
+void brim_drive_end_hold(brim_drive *drive);
 /* [init] Selects another device. Existing plans must be freed first, as they belong to the old one. */
 brim_status brim_drive_move(brim_drive *drive, int device);
-void brim_drive_tell_device(const brim_drive *drive); /* logs which of several devices, and why */
+void brim_drive_log_device(const brim_drive *drive); /* logs which of several devices, and why */
 #endif

@@ -141,7 +141,7 @@ static brim_status resize(brim_loop *l)
   return brim_resize_do(&l->resize);
 }
 
-static brim_status look_around(brim_loop *l)
+static brim_status change_plan(brim_loop *l)
 {
   const brim_work *w = l->work;
   if (w->is_ahead && w->is_ahead(w->self)) return BRIM_OK;
@@ -173,9 +173,9 @@ static brim_status turn(brim_loop *l, enum brim_turn_part *part, bool *done)
   *part = BRIM_TURN_STEP;
   *done = is_end(l);
   if (*done) return w->finish(w->self);
-  BRIM_TRY(w->go_on(w->self));
+  BRIM_TRY(w->check_stop(w->self));
   *part = BRIM_TURN_CHANGE;
-  BRIM_TRY(look_around(l));
+  BRIM_TRY(change_plan(l));
   *part = BRIM_TURN_STEP;
   return make(l);
 }

@@ -36,7 +36,7 @@ static brim_status move(placement *p, int device)
     BRIM_TRY(brim_drive_move(p->drive, device));
     BRIM_TRY(make_plan(p));
   }
-  if (!p->drive->place) brim_drive_tell_device(p->drive);
+  if (!p->drive->place) brim_drive_log_device(p->drive);
   return BRIM_OK;
 }
 
@@ -47,7 +47,7 @@ static brim_status open_held(placement *p, bool *placed)
   *placed = false;
   if (!p->drive->held) return BRIM_OK;
   const brim_status status = p->what->open(p->what->self);
-  brim_drive_let_go(p->drive);
+  brim_drive_end_hold(p->drive);
   *placed = status == BRIM_OK;
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
 }

@@ -38,7 +38,7 @@ static void log_recovery(const brim_recovery *r, const failure *f, const char *a
   va_end(list);
   snprintf(reason, sizeof reason, "%s%s%.*s", f->what, f->error.text[0] ? ": " : "", (int)strcspn(f->error.text, "\n"),
            f->error.text);
-  brim_policies_tell_recovery((*r->drive)->dialogue.policies, action, choice, reason);
+  brim_policies_report_recovery((*r->drive)->dialogue.policies, action, choice, reason);
 }
 
 static int64_t retries_max(const brim_recovery *r)

@@ -24,7 +24,7 @@ static bool may_grow(const brim_resize *r, uint64_t bytes)
   brim_drive *d = *r->drive;
   if (!brim_drive_hold(d, true)) return false;
   const bool fits = brim_planner_look(&d->planner) == BRIM_OK && bytes <= brim_step_plan_room(&r->question);
-  if (!fits) brim_drive_let_go(d);
+  if (!fits) brim_drive_end_hold(d);
   return fits;
 }
 
@@ -36,7 +36,7 @@ static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
   brim_drive_go(d, to);
   const brim_status status = brim_recover_as_want(d, r->work->replan(r->work->self));
   if (!grows || !brim_status_is_want(status)) return status;
-  brim_policies_tell(d->dialogue.policies, r->policy, "back to the previous plan", brim_error_text());
+  brim_policies_report(d->dialogue.policies, r->policy, "back to the previous plan", brim_error_text());
   brim_drive_go(d, &from);
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }
@@ -46,12 +46,12 @@ static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before
 {
   const brim_status parked = r->work->park(r->work->self);
   if (parked != BRIM_OK) {
-    brim_drive_let_go(*r->drive);
+    brim_drive_end_hold(*r->drive);
     if (!brim_status_is_want(parked)) return parked;
-    brim_policies_tell((*r->drive)->dialogue.policies, r->policy, "not done", brim_error_text());
+    brim_policies_report((*r->drive)->dialogue.policies, r->policy, "not done", brim_error_text());
     return BRIM_OK;
   }
-  brim_step_plan_tell(&r->question, r->policy, to, after, r->answer.reason);
+  brim_step_plan_log(&r->question, r->policy, to, after, r->answer.reason);
   return replan(r, to, after > before);
 }
 
@@ -75,7 +75,7 @@ brim_status brim_resize_ask(brim_resize *r, bool *changes)
   if (status == BRIM_ENOTSUP) return BRIM_OK;
   BRIM_TRY(status);
   *changes = r->answer.micro_batch > 0;
-  if (!*changes) brim_policies_tell((*r->drive)->dialogue.policies, r->policy, "keeps its plan", r->answer.reason);
+  if (!*changes) brim_policies_report((*r->drive)->dialogue.policies, r->policy, "keeps its plan", r->answer.reason);
   return BRIM_OK;
 }
 
@@ -88,14 +88,14 @@ static bool is_over(const brim_resize *r, uint64_t more)
          w->roomy_looks(w->self, more) >= (int64_t)BRIM_RESIZE_ROOMY_LOOKS << r->returns;
 }
 
-static void tell_return(const brim_resize *r, const brim_choice *to, uint64_t after)
+static void log_return(const brim_resize *r, const brim_choice *to, uint64_t after)
 {
   char a[32], b[32], choice[128], change[96];
   const brim_drive *d = *r->drive;
-  brim_choice_tell_change(&d->choice, to, change, sizeof change);
+  brim_choice_print_change(&d->choice, to, change, sizeof change);
   snprintf(choice, sizeof choice, "%s, a plan of %s instead of %s", change, brim_format_bytes(a, sizeof a, after),
            brim_format_bytes(b, sizeof b, r->question.own_bytes));
-  brim_policies_tell_recovery(d->dialogue.policies, "lanes", choice, "memory is free again");
+  brim_policies_report_recovery(d->dialogue.policies, "lanes", choice, "memory is free again");
 }
 
 brim_status brim_resize_after_pressure(brim_resize *r, brim_recovery *recovery)
@@ -114,11 +114,11 @@ brim_status brim_resize_after_pressure(brim_resize *r, brim_recovery *recovery)
     return BRIM_OK;
   recovery->before_pressure.lanes = 0;
   const brim_status parked = r->work->park(r->work->self);
-  if (parked != BRIM_OK) brim_drive_let_go(d);
+  if (parked != BRIM_OK) brim_drive_end_hold(d);
   if (brim_status_is_want(parked)) return BRIM_OK; /* the host lacks the memory to change plans */
   BRIM_TRY(parked);
   r->policy = "recovery";
   r->returns++;
-  tell_return(r, &to, after);
+  log_return(r, &to, after);
   return replan(r, &to, true);
 }

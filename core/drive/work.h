@@ -27,8 +27,8 @@ typedef struct brim_work {
   bool (*is_best)(void *self); /* the current step is the best so far, so it gets a checkpoint even if none is due */
   bool (*is_over)(void *self); /* the run ends before its last step */
   brim_status (*checkpoint)(void *self);
-  brim_status (*go_on)(void *self);  /* OK: continue; EINTERRUPTED or another error: no further step */
-  brim_status (*finish)(void *self); /* called after the last step */
+  brim_status (*check_stop)(void *self); /* OK: continue; EINTERRUPTED or another error: no further step */
+  brim_status (*finish)(void *self);     /* called after the last step */
   /* Handles a turn that failed with `status` and the thread's error text. OK: repeat the turn. */
   brim_status (*failed)(void *self, enum brim_turn_part part, brim_status status);
 

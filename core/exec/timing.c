@@ -158,7 +158,7 @@ static brim_status time_node(timing *t, const brim_program *p, size_t node, subj
   return BRIM_OK;
 }
 
-/* Zeroes indices that a node that does not run would have made. */
+/* Zeroes the indices that n reads from nodes that do not run. */
 static brim_status clear_indices(timing *t, const brim_program *p, const subject *all, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++) {

@@ -96,8 +96,11 @@ brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_ten
   locate(g, like);
   x = original_of(g, x);
   if (sums_samples(g, like, x)) /* the kernel has already added it up over the micro-batch */
-    return brim_graph_fail(g, like->op, like->name,
-                           "'%s' has no samples and cannot be used beside a tensor that has samples", x->name);
+    return brim_graph_fail(
+        g, like->op, like->name,
+        "'%s' is computed from parameters alone, so it has no samples: this operation cannot combine it "
+        "with a tensor that has samples",
+        x->name);
   brim_tensor *persistent = x->role == BRIM_ROLE_PARAMETER ? brim_graph_next_gradient(g, x) : NULL;
   if (persistent)
     return brim_graph_node_into(g, "accumulate", like->name, &flow, 1, &persistent, 1, NULL) ? BRIM_OK : g->status;

@@ -313,8 +313,8 @@ void brim_graph_cut_parameters(brim_graph *g, size_t count);
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is not a parameter, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
-/* The gradient for the next node that adds to it: the first use has the parameter's own, see brim_further. Also for a
- * tensor without samples. */
+/* Returns the gradient to which the next node that uses x adds. x is a parameter, whose first use gets the parameter's
+ * own gradient and each other use another one (see brim_further), or a tensor without samples. */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
 /* The parameter whose value the tensor is, or NULL. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);

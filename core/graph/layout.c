@@ -308,12 +308,17 @@ static void fetch_first_early(brim_program *p)
   for (size_t i = 0; i < p->buffer_count; i++) p->buffer[i].offset = offset[i];
 }
 
-brim_status brim_layout_program(brim_program *p, uint64_t alignment)
+void brim_layout_find(brim_program *p, uint64_t alignment)
 {
   assign_buffers(p, alignment);
   brim_offload_set_lifetimes(p);
   find_live(p);
+  p->transient_bytes = BRIM_LAYOUT_UNPLACED;
+}
+
+void brim_layout_place(brim_program *p)
+{
+  if (p->transient_bytes != BRIM_LAYOUT_UNPLACED) return;
   choose_offsets(p);
   fetch_first_early(p);
-  return BRIM_OK;
 }

@@ -3,7 +3,12 @@
 #define BRIM_GRAPH_LAYOUT_H
 #include "graph/plan.h"
 
-/* Fills buffers, offsets (from the start of the transient part), transient_bytes and the live_* fields of a program
- * with prepared nodes. */
-brim_status brim_layout_program(brim_program *p, uint64_t alignment);
+/* Placing takes most of a plan's time, and the live bytes alone often show that a program will not fit: hence two steps.
+ *
+ * Fills the buffers with their lifetimes, and the live_* fields, of a program with prepared nodes. */
+#define BRIM_LAYOUT_UNPLACED UINT64_MAX
+void brim_layout_find(brim_program *p, uint64_t alignment);
+/* Fills the buffers' offsets (from the start of the transient part) and transient_bytes, which is BRIM_LAYOUT_UNPLACED
+ * before. Does nothing if they are placed. */
+void brim_layout_place(brim_program *p);
 #endif

@@ -77,6 +77,34 @@ static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
   return y;
 }
 
+/* Whether the node only copies values of a frozen weight that is stored in a smaller type. */
+static bool copies_small(const pass *p, const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->in_count && k < 32; k++)
+    if (n->descriptor->copied >> k & 1 && n->in[k]->id < p->count && p->small[n->in[k]->id]) return true;
+  return false;
+}
+
+/* Such a node reads the weight as it is stored, as a wide copy of a table of embeddings would be large: another node
+ * copies, and this one becomes the cast of the result. */
+static bool cast_after(const pass *p, brim_node *n)
+{
+  brim_graph *g = p->g;
+  if (p->dtype == g->frozen_type && g->real == BRIM_DTYPE_F32) return true; /* nothing to cast */
+  brim_tensor *y = brim_graph_apply(g, n->op, n->name, n->in, n->in_count, &n->attr);
+  if (y && p->dtype != g->real) {
+    y = brim_graph_apply(g, "cast", n->name, &y, 1, &(brim_attr){.cast = {g->frozen_type}});
+    if (y) store_as(g, y, g->real);
+  }
+  if (!y) return false;
+  n->op = "cast";
+  n->descriptor = brim_op_find(n->op);
+  n->attr = (brim_attr){.cast = {p->dtype != g->real ? p->dtype : g->frozen_type}};
+  n->in[0] = y;
+  n->in_count = 1;
+  return true;
+}
+
 /* The tensor that a node reads instead of its k-th input. NULL on error. */
 static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
 {
@@ -136,7 +164,9 @@ static bool lower_node(const pass *p, brim_node *n)
   const brim_op *op = n->descriptor;
   if (is_of_loss(p, n)) return leave_wide(p, n);
   if (!widen_output(p, n)) return false;
-  for (uint32_t k = 0; k < n->in_count; k++) {
+  const bool copies = copies_small(p, n);
+  if (copies && !cast_after(p, n)) return false;
+  for (uint32_t k = 0; k < n->in_count && !copies; k++) {
     brim_tensor *read = lowered_input(p, n, k);
     if (!read) return false;
     n->in[k] = read;

@@ -112,7 +112,7 @@ static bool copies_ahead(const brim_plan *plan)
   return BRIM_HAS(brim_backend_ops, plan->request.backend, wait);
 }
 
-/* Prepares and lays out a program for a graph. Takes ownership of the graph, even on failure. */
+/* Prepares a program for a graph, and finds its buffers. Takes ownership of the graph, even on failure. */
 static brim_status compile_program(const brim_plan *plan, brim_program *p, enum brim_program_kind kind, int64_t batch,
                                    brim_graph *graph)
 {
@@ -120,7 +120,8 @@ static brim_status compile_program(const brim_plan *plan, brim_program *p, enum 
   p->info = (brim_program_info){batch, plan->request.grain, kind == BRIM_PROGRAM_TRAIN};
   BRIM_TRY(prepare_nodes(plan, p));
   brim_offload_find_groups(p, plan->request.backend->alignment, copies_ahead(plan));
-  return brim_layout_program(p, plan->request.backend->alignment);
+  brim_layout_find(p, plan->request.backend->alignment);
+  return BRIM_OK;
 }
 
 static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int64_t batch, brim_graph *graph)
@@ -204,11 +205,19 @@ static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_re
   return compile_program(plan, p, shape.kind, shape.batch, g);
 }
 
+/* Whether the program fits into `room`; places it only if it might. */
+static bool fits(brim_program *p, uint64_t room)
+{
+  if (p->live_bytes > room) return false;
+  brim_layout_place(p);
+  return p->transient_bytes <= room;
+}
+
 /* Rebuilds with the first level that keeps the transient part within `room`; levels whose bytes exceed it need no
  * plan. */
 static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
 {
-  for (uint32_t level = 0; level <= r->levels && p->transient_bytes > room; level++)
+  for (uint32_t level = 0; level <= r->levels && !fits(p, room); level++)
     if (r->bytes[level] <= room) BRIM_TRY(rebuild(plan, p, r, level));
   return BRIM_OK;
 }
@@ -221,7 +230,7 @@ static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const b
   uint32_t best = 0, at = 0;
   for (uint32_t level = r->levels + 1; level-- > 0 && r->bytes[level] < least;) {
     BRIM_TRY(rebuild(plan, p, r, at = level));
-    if (p->transient_bytes >= least) continue;
+    if (!fits(p, least - 1)) continue;
     least = p->transient_bytes;
     best = level;
   }
@@ -231,15 +240,15 @@ static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const b
 static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
-  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
+  if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
   if (p->graph->keeps_logits) BRIM_TRY(rebuild(plan, p, NULL, 0));
-  if (kind == BRIM_RECOMPUTE_AUTO && p->transient_bytes <= room) return BRIM_OK;
+  if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
   brim_recompute_cache own = {0};
   const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
   brim_status status = BRIM_OK;
   if (kind == BRIM_RECOMPUTE_AUTO) {
     status = rebuild_to_fit(plan, p, r, room);
-    if (status == BRIM_OK && p->transient_bytes > room) status = rebuild_least(plan, p, r);
+    if (status == BRIM_OK && !fits(p, room)) status = rebuild_least(plan, p, r);
   } else {
     status = rebuild(plan, p, r, 1);
   }
@@ -343,8 +352,10 @@ static brim_status add_lanes(brim_plan *plan)
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > plan->persistent_bytes && r->lanes > 0) /* the budget is for all lanes and the server */
-      client.budget_bytes = (client.budget_bytes - plan->persistent_bytes) / (uint64_t)r->lanes;
+    if (client.budget_bytes > 0 && r->lanes > 0) { /* the budget is for all lanes and the server */
+      const uint64_t all = larger(client.budget_bytes, plan->persistent_bytes) - plan->persistent_bytes;
+      client.budget_bytes = larger(all / (uint64_t)r->lanes, 1); /* 0 would be no limit */
+    }
     client.backend_self = r->backend_self;
     if (r->lanes > 1) BRIM_TRY(r->backend->lane(r->backend_self, r->lanes, &client.backend_self));
     const brim_status status = brim_plan_create(&client, &plan->lane[plan->lane_count]);
@@ -407,6 +418,7 @@ static brim_status create(brim_plan *plan)
   }
   brim_place_persistent(plan, train, eval, update);
   BRIM_TRY(recompute(plan));
+  for (size_t i = 0; i < plan->program_count; i++) brim_layout_place(&plan->program[i]);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)

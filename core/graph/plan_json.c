@@ -67,7 +67,7 @@ json_t *brim_plan_kernels_json(const brim_plan *plan)
   return o;
 }
 
-void brim_plan_tell_refused(const brim_plan *plan, brim_text *out)
+void brim_plan_print_refused(const brim_plan *plan, brim_text *out)
 {
   size_t i;
   json_t *kernels = brim_plan_kernels_json(plan), *row;

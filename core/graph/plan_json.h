@@ -15,5 +15,5 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size);
 json_t *brim_plan_kernels_json(const brim_plan *plan);
 /* Prints a line for each operation and reason of those: "24 x 'attention' with the backend's own, slower kernel: cuDNN
  * does not offer it". */
-void brim_plan_tell_refused(const brim_plan *plan, brim_text *out);
+void brim_plan_print_refused(const brim_plan *plan, brim_text *out);
 #endif

@@ -22,7 +22,7 @@ double brim_recompute_share(const brim_program *p)
   return again == 0 ? 0 : (double)again / (double)(p->cost.flops - again);
 }
 
-void brim_recompute_tell(const brim_program *train, enum brim_recompute_kind kind, brim_text *out)
+void brim_recompute_print(const brim_program *train, enum brim_recompute_kind kind, brim_text *out)
 {
   if (kind == BRIM_RECOMPUTE_NONE) return;
   const size_t count = train->graph->recomputed_count;

@@ -45,5 +45,5 @@ brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_
 double brim_recompute_share(const struct brim_program *p);
 /* Prints "recompute=auto: 12 operations recomputed, 5.6 % more work in a step" for a training program; nothing for
  * `none`. */
-void brim_recompute_tell(const struct brim_program *train, enum brim_recompute_kind kind, brim_text *out);
+void brim_recompute_print(const struct brim_program *train, enum brim_recompute_kind kind, brim_text *out);
 #endif

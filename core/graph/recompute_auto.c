@@ -25,6 +25,8 @@
 #define DESCENTS_NODES_MAX 200
 /* Times that the blocks are solved for one budget. */
 #define SOLVES_MAX 3
+/* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
+#define LEAST_SOLVES_MAX 4
 /* Limit for the sizes of all solutions together. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
@@ -266,6 +268,15 @@ static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
   return true;
 }
 
+/* Looks for less memory than `solved`, for which there is a solution, between it and `unsolved`. */
+static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint64_t solved)
+{
+  for (int tries = 0; tries < LEAST_SOLVES_MAX; tries++) {
+    const uint64_t middle = unsolved + (solved - unsolved) / 2;
+    *(solve_within(s, blocks, middle) ? &solved : &unsolved) = middle;
+  }
+}
+
 static void solve_blocks(search *s, const bool *end, brim_arena *arena)
 {
   const brim_blocks_given given = {end, s->repeats, s->work};
@@ -278,7 +289,10 @@ static void solve_blocks(search *s, const bool *end, brim_arena *arena)
       slot -= step < slot ? step : slot;
       continue;
     }
-    if (step == 1) return;
+    if (step == 1) {
+      solve_least(s, blocks, slot * s->start_bytes / SLOTS, (slot + 1) * s->start_bytes / SLOTS);
+      return;
+    }
     slot += step - 1; /* the least memory lies between */
     step = 1;
   }

@@ -29,6 +29,7 @@ struct brim_blocks {
   const brim_blocks_given *given;
   brim_chain chain;
   int32_t *reader; /* by tensor */
+  int16_t *atom;   /* by node: its atom in its block; -1: none */
   size_t places;
   int64_t rest_peak;    /* of the nodes after the last block, besides the bytes that wait */
   int64_t start_bytes;  /* the peak when nothing is dropped */
@@ -70,36 +71,121 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
   return b->given->repeats[n->index] && !n->descriptor->traits.view && bytes_of(b, n, false) > 0;
 }
 
-/* Finds the atoms of a block: if there are too many, leaves out those of fewest bytes. */
+/* ---- atoms of a block ----
+ *
+ * All subsets of a block's atoms are tried, so there are few, each a set of nodes. A node whose results the backward
+ * pass does not read is in the atom of the first node that reads them. If that leaves too many, neighbors are joined:
+ * those where this matters least. */
+
+typedef struct draft {
+  uint32_t first; /* the first node that is not only there for the others */
+  int64_t waits, others;
+  uint64_t work;
+} draft;
+
+typedef struct drafts {
+  draft *item;
+  size_t count;
+  int32_t *of; /* by node, from the block's first: its draft; -1: none */
+} drafts;
+
+/* The bytes for which joining a draft to the next one gives a wrong price. */
+static double loss_of(const draft *d)
+{
+  const double x = (double)d[0].work * (double)d[1].waits, y = (double)d[1].work * (double)d[0].waits;
+  const double few = (double)(d[0].waits < d[1].waits ? d[0].waits : d[1].waits);
+  return x == y ? 0 : few * (1 - (x < y ? x / y : y / x));
+}
+
+static void join(const brim_chain_block *k, drafts *d, size_t at)
+{
+  draft *into = &d->item[at];
+  into->waits += into[1].waits;
+  into->others += into[1].others;
+  into->work += into[1].work;
+  d->count--;
+  memmove(into + 1, into + 2, (d->count - at - 1) * sizeof *into);
+  for (uint32_t i = 0; i <= k->end - k->first; i++)
+    if (d->of[i] > (int32_t)at) d->of[i]--;
+}
+
+/* The first node of the block that reads a node's results, if it is an atom; else the node. */
+static uint32_t first_reader(const brim_blocks *b, const brim_chain_block *k, uint32_t node)
+{
+  const brim_graph *g = b->e->w.g;
+  for (uint32_t i = node + 1; i < k->end; i++)
+    for (uint32_t in = 0; in < g->node[i]->in_count; in++)
+      if (maker_of(b, g->node[i]->in[in]) == (int32_t)node && !g->node[i]->descriptor->traits.view)
+        return is_atom(b, g->node[i]) ? i : node;
+  return node;
+}
+
+/* A draft of each node, in order. The end of the block is one of its own. */
+static void draft_nodes(const brim_blocks *b, const brim_chain_block *k, drafts *d)
+{
+  const brim_graph *g = b->e->w.g;
+  const uint32_t count = k->end - k->first + 1;
+  uint32_t *with = BRIM_ARENA_NEW(b->chain.arena, uint32_t, count);
+  d->of = BRIM_ARENA_NEW(b->chain.arena, int32_t, count);
+  d->item = BRIM_ARENA_NEW(b->chain.arena, draft, count + 1);
+  for (uint32_t i = count; i-- > 0;) {
+    const uint32_t node = k->first + i;
+    const bool waits = bytes_of(b, g->node[node], true) > 0;
+    with[i] = waits || node == k->end ? i : first_reader(b, k, node) - k->first;
+    if (with[i] != i) with[i] = with[with[i]];
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    d->of[i] = -1;
+    if (!is_atom(b, g->node[k->first + i]) || with[i] != i) continue;
+    d->of[i] = (int32_t)d->count;
+    d->item[d->count++].first = k->first + i;
+  }
+  for (uint32_t i = 0; i < count; i++) {
+    const brim_node *n = g->node[k->first + i];
+    if (!is_atom(b, n)) continue;
+    draft *into = &d->item[d->of[i] = d->of[with[i]]];
+    const int64_t waits = bytes_of(b, n, true);
+    into->waits += waits;
+    into->others += with[i] == i ? bytes_of(b, n, false) - waits : 0;
+    into->work += b->given->work[n->index];
+  }
+}
+
+static void add_reads(const brim_blocks *b, brim_chain_block *k, const brim_node *n)
+{
+  const uint32_t a = (uint32_t)b->atom[n->index];
+  for (uint32_t in = 0; in < n->in_count; in++) {
+    const int32_t maker = maker_of(b, n->in[in]);
+    if (maker >= 0 && (uint32_t)maker < k->first) k->outside |= 1u << a;
+    if (maker < (int32_t)k->first || b->atom[maker] < 0 || b->atom[maker] == (int16_t)a) continue;
+    k->reads[a] |= 1u << b->atom[maker];
+  }
+}
+
 static void find_atoms(const brim_blocks *b, brim_chain_block *k)
 {
   const brim_graph *g = b->e->w.g;
-  size_t count = 0;
-  int64_t least = 1;
-  for (uint32_t i = k->first; i <= k->end; i++) count += is_atom(b, g->node[i]);
-  while (count > BRIM_ATOMS_MAX) {
-    least *= 2;
-    count = 0;
-    for (uint32_t i = k->first; i <= k->end; i++)
-      count += is_atom(b, g->node[i]) && (bytes_of(b, g->node[i], false) >= least || i == k->end);
+  drafts d = {0};
+  draft_nodes(b, k, &d);
+  k->end_drops = is_atom(b, g->node[k->end]);
+  while (d.count > BRIM_ATOMS_MAX) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 + k->end_drops < d.count; i++)
+      if (loss_of(&d.item[i]) < loss_of(&d.item[best])) best = i;
+    join(k, &d, best);
+  }
+  k->atoms = (uint32_t)d.count;
+  for (uint32_t a = 0; a < k->atoms; a++) {
+    k->waits_of[a] = d.item[a].waits;
+    k->others_of[a] = d.item[a].others;
+    k->work_of[a] = d.item[a].work;
   }
   for (uint32_t i = k->first; i <= k->end; i++) {
-    const brim_node *n = g->node[i];
-    const int64_t bytes = bytes_of(b, n, false), waits = bytes_of(b, n, true);
-    k->waits += waits;
-    if (!is_atom(b, n) || (bytes < least && i != k->end)) continue;
-    const uint32_t a = k->atoms++;
-    k->atom[a] = i;
-    k->waits_of[a] = waits;
-    k->others_of[a] = bytes - waits;
-    k->end_drops = i == k->end;
-    for (uint32_t in = 0; in < n->in_count; in++) {
-      const int32_t maker = maker_of(b, n->in[in]);
-      if (maker >= 0 && (uint32_t)maker < k->first) k->outside |= 1u << a;
-      for (uint32_t before = 0; before < a; before++)
-        if (maker == (int32_t)k->atom[before]) k->reads[a] |= 1u << before;
-    }
+    b->atom[i] = (int16_t)d.of[i - k->first];
+    k->waits += bytes_of(b, g->node[i], true);
   }
+  for (uint32_t i = k->first; i <= k->end; i++)
+    if (b->atom[i] >= 0) add_reads(b, k, g->node[i]);
 }
 
 static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
@@ -148,7 +234,7 @@ static void find_prices(brim_blocks *b)
   double least = 0, most = 0;
   for (size_t i = 0; i < b->chain.count; i++)
     for (uint32_t a = 0; a < b->chain.block[i].atoms; a++) {
-      const double price = (double)b->given->work[b->chain.block[i].atom[a]] /
+      const double price = (double)b->chain.block[i].work_of[a] /
                            (double)(b->chain.block[i].waits_of[a] + b->chain.block[i].others_of[a]);
       if (price > 0 && (least == 0 || price < least)) least = price;
       if (price > most) most = price;
@@ -172,8 +258,10 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
 {
   const brim_graph *g = e->w.g;
   brim_blocks *b = BRIM_ARENA_NEW(arena, brim_blocks, 1);
-  *b = (brim_blocks){.e = e, .given = given, .chain = {.work = given->work, .arena = arena}};
+  *b = (brim_blocks){.e = e, .given = given, .chain = {.arena = arena}};
   b->chain.block = BRIM_ARENA_NEW(arena, brim_chain_block, g->forward_count + 1);
+  b->atom = BRIM_ARENA_NEW(arena, int16_t, g->forward_count);
+  memset(b->atom, 0xff, g->forward_count * sizeof *b->atom);
   find_readers(b);
   uint32_t first = 0;
   for (uint32_t i = 0; i < g->forward_count; i++) {
@@ -253,7 +341,8 @@ static void drop_choice(brim_blocks *b, size_t first, size_t n, int at)
     const brim_choice *c = open ? &b->chain.block[first].open[n].item[at] : &b->chain.block[first].closed[n].item[at];
     const brim_chain_block *k = &b->chain.block[first + n - 1];
     const uint32_t atoms = k->inside[open].item[c->last].atoms;
-    for (uint32_t a = 0; a < k->atoms; a++) b->e->w.dropped[k->atom[a]] = atoms >> a & 1;
+    for (uint32_t i = k->first; i <= k->end; i++)
+      if (b->atom[i] >= 0) b->e->w.dropped[i] = atoms >> b->atom[i] & 1;
     at = c->before;
     open = true;
   }

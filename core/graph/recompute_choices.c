@@ -71,7 +71,7 @@ static brim_choices choose(const brim_chain *b, const brim_choice *from, int cou
 }
 
 /* The effect of dropping these atoms of a block. */
-static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_t atoms)
+static brim_choice weigh(const brim_chain_block *k, uint32_t atoms)
 {
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
   uint32_t asked = 0, way = 0; /* read by recomputed nodes; recomputed on the path to the end */
@@ -86,7 +86,7 @@ static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_
     if (k->waits_of[a] == 0 && !end && !(asked & bit)) continue;
     asked |= k->reads[a];
     c.reads |= (k->outside & bit) != 0;
-    c.work += (int64_t)b->work[k->atom[a]];
+    c.work += (int64_t)k->work_of[a];
     if (!end && !(way & bit)) continue;
     way |= k->reads[a];
     c.alive += k->waits_of[a];
@@ -102,7 +102,7 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
     const uint32_t end = k->end_drops ? 1u << (k->atoms - 1) : 0;
     int count = 0;
     for (uint32_t atoms = 0; atoms < 1u << k->atoms; atoms++)
-      if (!(atoms & end) == !drop_end) all[count++] = weigh(b, k, atoms);
+      if (!(atoms & end) == !drop_end) all[count++] = weigh(k, atoms);
     k->inside[drop_end] = choose(b, all, count);
   }
 }
@@ -149,13 +149,13 @@ void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_bl
   }
 }
 
-static bool is_like(const brim_chain *b, const brim_chain_block *x, const brim_chain_block *y)
+static bool is_like(const brim_chain_block *x, const brim_chain_block *y)
 {
   bool same = x->atoms == y->atoms && x->end_drops == y->end_drops && x->waits == y->waits && x->peak == y->peak &&
               x->late == y->late && x->outside == y->outside;
   for (uint32_t a = 0; same && a < x->atoms; a++)
     same = x->waits_of[a] == y->waits_of[a] && x->others_of[a] == y->others_of[a] && x->reads[a] == y->reads[a] &&
-           b->work[x->atom[a]] == b->work[y->atom[a]];
+           x->work_of[a] == y->work_of[a];
   return same;
 }
 
@@ -166,7 +166,7 @@ size_t brim_choices_find_period(const brim_chain *b, size_t first, size_t *alike
   for (size_t period = 1; period <= PERIOD_MAX; period++) {
     size_t n = 0;
     while (n < BRIM_SEGMENT_MAX && first + period + n < b->count &&
-           is_like(b, &b->block[first + n], &b->block[first + period + n]))
+           is_like(&b->block[first + n], &b->block[first + period + n]))
       n++;
     if (n <= *alike) continue;
     *alike = n;

@@ -4,7 +4,7 @@
 #define BRIM_GRAPH_RECOMPUTE_CHOICES_H
 #include "graph/recompute_blocks.h"
 
-#define BRIM_ATOMS_MAX 10   /* nodes that a block chooses freely: those of most bytes */
+#define BRIM_ATOMS_MAX 10   /* of a block */
 #define BRIM_SEGMENT_MAX 40 /* blocks in a segment */
 #define BRIM_PRICES 7       /* prices per byte */
 
@@ -26,14 +26,15 @@ typedef struct brim_choices {
 } brim_choices;
 
 typedef struct brim_chain_block {
-  uint32_t first, end;                  /* nodes, inclusive */
-  uint32_t atom[BRIM_ATOMS_MAX], atoms; /* nodes that may be dropped; the end is last if it may be */
-  uint32_t reads[BRIM_ATOMS_MAX];       /* bits of the atoms in this block that an atom reads */
-  int64_t waits_of[BRIM_ATOMS_MAX];     /* bytes of its results that the backward pass reads */
-  int64_t others_of[BRIM_ATOMS_MAX];    /* bytes of its results that it does not read */
-  bool end_drops;                       /* the last atom is the end */
-  int64_t waits;                        /* bytes that wait for the backward pass if nothing is dropped */
-  int64_t peak;                         /* in that case, above what waits of earlier blocks */
+  uint32_t first, end; /* nodes, inclusive */
+  uint32_t atoms;      /* sets of nodes that are dropped together; the last is the end, if it may be dropped */
+  uint32_t reads[BRIM_ATOMS_MAX]; /* bits of the atoms in this block that an atom reads */
+  uint64_t work_of[BRIM_ATOMS_MAX];
+  int64_t waits_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass reads */
+  int64_t others_of[BRIM_ATOMS_MAX]; /* bytes of its results that it does not read */
+  bool end_drops;                    /* the last atom is the end */
+  int64_t waits;                     /* bytes that wait for the backward pass if nothing is dropped */
+  int64_t peak;                      /* in that case, above what waits of earlier blocks */
   int64_t late;           /* the same, from when the backward pass first reads results from before the block */
   uint32_t outside;       /* bits of the atoms that read results from before the block */
   brim_choices inside[2]; /* with the end kept, with the end dropped */
@@ -43,7 +44,6 @@ typedef struct brim_chain_block {
 
 /* The input of the search, for a graph. */
 typedef struct brim_chain {
-  const uint64_t *work; /* by node: cost of running it again */
   brim_arena *arena;
   brim_chain_block *block;
   size_t count;

@@ -199,7 +199,7 @@ static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
   }
 }
 
-/* The forward pass does not depend on what is dropped, so this runs once. */
+/* Runs once, because the forward pass does not depend on the dropped nodes. */
 static void run_forward(brim_estimate *e)
 {
   const brim_graph *g = e->w.g;

@@ -319,7 +319,7 @@ static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, bri
     if (g->further[i].of) g->further[i].of = same[g->further[i].of->id];
 }
 
-/* Gradients that these nodes add to live only until the update has used them, and are zeroed first. */
+/* Zeroes the gradients that add_fold's nodes add to; they live only until the update has used them. */
 static void begin_brief(brim_graph *g, size_t sums)
 {
   g->within_count = g->tensor_count;
@@ -331,8 +331,8 @@ static void begin_brief(brim_graph *g, size_t sums)
   }
 }
 
-/* Of `count` nodes, appends all from `forward` on, and of the forward nodes without samples, which come first, those
- * that a later node needs. Nodes that write zeros were appended before. */
+/* Appends all of `count` nodes from `forward` on, and of the nodes before, which are forward nodes without samples,
+ * those that a later node needs. begin_brief() has appended the nodes that write zeros. */
 static void append_needed(brim_graph *g, brim_node *const *node, size_t forward, size_t count, brim_arena *scratch)
 {
   bool *read = BRIM_ARENA_NEW(scratch, bool, g->tensor_count), *needed = BRIM_ARENA_NEW(scratch, bool, count);
@@ -345,8 +345,8 @@ static void append_needed(brim_graph *g, brim_node *const *node, size_t forward,
     if (needed[i]) brim_graph_append(g, node[i]);
 }
 
-/* Passes the sums of a step to the parameters, through tensors without samples, once a step, independently of its
- * micro-batches. */
+/* Passes a step's sums of gradients of tensors without samples on to their parameters. The update does so once a step,
+ * so the result does not depend on micro-batches. */
 static void add_fold(brim_graph *g, const brim_graph *like)
 {
   brim_arena scratch = {0};
@@ -354,7 +354,10 @@ static void add_fold(brim_graph *g, const brim_graph *like)
   bool any = false;
   for (size_t i = 0; i < sums; i++) any = any || g->further[i].of;
   if (!any) return;
-  for (size_t i = 0; i < g->parameter_count; i++) /* there is no whole gradient if a rank has a slice */
+  /* Uses continue the count of the training graph, and each gets a gradient of its own; only the first one of a
+   * parameter adds to the parameter's gradient. With slices that gradient does not exist as a whole, so the count
+   * starts at 1. */
+  for (size_t i = 0; i < g->parameter_count; i++)
     g->parameter[i].uses = like->parameter[i].uses + (g->slice && like->parameter[i].uses == 0);
   add_nodes_without_samples(g, like, &scratch);
   g->forward_count = g->node_count;

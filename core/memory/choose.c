@@ -95,7 +95,8 @@ brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void
   return brim_device_select(ops, self, *device, info);
 }
 
-void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish, int device)
+void brim_device_log_choice(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                            int device)
 {
   char a[32], b[32];
   int named;

@@ -28,6 +28,6 @@ brim_status brim_device_select(const brim_backend_ops *ops, void *self, int devi
 brim_status brim_device_choose(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                                int *device, brim_device_info *info);
 /* [init] Logs at level info which of several devices was chosen, why, and how much memory it has free now. */
-void brim_device_tell(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
-                      int device);
+void brim_device_log_choice(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
+                            int device);
 #endif

@@ -182,12 +182,12 @@ const char *brim_policies_decider(const brim_policies *p)
   return p->decider;
 }
 
-void brim_policies_tell(brim_policies *p, const char *decider, const char *choice, const char *reason)
+void brim_policies_report(brim_policies *p, const char *decider, const char *choice, const char *reason)
 {
   report_decision(p, BRIM_LOG_INFO, decider, choice, reason);
 }
 
-void brim_policies_tell_recovery(brim_policies *p, const char *action, const char *choice, const char *reason)
+void brim_policies_report_recovery(brim_policies *p, const char *action, const char *choice, const char *reason)
 {
   report(p, BRIM_LOG_INFO,
          &(brim_decision){.policy = "recovery", .choice = choice, .reason = reason, .action = action});

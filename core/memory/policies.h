@@ -97,7 +97,7 @@ const char *brim_policies_decider(const brim_policies *policies);
  * asked. NULL: the system's clock again. */
 void brim_policy_clock_follow(const double *seconds);
 /* Reports a decision other than those above, such as one by "training.clear_cache_every_n_rounds". */
-void brim_policies_tell(brim_policies *policies, const char *decider, const char *choice, const char *reason);
+void brim_policies_report(brim_policies *policies, const char *decider, const char *choice, const char *reason);
 /* Reports an action of the recovery from a failure: see brim_decision. action NULL: it could not act. */
-void brim_policies_tell_recovery(brim_policies *policies, const char *action, const char *choice, const char *reason);
+void brim_policies_report_recovery(brim_policies *policies, const char *action, const char *choice, const char *reason);
 #endif

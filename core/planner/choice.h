@@ -15,7 +15,7 @@ typedef struct brim_choice {
 } brim_choice;
 bool brim_choice_equal(const brim_choice *a, const brim_choice *b);
 /* Writes "micro-batch 64 -> 16" or, of a federation, "4 -> 2 clients at a time". */
-void brim_choice_tell_change(const brim_choice *from, const brim_choice *to, char *out, size_t room);
+void brim_choice_print_change(const brim_choice *from, const brim_choice *to, char *out, size_t room);
 /* The same choice with other micro-batches. */
 brim_choice brim_choice_cut(const brim_choice *choice, int64_t micro_batch);
 #endif

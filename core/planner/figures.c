@@ -125,7 +125,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
 }
 
 /* The program of the last micro-batch of the rank's share, if its size differs from the others. */
-static const brim_program *odd_one(const brim_planner *p, const brim_plan *plan, int64_t batch)
+static const brim_program *last_program(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const int64_t micros = brim_setup_step_micros(p->setup, batch),
                 rest = brim_setup_step_samples(p->setup) - (micros - 1) * batch;
@@ -138,7 +138,7 @@ static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int6
   const brim_rates rates = brim_rates_of(&p->device_info);
   const double micros = (double)brim_setup_step_micros(p->setup, batch);
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, batch);
-  const brim_program *odd = odd_one(p, plan, batch);
+  const brim_program *last = last_program(p, plan, batch);
   brim_prediction t = {0};
   if (!train) train = &plan->program[0];
   const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
@@ -146,8 +146,8 @@ static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int6
                      rated_copy(&rates, plan->gradient_bytes), 1, &t);
   brim_predict_other(p->profile, BRIM_TIMED_LOAD, (int64_t)fed, rated_copy(&rates, fed), micros, &t);
   brim_predict_other(p->profile, BRIM_TIMED_METRICS, 1, rates.node_seconds, 1, &t);
-  brim_predict_program(p->profile, &rates, train, odd ? micros - 1 : micros, &t);
-  if (odd) brim_predict_program(p->profile, &rates, odd, 1, &t);
+  brim_predict_program(p->profile, &rates, train, last ? micros - 1 : micros, &t);
+  if (last) brim_predict_program(p->profile, &rates, last, 1, &t);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].info.batch == 0) brim_predict_program(p->profile, &rates, &plan->program[i], 1, &t);
   add_loading(p, brim_setup_step_samples(p->setup), &t);

@@ -329,7 +329,7 @@ static bool adds(const brim_footprint *f, size_t i)
   return !passes || (running && at == passing);
 }
 
-void brim_footprint_tell(const brim_footprint *f, brim_text *out)
+void brim_footprint_print(const brim_footprint *f, brim_text *out)
 {
   char bytes[32];
   const char *before = ": ";

@@ -52,6 +52,6 @@ brim_status brim_planner_foresee(brim_planner *planner, const brim_plan *plan, i
 /* Adds the memory for a run that begins by reading a checkpoint, before there are loaders. */
 void brim_footprint_add_resume(brim_footprint *footprint);
 /* Prints "the process will take about 123.0 MiB of host memory: 44.6 MiB arena, ...". */
-void brim_footprint_tell(const brim_footprint *footprint, brim_text *out);
+void brim_footprint_print(const brim_footprint *footprint, brim_text *out);
 json_t *brim_footprint_json(const brim_footprint *footprint);
 #endif

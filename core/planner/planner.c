@@ -20,7 +20,7 @@ bool brim_choice_equal(const brim_choice *a, const brim_choice *b)
          a->lanes == b->lanes && (!asks || a->within_bytes == b->within_bytes);
 }
 
-void brim_choice_tell_change(const brim_choice *from, const brim_choice *to, char *out, size_t room)
+void brim_choice_print_change(const brim_choice *from, const brim_choice *to, char *out, size_t room)
 {
   char batch[64], lanes[64];
   snprintf(batch, sizeof batch, "micro-batch %lld -> %lld", (long long)from->micro_batch, (long long)to->micro_batch);
@@ -51,11 +51,24 @@ struct brim_peaks {
   size_t count, next; /* next: the entry to replace */
 };
 
+/* Whether two choices have the same peak. recompute=auto takes the first level that fits, so a budget between a plan's
+ * peak and its own budget leads to the same plan; and if a plan's peak exceeds its budget, every budget below that peak
+ * does too. */
+static bool has_peak_of(const peak *known, const brim_choice *c)
+{
+  const uint64_t most = known->choice.within_bytes > known->bytes ? known->choice.within_bytes : known->bytes - 1;
+  const uint64_t least = known->choice.within_bytes >= known->bytes ? known->bytes : 0;
+  brim_choice same = *c;
+  same.within_bytes = known->choice.within_bytes;
+  return brim_choice_equal(&known->choice, &same) &&
+         (c->recompute != BRIM_RECOMPUTE_AUTO || (least <= c->within_bytes && c->within_bytes <= most));
+}
+
 /* Looks a peak up in the cache; false if it has not been computed yet. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
   for (size_t i = 0; i < p->count; i++) {
-    if (p->item[i].device != device || !brim_choice_equal(&p->item[i].choice, choice)) continue;
+    if (p->item[i].device != device || !has_peak_of(&p->item[i], choice)) continue;
     *bytes = p->item[i].bytes;
     return true;
   }

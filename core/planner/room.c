@@ -262,7 +262,7 @@ static void add_causes(const brim_planner *p, const brim_choice *choice, const b
   f.data_bytes -= f.mapped_bytes;
   f.total_bytes = total; /* without memory that the process had before and has released */
   brim_text_add(text, "\n");
-  brim_footprint_tell(&f, text);
+  brim_footprint_print(&f, text);
 }
 
 /* Whether the process with this plan exceeds the host memory left for it. Adds the numbers to the text. */

@@ -215,7 +215,7 @@ static const char *format(uint64_t bytes, char out[32])
   return bytes == BRIM_BYTES_UNKNOWN ? "not measured yet" : brim_format_bytes(out, 32, bytes);
 }
 
-void brim_taken_tell(const brim_taken *t, brim_text *out)
+void brim_taken_print(const brim_taken *t, brim_text *out)
 {
   char a[32];
   brim_text_printf(out, "  %-12s %16s   driver\n", "context", format(t->context_bytes, a));

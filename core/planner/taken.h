@@ -48,6 +48,6 @@ void brim_taken_predict(const brim_planner *planner, const brim_plan *plan, brim
  * most. */
 void brim_taken_of_profile(const brim_profile *profile, brim_taken *out);
 /* Appends a line for each class. */
-void brim_taken_tell(const brim_taken *taken, brim_text *out);
+void brim_taken_print(const brim_taken *taken, brim_text *out);
 json_t *brim_taken_json(const brim_taken *taken);
 #endif

@@ -300,15 +300,15 @@ static brim_status check_twice(const brim_module *module, size_t index)
 
 /* Where to report: the first error as the status or, with a listener, all of them. */
 typedef struct finding {
-  brim_loader_tell tell;
+  brim_loader_report on_problem;
   void *context;
 } finding;
 
 /* Reports an error to the listener, if there is one, and then returns OK to continue. */
 static brim_status report(const finding *f, brim_status status)
 {
-  if (status == BRIM_OK || !f->tell) return status;
-  f->tell(f->context, brim_error_text());
+  if (status == BRIM_OK || !f->on_problem) return status;
+  f->on_problem(f->context, brim_error_text());
   return BRIM_OK;
 }
 
@@ -336,9 +336,9 @@ static brim_status check_module(const brim_module *module)
   return BRIM_OK;
 }
 
-brim_status brim_loader_check_all(const brim_module *module, brim_loader_tell tell, void *context)
+brim_status brim_loader_check_all(const brim_module *module, brim_loader_report on_problem, void *context)
 {
-  const finding f = {tell, context};
+  const finding f = {on_problem, context};
   if (check_module(module) != BRIM_OK) return report(&f, BRIM_ELOAD);
   for (size_t i = 0; module->plugins[i]; i++) {
     if (i == PLUGINS_MAX)

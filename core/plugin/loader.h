@@ -10,8 +10,8 @@ brim_status brim_loader_load(const char *file, const brim_module **out);
 brim_status brim_loader_enter(const char *file, const brim_module **out);
 /* The checks of brim_loader_load: the ABI, and each plugin's fields, parameter table and ops. ELOAD. */
 brim_status brim_loader_check(const brim_module *module);
-/* The same, but reports each problem to `tell` and continues with the checks that can still be trusted; then returns
- * OK. */
-typedef void (*brim_loader_tell)(void *context, const char *problem);
-brim_status brim_loader_check_all(const brim_module *module, brim_loader_tell tell, void *context);
+/* The same, but reports each problem to `on_problem` and continues with the checks that can still be trusted; then
+ * returns OK. */
+typedef void (*brim_loader_report)(void *context, const char *problem);
+brim_status brim_loader_check_all(const brim_module *module, brim_loader_report on_problem, void *context);
 #endif

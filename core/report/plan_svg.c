@@ -378,10 +378,10 @@ static void draw_head(const picture *pic, const brim_plan_picture *say, brim_tex
       WIDTH, HEIGHT, LEFT);
   brim_svg_escape(out, say->title);
   brim_text_printf(out, "</text>\n<text x=\"%d\" y=\"50\">", LEFT);
-  brim_text tell = {0};
-  brim_recompute_tell(pic->p, pic->plan->request.recompute, &tell);
-  if (tell.length > 0) brim_text_printf(out, "%s; ", tell.s);
-  brim_text_release(&tell);
+  brim_text share = {0};
+  brim_recompute_print(pic->p, pic->plan->request.recompute, &share);
+  if (share.length > 0) brim_text_printf(out, "%s; ", share.s);
+  brim_text_release(&share);
   char bytes[32];
   brim_text_printf(out, "%zu operations, %zu buffers", pic->p->graph->node_count, pic->count);
   if (say->limit_bytes > pic->top_bytes)

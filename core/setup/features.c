@@ -94,7 +94,7 @@ static brim_status take_place(brim_setup *s, brim_feature_set *set)
   set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
   set->settings.transform = (brim_transform_settings){0};
   set->raw = *s;
-  set->raw.deal = (brim_dealing){0}; /* it belongs to the setup, as its words do */
+  set->raw.distribution = (brim_distribution){0}; /* it belongs to the setup, as its words do */
   set->raw.arena = (brim_arena){0};
   s->features = set;
   return brim_data_describe(&s->data, &features_plugin, set, &set->settings);

@@ -1,6 +1,6 @@
 /* The parts of a run before any memory is allocated: the configuration, the chosen plugins' instances, the data, the
  * loss, and this rank's part of a step. Once open, a setup is const, except for the ranks' agreement on the
- * distribution of samples (drive/deal.h) and for the data, which a thread may be reading. */
+ * distribution of samples (drive/distribute.h) and for the data, which a thread may be reading. */
 #ifndef BRIM_SETUP_SETUP_H
 #define BRIM_SETUP_SETUP_H
 #include <jansson.h>
@@ -13,7 +13,7 @@
 #include "data/partition.h"
 #include "dist/dist.h"
 #include "graph/plan.h"
-#include "setup/dealing.h"
+#include "setup/distribution.h"
 #include "store/states.h"
 
 #define BRIM_AGAIN_MAX 4
@@ -66,19 +66,19 @@ typedef struct brim_setup {
   const brim_plugin *schedule;
   const void *optimizer_params, *schedule_params;
   brim_graph_loss loss;
-  int32_t top_k;               /* resolved; 0: off */
-  int64_t answers;             /* numbers that the model outputs: see brim_classes */
-  brim_list class_weights;     /* of the loss; count 0: unweighted */
-  brim_list label_weights;     /* the weight of each class's samples in the mean loss; count 0: all 1 */
-  uint8_t *view;               /* of an isolated client: a bit for each sample that it may read; else NULL */
-  double *counted;             /* storage of label_weights if a class does not count at all; else NULL */
-  int64_t grain;               /* resolved */
-  int64_t norm_group;          /* 0: the model has no statistics over groups of samples */
-  uint64_t buffer_bytes;       /* of the model's moving averages (brim_graph_buffer) that are not frozen */
-  uint64_t kept_bytes;         /* of a client state */
-  uint64_t kept_scratch_bytes; /* that a lane needs at work with that */
-  uint64_t control_bytes;      /* host memory of the server's controls */
-  brim_dealing deal;           /* each rank's part of a step */
+  int32_t top_k;                  /* resolved; 0: off */
+  int64_t answers;                /* numbers that the model outputs: see brim_classes */
+  brim_list class_weights;        /* of the loss; count 0: unweighted */
+  brim_list label_weights;        /* the weight of each class's samples in the mean loss; count 0: all 1 */
+  uint8_t *view;                  /* of an isolated client: a bit for each sample that it may read; else NULL */
+  double *counted;                /* storage of label_weights if a class does not count at all; else NULL */
+  int64_t grain;                  /* resolved */
+  int64_t norm_group;             /* 0: the model has no statistics over groups of samples */
+  uint64_t buffer_bytes;          /* of the model's moving averages (brim_graph_buffer) that are not frozen */
+  uint64_t kept_bytes;            /* of a client state */
+  uint64_t kept_scratch_bytes;    /* that a lane needs at work with that */
+  uint64_t control_bytes;         /* host memory of the server's controls */
+  brim_distribution distribution; /* each rank's part of a step */
   brim_data data;
   brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
   const brim_plugin *server_optimizer; /* of a federation */
@@ -123,7 +123,7 @@ int64_t brim_setup_micro_batch(const brim_setup *setup);
 uint32_t brim_setup_precisions(const brim_setup *setup);
 /* Whether each parameter is updated during the backward pass (optimizer.update). */
 bool brim_setup_updates_in_backward(const brim_setup *setup);
-/* ECONFIG if with micro-batches of `batch` samples a step has several, which such updates do not support. */
+/* Fails with ECONFIG: updates during the backward pass need steps of one micro-batch, and `batch` samples are fewer. */
 brim_status brim_setup_refuse_accumulation(const brim_setup *setup, int64_t batch);
 /* Whether brim may choose what to recompute: not if the user set memory.recompute to anything but auto. */
 bool brim_setup_may_recompute(const brim_setup *setup);

@@ -35,7 +35,7 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }
     if (has_feedback && brim_parameter_is_controlled(p)) {
-      /* As doubles, the parameter's change, and the same again while it is read or written. */
+      /* The parameter's change in double precision, and a copy of it while it is read or written. */
       const uint64_t room = 2 * (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
       s->kept_bytes += p->value->bytes;
       if (room > s->kept_scratch_bytes) s->kept_scratch_bytes = room;

@@ -13,7 +13,7 @@ static int64_t share_of_rank(const brim_setup *s, int32_t rank, int64_t samples)
 {
   int64_t first, count;
   if (brim_setup_is_federated(s)) return samples;
-  const brim_portion portion = brim_dealing_portion(&s->deal, rank, s->world.ranks);
+  const brim_portion portion = brim_distribution_portion(&s->distribution, rank, s->world.ranks);
   brim_portion_of(&portion, samples, unit_of(s), &first, &count);
   return count;
 }
@@ -34,7 +34,7 @@ brim_order brim_setup_order(const brim_setup *s, int64_t batch)
   const brim_training_settings *t = &s->settings->training;
   const int64_t cut = brim_setup_limit_batch(s, batch), set = t->effective_batch_size;
   const int64_t effective = s->world.ranks > 1 ? set : (set + cut - 1) / cut * cut;
-  const brim_portion portion = brim_dealing_portion(&s->deal, s->world.rank, s->world.ranks);
+  const brim_portion portion = brim_distribution_portion(&s->distribution, s->world.rank, s->world.ranks);
   if (brim_setup_is_federated(s)) /* a step is a round, and so is an epoch */
     return brim_order_make(1, 1, 1, 1, brim_portion_even(0, 1), 0, s->settings->rounds);
   return brim_order_make(s->data.count[BRIM_PART_TRAIN], effective, cut, unit_of(s), portion, t->epochs, t->steps);

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "simulate/job.h"
 
-void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason)
+void brim_sim_report(brim_sim_job *job, const char *by, const char *choice, const char *reason)
 {
   brim_simulation *out = job->all->out;
   brim_arena *arena = &out->arena;
@@ -83,7 +83,7 @@ static brim_status claim(void *self, const brim_claim_request *r, void **out, in
   if (*waited > 0) {
     snprintf(place, sizeof place, "has waited %.4g s for %s", *waited,
              brim_format_bytes(bytes, sizeof bytes, wish.bytes));
-    brim_sim_tell(job, "queue", place, "");
+    brim_sim_report(job, "queue", place, "");
   }
   if (status == BRIM_OK) *out = job;
   if (status != BRIM_OK) brim_scene_leave(job->all->scene, job->index);

@@ -77,7 +77,7 @@ static brim_status place(brim_sim_job *job)
       .self = job, .drive = d, .trains = true, .plan = plan_model, .check = check_plan, .open = open_plan};
   BRIM_TRY(brim_planner_look(&d->planner));
   const brim_status status = brim_placement_do(&what);
-  brim_drive_let_go(d);
+  brim_drive_end_hold(d);
   BRIM_TRY(status);
   const bool changes =
       d->choice.micro_batch != job->costs.micro_batch || d->choice.recompute != recompute || job->arena != arena;
@@ -242,7 +242,7 @@ static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *byte
   const brim_scenario *s = job->all->scenario;
   *acts = job->pressure < s->pressure_count && job->step >= s->pressure[job->pressure].step;
   if (!*acts) return BRIM_OK;
-  brim_sim_tell(job, "memory", "critical", "");
+  brim_sim_report(job, "memory", "critical", "");
   *bytes = s->pressure[job->pressure++].bytes;
   return brim_loop_save(&job->loop);
 }
@@ -264,14 +264,14 @@ static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
       brim_pressure_judge(&limits, &job->watch, brim_pressure_percent(&reading), &fell);
   if (level == BRIM_PRESSURE_CALM) return BRIM_OK;
   snprintf(text, sizeof text, "RAM at %.1f %%", reading.host.ram_percent);
-  brim_sim_tell(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
+  brim_sim_report(job, "memory", level == BRIM_PRESSURE_ACTS ? "critical" : "warning", text);
   *acts = level == BRIM_PRESSURE_ACTS;
   if (!*acts) return BRIM_OK;
   *bytes = brim_recover_target(m, job->drive->planner.device_info.on_host, job->arena, &reading);
   return brim_loop_save(&job->loop);
 }
 
-static brim_status go_on(void *self)
+static brim_status check_stop(void *self)
 {
   const brim_sim_job *job = self;
   if (brim_scene_host_over(job->all->scene) == 0) return BRIM_OK;
@@ -410,7 +410,7 @@ static brim_status train(brim_sim_job *job)
                           .is_best = never,
                           .is_over = never,
                           .checkpoint = checkpoint,
-                          .go_on = go_on,
+                          .check_stop = check_stop,
                           .finish = finish,
                           .failed = failed,
                           .heed_pressure = heed_pressure,
@@ -454,7 +454,7 @@ static void report(brim_sim_job *job, brim_status status)
   job->costs.wall_seconds = brim_scene_now(job->all->scene) - job->started;
   r->costs = job->costs;
   out->end_seconds = fmax(out->end_seconds, brim_scene_now(job->all->scene));
-  brim_sim_tell(job, "simulation", brim_sim_end_name(r->end), r->error);
+  brim_sim_report(job, "simulation", brim_sim_end_name(r->end), r->error);
 }
 
 void brim_sim_job_work(brim_sim_job *job)

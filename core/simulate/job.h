@@ -63,7 +63,7 @@ brim_status brim_sim_sleep(brim_sim_job *job, double seconds);
 /* ---- env.c: the environment ---- */
 brim_env brim_sim_env(brim_sim_job *job);
 /* Adds an entry to the timeline. */
-void brim_sim_tell(brim_sim_job *job, const char *by, const char *choice, const char *reason);
+void brim_sim_report(brim_sim_job *job, const char *by, const char *choice, const char *reason);
 
 /* ---- stand_in.c: replaces the plans and plugins of a drive ---- */
 /* Opens the job's drive, on the chosen device. */

@@ -35,7 +35,7 @@ static void print_head(const brim_recording *r, brim_text *out)
   const time_t at = r->start > 0 && r->start < 1e11 ? (time_t)r->start : 0;
   const brim_record_device *d = &r->device[0];
   if (at > 0 && gmtime_r(&at, &utc)) strftime(start, sizeof start, "%Y-%m-%d %H:%M:%S", &utc);
-  brim_text_printf(out, "# The data that the policies of a run were shown, recorded by brim simulate --record.\n");
+  brim_text_printf(out, "# The data that the policies of a run received, recorded by brim simulate --record.\n");
   brim_text_printf(out, "about: a recorded run\nstart: %s\n", start);
   brim_text_printf(out, "backend: %.*s\n", (int)strcspn(d->name, ":"), d->name);
   brim_text_printf(out, "kind: %s\n", !d->on_host ? "gpu" : d->is_shared ? "share" : "host");

@@ -10,7 +10,7 @@
 static void on_world(void *context, const char *name, const char *what)
 {
   brim_sim_job no_job = {.all = context, .index = BRIM_SCENE_JOBS_MAX};
-  brim_sim_tell(&no_job, name, what, "");
+  brim_sim_report(&no_job, name, what, "");
 }
 
 static void prepare(brim_sim_job *job, brim_sim_case *c, size_t i, brim_config *config)

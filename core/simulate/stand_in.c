@@ -246,7 +246,7 @@ static void on_decision(void *context, const brim_decision *d)
 {
   brim_sim_job *job = context;
   if (d->sight) return;
-  brim_sim_tell(job, d->policy, d->choice, d->reason);
+  brim_sim_report(job, d->policy, d->choice, d->reason);
   job->costs.decided++;
 }
 

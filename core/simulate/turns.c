@@ -43,7 +43,7 @@ static void *work(void *context)
   wait_for_turn(job);
   pthread_mutex_unlock(&c->lock);
   c->work(job);
-  brim_guard_go_on();
+  brim_guard_cancel_alarm();
   pthread_mutex_lock(&c->lock);
   job->is_done = true;
   pass_on(c);

@@ -36,7 +36,7 @@ typedef struct ticket {
 
 struct brim_scene {
   const brim_scenario *scenario;
-  brim_scene_tell_fn tell;
+  brim_scene_report_fn report;
   void *context;
   double now, clock;
   program *program;
@@ -185,7 +185,7 @@ static void report_change(brim_scene *s, const char *name, const char *format, .
   va_start(list, format);
   vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  s->tell(s->context, name, text);
+  s->report(s->context, name, text);
 }
 
 static const char *name_of(const brim_scene *s, int device, char *out, size_t room)
@@ -453,10 +453,10 @@ void brim_scene_waiting(const brim_scene *s, size_t job, uint64_t key, size_t *c
 
 /* ---- the whole scene ---- */
 
-brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_tell_fn tell_fn, void *context)
+brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_report_fn report, void *context)
 {
   brim_scene *s = brim_xcalloc(1, sizeof *s);
-  *s = (brim_scene){.scenario = scenario, .tell = tell_fn, .context = context, .clock = scenario->start_seconds};
+  *s = (brim_scene){.scenario = scenario, .report = report, .context = context, .clock = scenario->start_seconds};
   s->program = brim_xcalloc(scenario->program_count + 1, sizeof *s->program);
   s->run = brim_xcalloc(scenario->run_count + 1, sizeof *s->run);
   for (size_t i = 0; i < scenario->program_count; i++) {

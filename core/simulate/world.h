@@ -10,7 +10,7 @@
 
 typedef struct brim_scene brim_scene;
 /* Reports an event that no job caused. */
-typedef void (*brim_scene_tell_fn)(void *context, const char *name, const char *what);
+typedef void (*brim_scene_report_fn)(void *context, const char *name, const char *what);
 
 /* Seconds that other users of the scene lost. */
 typedef struct brim_scene_others {
@@ -19,7 +19,7 @@ typedef struct brim_scene_others {
 } brim_scene_others;
 
 /* [init] The scenario must outlive it. */
-brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_tell_fn tell, void *context);
+brim_scene *brim_scene_open(const brim_scenario *scenario, brim_scene_report_fn report, void *context);
 void brim_scene_close(brim_scene *scene);
 /* Advances the clock to `to` seconds since the scenario's beginning; never moves it back. */
 void brim_scene_advance(brim_scene *scene, double to);

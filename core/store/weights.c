@@ -242,7 +242,7 @@ static void add_kept(const brim_weights *w, brim_text *out)
     brim_text_printf(out, " keep%s initial value%s", kept == 1 ? "s its" : " their", brim_plural((int64_t)kept));
 }
 
-void brim_weights_tell(const brim_weights *w, brim_text *out)
+void brim_weights_print(const brim_weights *w, brim_text *out)
 {
   char size[32];
   uint64_t bytes = 0;

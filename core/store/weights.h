@@ -36,7 +36,7 @@ const brim_safetensor *brim_weights_source(const brim_weights *weights, size_t p
 brim_status brim_weights_read(const brim_weights *weights, size_t parameter, void *to);
 /* Prints "152 tensors, 343.2 MB, from 'vit.safetensors' using map timm_vit; head.weight and head.bias keep their
  * initial values". */
-void brim_weights_tell(const brim_weights *weights, brim_text *out);
+void brim_weights_print(const brim_weights *weights, brim_text *out);
 /* The record of the weights for the run's folder: the path, the files with length and hash, the map, and the tensors
  * that were not used. With `hashes` every byte is read. NULL with the thread's error text if a file cannot be read. */
 json_t *brim_weights_json(const brim_weights *weights, bool hashes);

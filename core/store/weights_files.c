@@ -161,6 +161,15 @@ static brim_status open_index(brim_weights_files *f, const char *path)
 
 /* ---- folders ---- */
 
+bool brim_weights_files_are_missing(const char *path)
+{
+  static const char *const names[] = {"state.json", "checkpoints", INDEX_NAME, MODEL_NAME, "pytorch_model.bin"};
+  char file[BRIM_PATH_MAX];
+  bool any = false;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) any = any || lies_in(file, path, names[i]);
+  return !any && lies_in(file, path, "config.json");
+}
+
 static brim_status open_folder(brim_weights_files *f, const char *folder)
 {
   char path[BRIM_PATH_MAX];

@@ -28,6 +28,9 @@ typedef struct brim_weights_files brim_weights_files;
  * index names or that it does not list, and damaged checkpoints. */
 brim_status brim_weights_files_open(const char *path, brim_weights_files **out);
 void brim_weights_files_close(brim_weights_files *files); /* may be NULL */
+/* [any thread] Whether the path is a folder that has Hugging Face's description of a network, config.json, but no
+ * weights yet. */
+bool brim_weights_files_are_missing(const char *path);
 /* Tensors of all files, in the order of the files and of their data. */
 size_t brim_weights_files_count(const brim_weights_files *files);
 const brim_safetensor *brim_weights_files_at(const brim_weights_files *files, size_t i);

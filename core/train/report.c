@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/table.h"
-#include "drive/deal.h"
+#include "drive/distribute.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
 #include "store/record.h"
@@ -333,7 +333,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
     json_t *described = brim_plan_json(plan, drive->choice.micro_batch);
     const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
     if (isfinite(seconds)) json_object_set_new(described, "step_seconds", json_real(seconds));
-    brim_deal_describe(drive, described);
+    brim_distribution_describe(drive, described);
     status = write_json(dir, "plan.json", described);
   }
   if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(drive->setup->kept));

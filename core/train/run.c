@@ -52,7 +52,7 @@ brim_status brim_run(const brim_run_options *options)
   r->options = options;
   r->config = options->config;
   r->settings = &options->config->settings;
-  r->stop = brim_stop_watch(brim_running_speaks(r));
+  r->stop = brim_stop_watch(brim_running_prints(r));
   signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
   r->lock = -1;
   r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
@@ -66,7 +66,7 @@ brim_status brim_run(const brim_run_options *options)
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
     brim_planner_compare_times(&r->drive->planner, brim_trainer_plan(r->trainer), r->drive->choice.micro_batch,
                                brim_running_step_seconds(r));
-  if (status == BRIM_OK && brim_running_speaks(r)) {
+  if (status == BRIM_OK && brim_running_prints(r)) {
     brim_progress_finish(&r->progress);
     brim_running_collect(r);
     brim_report_say(&r->report, r->dir, brim_running_own_seconds(r));

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "dist/line.h"
-#include "drive/deal.h"
+#include "drive/distribute.h"
 #include "graph/plan_json.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
@@ -39,7 +39,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
-  brim_line_tell_folder(r->dir);
+  brim_line_send_folder(r->dir);
   BRIM_TRY(brim_report_write_inputs(r->dir, c, r->drive, brim_trainer_plan(r->trainer)));
   r->state->profile_hash = hash_profile(r);
   if (brim_setup_is_federated(r->drive->setup))
@@ -50,7 +50,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
 /* A federation's files: the first rank makes that of client states, or all ranks open the run's existing one. */
 static brim_status keep_files(brim_running *r, bool is_new)
 {
-  const bool first = brim_running_speaks(r);
+  const bool first = brim_running_prints(r);
   if (!brim_setup_is_federated(r->drive->setup)) return BRIM_OK;
   const brim_status status = first ? brim_trainer_keep_in(r->trainer, r->dir, is_new) : BRIM_OK;
   BRIM_TRY(brim_running_begin_together(r, status));
@@ -61,7 +61,7 @@ static brim_status keep_files(brim_running *r, bool is_new)
  * weights fail before the folder is made. */
 static brim_status open_new(brim_running *r)
 {
-  const bool speaks = brim_running_speaks(r);
+  const bool speaks = brim_running_prints(r);
   json_t *weights = NULL;
   if (brim_config_backbone(r->drive->setup->config) && !r->settings->model.weights[0] && speaks)
     brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run "
@@ -80,7 +80,7 @@ static brim_status find_checkpoint(brim_running *r, char *path, size_t room)
   bool found = false;
   path[0] = '\0';
   brim_status status = BRIM_OK;
-  if (brim_running_speaks(r)) {
+  if (brim_running_prints(r)) {
     status = brim_run_lock(r->dir, &r->lock);
     if (status == BRIM_OK && brim_setup_is_federated(r->drive->setup))
       status = brim_partition_record_check(&r->drive->setup->partition, r->dir);
@@ -100,7 +100,7 @@ static brim_status open_resumed(brim_running *r)
     brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
     r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
     json_t *weights = NULL;                   /* must be the weights that the run began with */
-    brim_status status = brim_trainer_load_weights(r->trainer, brim_running_speaks(r) ? &weights : NULL);
+    brim_status status = brim_trainer_load_weights(r->trainer, brim_running_prints(r) ? &weights : NULL);
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);
     BRIM_TRY(brim_running_begin_together(r, status));
@@ -108,7 +108,7 @@ static brim_status open_resumed(brim_running *r)
   }
   BRIM_TRY(keep_files(r, false));
   BRIM_TRY(brim_running_begin_together(r, brim_trainer_resume(r->trainer, checkpoint)));
-  if (brim_running_speaks(r) && r->state->profile_hash != hash_profile(r))
+  if (brim_running_prints(r) && r->state->profile_hash != hash_profile(r))
     brim_log(BRIM_LOG_WARN, "%s/%s differs from the profile that the run began with (the checkpoint has its hash)",
              r->dir, BRIM_PROFILE_NAME);
   r->loop.checkpoint_step = r->loop.round_step =
@@ -128,7 +128,7 @@ static void on_decision(void *context, const brim_decision *decision)
 static brim_status open_logs(brim_running *r)
 {
   char path[4200];
-  if (!brim_running_speaks(r)) return BRIM_OK;
+  if (!brim_running_prints(r)) return BRIM_OK;
   snprintf(path, sizeof path, "%s/metrics.jsonl", r->dir);
   BRIM_TRY(brim_jsonl_open(&r->metrics, path, r->state->metrics_records));
   if (brim_setup_is_federated(r->drive->setup))
@@ -171,7 +171,7 @@ static void describe_training(const brim_drive *d, brim_text *out)
 static void announce_world(const brim_running *r)
 {
   brim_text text = {0};
-  brim_trainer_tell_world(r->trainer, &text);
+  brim_trainer_print_world(r->trainer, &text);
   if (text.length > 0) brim_say("simulated world: %s", brim_text_str(&text));
   brim_text_release(&text);
   if (r->settings->protocol[0])
@@ -217,15 +217,15 @@ static void announce(const brim_running *r)
   brim_text_clear(&text);
   if (d->setup->data.train.summary)
     brim_say("%s: %s", brim_config_choice_of(r->config, "dataset")->name, d->setup->data.train.summary);
-  brim_deal_tell(d, &text);
+  brim_distribution_print(d, &text);
   brim_say("memory planned and placed: %s; %s; run folder %s", brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes),
            brim_text_str(&text), r->dir);
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, d->choice.micro_batch);
   brim_text_clear(&text);
-  if (train) brim_recompute_tell(train, plan->request.recompute, &text);
+  if (train) brim_recompute_print(train, plan->request.recompute, &text);
   if (text.length > 0) brim_say("%s", text.s);
   brim_text_clear(&text);
-  brim_plan_tell_refused(plan, &text);
+  brim_plan_print_refused(plan, &text);
   if (text.length > 0) brim_log(BRIM_LOG_WARN, "%s", text.s);
   brim_text_release(&text);
   const char *precision = brim_precision_names[r->settings->precision];
@@ -294,12 +294,12 @@ brim_status brim_running_begin(brim_running *r)
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
   brim_reserve_take();
   const brim_status opened = brim_drive_open(r->config, &options, &r->drive);
-  BRIM_TRY(brim_deal_settle(r->options->dist, opened, &r->drive));
+  BRIM_TRY(brim_distribution_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_communication_time(&r->drive->planner)));
   BRIM_TRY(brim_running_check_processes(r));
   BRIM_TRY(brim_running_begin_together(r, open_trainer(r)));
-  BRIM_TRY(brim_deal_exchange_batches(r->drive));
+  BRIM_TRY(brim_distribution_exchange_batches(r->drive));
   if (r->drive->setup->own_config) r->config = r->drive->setup->own_config;
   r->settings = &r->config->settings;
   r->state = brim_trainer_state(r->trainer);
@@ -325,6 +325,6 @@ brim_status brim_running_begin(brim_running *r)
   report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
-                     r->options->quiet || !brim_running_speaks(r));
+                     r->options->quiet || !brim_running_prints(r));
   return BRIM_OK;
 }

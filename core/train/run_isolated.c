@@ -68,7 +68,7 @@ static brim_status check_device(const place *all, int32_t ranks, int32_t own)
   return status;
 }
 
-static void tell(const place *all, int32_t ranks)
+static void say_places(const place *all, int32_t ranks)
 {
   char bytes[32], name[32];
   brim_text text = {0};
@@ -91,7 +91,7 @@ brim_status brim_running_check_processes(brim_running *r)
   place *all = brim_xcalloc((size_t)ranks, sizeof *all);
   brim_status status = brim_dist_exchange(r->options->dist, &here, sizeof here, all);
   if (status == BRIM_OK) status = brim_running_begin_together(r, check_device(all, ranks, own));
-  if (status == BRIM_OK && own == 0) tell(all, ranks);
+  if (status == BRIM_OK && own == 0) say_places(all, ranks);
   free(all);
   return status;
 }

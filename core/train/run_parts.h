@@ -62,7 +62,7 @@ brim_status brim_running_keep_drive(brim_running *r);
 /* ---- run_ranks.c: no effect in a job of one rank ---- */
 
 /* Whether this rank prints messages and writes the run's folder. */
-bool brim_running_speaks(const brim_running *r);
+bool brim_running_prints(const brim_running *r);
 /* Meets the other ranks at the beginning; each passes its status. EPEER: another rank failed. */
 brim_status brim_running_begin_together(brim_running *r, brim_status status);
 /* Checks that all ranks see rank 0's run folder; call once it exists. ECONFIG, EPEER. */

@@ -97,7 +97,7 @@ static brim_status save(brim_running *r)
       status == BRIM_EIO || (status == BRIM_EPEER && brim_trainer_verdict(r->trainer)->status == BRIM_EIO);
   if (!of_disk) return status;
   if (status == BRIM_EIO) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
-  brim_trainer_forgive(r->trainer);
+  brim_trainer_clear_failure(r->trainer);
   return BRIM_OK;
 }
 

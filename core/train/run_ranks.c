@@ -13,7 +13,7 @@
 
 #define SLOW_SHARE 0.1 /* fraction by which a rank must be slower than the median to be reported */
 
-bool brim_running_speaks(const brim_running *r)
+bool brim_running_prints(const brim_running *r)
 {
   return brim_dist_world(r->options->dist).rank == 0;
 }
@@ -54,7 +54,7 @@ brim_status brim_running_end_together(brim_running *r, brim_status status)
 brim_status brim_running_check_folder(brim_running *r)
 {
   char name[96] = "", path[BRIM_PATH_MAX];
-  const bool first = brim_running_speaks(r);
+  const bool first = brim_running_prints(r);
   if (!r->options->dist) return BRIM_OK;
   /* A unique name: a rank that sees the file sees this very folder. */
   if (first) snprintf(name, sizeof name, ".shared-%ld-%.9f", (long)getpid(), brim_now());
@@ -88,7 +88,7 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   brim_status status = BRIM_OK;
   if (!r->options->dist || brim_trainer_has_values(r->trainer)) return BRIM_OK;
   r->checkpoint[0] = '\0';
-  if (brim_running_speaks(r)) status = brim_running_find_newest(r);
+  if (brim_running_prints(r)) status = brim_running_find_newest(r);
   brim_verdict verdict; /* not tied to a step: some ranks may have committed one more than others */
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
   if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to return to", (int)verdict.failed);
@@ -151,7 +151,7 @@ brim_status brim_running_report_ranks(void *running)
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
   for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
   const bool alike = !brim_setup_is_isolated(r->drive->setup); /* else the server does not train */
-  if (status == BRIM_OK && alike && brim_running_speaks(r)) name_slowest(r, all, ranks, seconds);
+  if (status == BRIM_OK && alike && brim_running_prints(r)) name_slowest(r, all, ranks, seconds);
   free(seconds);
   free(all);
   return status;

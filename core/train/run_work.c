@@ -182,7 +182,7 @@ static brim_status finish(void *self)
   return status == BRIM_EINTERRUPTED ? interrupt(r) : status;
 }
 
-static brim_status go_on(void *self)
+static brim_status check_stop(void *self)
 {
   brim_running *r = self;
   const bool stops = /* as far as all ranks know */
@@ -290,7 +290,7 @@ static brim_status report_failure(brim_running *r, brim_status failure, bool *is
   *is_over = !brim_status_is_want(failure);
   if (!r->options->dist || r->is_interrupted || failure == BRIM_ECOMM) return failure;
   const brim_status met =
-      brim_trainer_has_told(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
+      brim_trainer_has_reported(r->trainer) ? failure : brim_trainer_meet(r->trainer, BRIM_MEET_AGAIN, failure);
   *is_over = brim_trainer_verdict(r->trainer)->is_over;
   if (brim_trainer_verdict(r->trainer)->status == BRIM_EINTERRUPTED) return interrupt(r);
   const brim_status first = brim_trainer_verdict(r->trainer)->status;
@@ -358,7 +358,7 @@ static void leave_device(brim_running *r)
   brim_pressure_aim(r->pressure, NULL);
 }
 
-static brim_status come_back(brim_running *r, brim_status status)
+static brim_status watch_again(brim_running *r, brim_status status)
 {
   if (brim_trainer_plan(r->trainer)) brim_running_aim(r);
   return status;
@@ -369,7 +369,7 @@ static brim_status park(void *self)
   brim_running *r = self;
   leave_device(r);
   const brim_status status = brim_trainer_park(r->trainer);
-  return status == BRIM_OK ? BRIM_OK : come_back(r, status);
+  return status == BRIM_OK ? BRIM_OK : watch_again(r, status);
 }
 
 static brim_status replan(void *self)
@@ -377,7 +377,7 @@ static brim_status replan(void *self)
   brim_running *r = self;
   leave_device(r);
   r->recent_count = 0;
-  return come_back(r, brim_trainer_replan(r->trainer));
+  return watch_again(r, brim_trainer_replan(r->trainer));
 }
 
 /* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */
@@ -387,7 +387,7 @@ static brim_status rewind_run(void *self)
   if (!r->options->dist) BRIM_TRY(brim_running_find_newest(r));
   leave_device(r);
   r->recent_count = 0;
-  return come_back(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
+  return watch_again(r, brim_trainer_restart(r->trainer, r->checkpoint[0] ? r->checkpoint : NULL));
 }
 
 static void follow(void *self, brim_drive *drive)
@@ -407,7 +407,7 @@ brim_work brim_running_work(brim_running *r)
                      .is_best = is_best,
                      .is_over = brim_running_is_over,
                      .checkpoint = checkpoint,
-                     .go_on = go_on,
+                     .check_stop = check_stop,
                      .finish = finish,
                      .failed = failed,
                      .is_ahead = is_ahead,

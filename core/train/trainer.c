@@ -243,7 +243,7 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
   if (w.weights) {
     if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has done it */
     if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
-    if (status == BRIM_OK) brim_weights_tell(w.weights, &text);
+    if (status == BRIM_OK) brim_weights_print(w.weights, &text);
     if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
   }
   brim_text_release(&text);
@@ -342,7 +342,7 @@ static brim_status place_again(brim_trainer *t)
   brim_drive_begin(t->drive);
   brim_status status = brim_planner_look(&t->drive->planner);
   if (status == BRIM_OK) status = place(t, NULL);
-  brim_drive_let_go(t->drive);
+  brim_drive_end_hold(t->drive);
   BRIM_TRY(status);
   snprintf(t->state.backend_id, sizeof t->state.backend_id, "%s", brim_setup_backend_id(t->drive->setup));
   brim_footprint_predict(&t->drive->planner, t->plan, t->drive->choice.micro_batch, &t->footprint);

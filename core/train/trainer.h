@@ -61,7 +61,7 @@ const brim_round_result *brim_trainer_last_round(const brim_trainer *trainer);
 /* [any] The accuracies of a federation's clients over their last training. ENOMEM_HOST. */
 brim_status brim_trainer_client_accuracy(const brim_trainer *trainer, brim_spread *out);
 /* [any] Describes the assumptions of a federation's simulated world; writes nothing without one. */
-void brim_trainer_tell_world(const brim_trainer *trainer, brim_text *out);
+void brim_trainer_print_world(const brim_trainer *trainer, brim_text *out);
 /* The epsilon of a federation's privacy that is spent after the last committed round, or after the next one. 0 without
  * noise. */
 double brim_trainer_epsilon(const brim_trainer *trainer, bool next);
@@ -132,12 +132,12 @@ bool brim_trainer_has_values(const brim_trainer *trainer);
 /* [step] Meets the other ranks; each passes the status of its preceding work; with a status other than OK the
  * thread's error text belongs to it. EPEER if another rank has failed; if that rank lost its parameters, these count
  * as lost too. Each failure must be reported once, so that all ranks learn of it at the same place: see
- * brim_trainer_has_told. ECOMM: the job is over. */
+ * brim_trainer_has_reported. ECOMM: the job is over. */
 brim_status brim_trainer_meet(brim_trainer *trainer, enum brim_meeting meeting, brim_status status);
 /* Whether the last failure of a trainer function has been reported to the other ranks. */
-bool brim_trainer_has_told(const brim_trainer *trainer);
+bool brim_trainer_has_reported(const brim_trainer *trainer);
 /* Forgets the last failure; all ranks do so. */
-void brim_trainer_forgive(brim_trainer *trainer);
+void brim_trainer_clear_failure(brim_trainer *trainer);
 /* The result of the last meeting, the same on all ranks. */
 const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
 /* [step] Sets this rank's wishes for the following meetings: of enum brim_wish. */

@@ -37,11 +37,11 @@ brim_status brim_trainer_meet(brim_trainer *t, enum brim_meeting meeting, brim_s
   return brim_trainer_meet_for(t, meeting, t->state.step, status, NULL);
 }
 
-void brim_trainer_forgive(brim_trainer *t)
+void brim_trainer_clear_failure(brim_trainer *t)
 {
   t->is_reported = false;
 }
-bool brim_trainer_has_told(const brim_trainer *t)
+bool brim_trainer_has_reported(const brim_trainer *t)
 {
   return t->is_reported;
 }

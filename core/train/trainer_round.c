@@ -51,7 +51,7 @@ brim_status brim_trainer_client_accuracy(const brim_trainer *t, brim_spread *out
   return brim_federation_accuracy(t->federation, out);
 }
 
-void brim_trainer_tell_world(const brim_trainer *t, brim_text *out)
+void brim_trainer_print_world(const brim_trainer *t, brim_text *out)
 {
   if (t->federation) brim_federation_tell(t->federation, out);
 }

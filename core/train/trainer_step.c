@@ -77,7 +77,7 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 }
 
 /* Advances to the next micro-batch before which the ranks meet, the last one or each, and runs those before it. */
-static brim_status come_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
+static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   for (;;) {
     m->batch = NULL;
@@ -116,7 +116,7 @@ static brim_status accumulate(brim_trainer *t, brim_begun *b)
   b->failed = BRIM_OK;
   while (!m.is_last) {
     double sum[BRIM_BALLOT_SUMS] = {0};
-    if (status == BRIM_OK) status = come_to_meeting(t, b, &m);
+    if (status == BRIM_OK) status = run_to_meeting(t, b, &m);
     sum[0] = b->weight;
     sum[1] = (double)(b->share.count - m.loaded);
     sum[2] = b->tokens;

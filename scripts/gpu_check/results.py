@@ -36,7 +36,7 @@ class Results:
         with self.lock:
             self.found.append(line)
             self.append(line)
-            print(f"{verdict:10} {name} ({line['seconds']} s){': ' if figures else ''}{tell(figures)}", flush=True)
+            print(f"{verdict:10} {name} ({line['seconds']} s){': ' if figures else ''}{text_of(figures)}", flush=True)
 
     def details(self, name, text):
         """The output of a failed program: its first part, which has the error, and its end."""
@@ -46,7 +46,7 @@ class Results:
             file.write(f"== {name}\n{text}\n")
 
 
-def tell(figures):
+def text_of(figures):
     return ", ".join(f"{key} {value}" for key, value in figures.items())
 
 
@@ -86,5 +86,5 @@ def page(lines):
         for name, line in checks.items():
             figures = {k: v for k, v in line.items()
                        if k not in ("check", "verdict", "seconds", "began", "command", "device", "build")}
-            out.append(f"| {cell(name)} | {line['verdict']} | {line['seconds']} | {cell(tell(figures))} |")
+            out.append(f"| {cell(name)} | {line['verdict']} | {line['seconds']} | {cell(text_of(figures))} |")
     return "\n".join(out) + "\n"

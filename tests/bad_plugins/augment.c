@@ -1,4 +1,5 @@
-/* An augmentation that misbehaves as $BRIM_BAD says, from a sample on. Without the variable, samples stay unchanged. */
+/* An augmentation that misbehaves as $BRIM_BAD says, from a given sample on. Without the variable, samples stay
+ * unchanged. */
 #include <math.h>
 
 #include "bad.h"
@@ -10,7 +11,7 @@ static void apply(const void *self, brim_augment_sample *sample)
   (void)self;
   if (sample->index < bad_from()) return;
   if (bad_is("apply", "nan")) values[2] = NAN;
-  if (bad_is("apply", "behind")) values[brim_shape_count(&sample->shape)] = 1;
+  if (bad_is("apply", "past")) values[brim_shape_count(&sample->shape)] = 1;
   if (bad_is("apply", "before")) values[-1] = 1;
   if (bad_is("apply", "scratch")) ((char *)sample->scratch)[8] = 1;
   if (bad_is("apply", "partner")) ((float *)sample->partner)[1] = 1;

@@ -103,7 +103,7 @@ static brim_status on_boundary(void *self, const brim_memory_view *memory, brim_
   return bad_in("on_boundary", memory->step);
 }
 
-/* A valid policy: half a minute passes between two steps, by both clocks. */
+/* A valid policy that lets half a minute pass between two steps, on both clocks. */
 static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
 {
   static double looked, clock;
@@ -116,8 +116,8 @@ static brim_status step_rarely(const brim_step_view *view, brim_step_plan *out)
   return BRIM_OK;
 }
 
-/* Another valid policy: reports its view at this step, once. */
-static brim_status tell_view(const brim_step_view *view, brim_step_plan *out)
+/* A valid policy that reports its view at this step, once. */
+static brim_status report_view(const brim_step_view *view, brim_step_plan *out)
 {
   static double first = -1;
   static int64_t first_step;
@@ -140,7 +140,7 @@ static brim_status on_step(void *self, const brim_step_view *view, brim_step_pla
   (void)self;
   if (!bad_names("on_step") || view->step < bad_from()) return BRIM_ENOTSUP;
   if (bad_is("on_step", "rarely")) return step_rarely(view, out);
-  if (bad_is("on_step", "view")) return tell_view(view, out);
+  if (bad_is("on_step", "view")) return report_view(view, out);
   if (bad_is("on_step", "odd")) out->micro_batch = 12345;
   if (bad_is("on_step", "lanes")) {
     out->micro_batch = view->micro_batch;

@@ -1,4 +1,4 @@
-/* A schedule that misbehaves as $BRIM_BAD says, from a step on. Without the variable, its factor is 1. */
+/* A schedule that misbehaves as $BRIM_BAD says, from a given step on. Without the variable, its factor is 1. */
 #include <math.h>
 
 #include "bad.h"

@@ -34,7 +34,7 @@ static void select_away(const brim_selection_query *q, brim_selection *out)
 static void write_elsewhere(const brim_selection_query *q, brim_selection *out)
 {
   static int64_t own[1000];
-  if (bad_is("select", "behind")) q->of_client[q->clients->count] = 1;
+  if (bad_is("select", "past")) q->of_client[q->clients->count] = 1;
   if (bad_is("select", "column")) *(float *)(uintptr_t)&q->clients->loss[0] = 1;
   if (bad_is("select", "pointer")) out->client = own;
 }
@@ -61,7 +61,7 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
   if (bad_is("select", "twice") && q->wanted > 1) out->client[1] = out->client[0];
   if (bad_is("select", "stranger")) out->client[0] = q->clients->count;
   if (bad_is("select", "negative")) out->client[0] = -1;
-  if (bad_is("select", "nobody")) out->count = 0;
+  if (bad_is("select", "none")) out->count = 0;
   if (bad_is("select", "many")) out->count = q->wanted + 1;
   return bad_in("select", 0);
 }

@@ -9,7 +9,7 @@ ROUNDS = 5
 
 
 class Vector(tuple):
-    """Numbers that are added one by one, and scaled together."""
+    """A vector: + and - work element by element, * scales."""
 
     def __add__(self, other):
         return Vector(a + b for a, b in zip(self, other, strict=True))
@@ -54,7 +54,7 @@ class Drawn:
         return [(step * self.selected + k) % self.clients for k in range(self.selected)]
 
     def gradient(self, model, rows):
-        """Of the mean squared error; the bias is the last value."""
+        """The gradient of the mean squared error; the bias is the last value."""
         total = zeros(model)
         for i in rows:
             x = Vector([*self.data[i][:-1], 1.0])

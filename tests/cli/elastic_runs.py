@@ -26,7 +26,7 @@ class ElasticCase(Case):
     command = "train"
 
     def until_said(self, text, process):
-        """Waits for text on standard error. What is read here is not in the process's result."""
+        """Waits for text on standard error, and takes it out of the process's result."""
         self.assertTrue(any(text in line for line in process.stderr), text)
 
     def decisions(self, run, by="policy.elastic", why="reason"):

@@ -1,4 +1,4 @@
-"""What tests of federations have in common."""
+"""Helpers for the tests of federations."""
 
 import collections
 

@@ -119,10 +119,10 @@ class Bad(Check):
                                  ("select:twice", "select", "twice in round 3"),
                                  ("select:away", "select", "in round 3, which is not among"),
                                  ("select:stranger", "select", "in round 3; there are"),
-                                 ("select:nobody", "select", "selected 0 clients in round 3"),
+                                 ("select:none", "select", "selected 0 clients in round 3"),
                                  ("select:many", "select", "it must select 1 to"),
                                  ("select:pointer", "select", "replaced the pointer `client`"),
-                                 ("select:behind", "select", "writes past the end of of_client in select"),
+                                 ("select:past", "select", "writes past the end of of_client in select"),
                                  ("select:column", "select", "writes to clients.loss in select"),
                                  ("select:losses", "select", "BRIM_NEED_LOSSES"),
                                  ("select:moves", "repeats", "gives another answer to the same query"),
@@ -199,7 +199,7 @@ class Bad(Check):
     def test_augmentations(self):
         first = "sample 7 of shape [1, 28, 28]"
         for bad, part in (("nan:7", f"{first}: value 2 becomes nan: values must stay finite"),
-                          ("behind:7", f"{first}: writes outside of the sample's values, 0 bytes after"),
+                          ("past:7", f"{first}: writes outside of the sample's values, 0 bytes after"),
                           ("before:7", f"{first}: writes outside of the sample's values, 1 bytes before"),
                           ("scratch:7", f"{first}: writes outside of the scratch, 0 bytes after"),
                           ("partner:7", f"{first}: changes the partner's values"),

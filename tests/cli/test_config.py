@@ -17,7 +17,7 @@ AROUND = {"linear_probe", "lora"}
 
 
 class Messages(Case):
-    """The four errors in CONFIG.md, verbatim: what is wrong, where, and how to fix it."""
+    """Whole error messages: what is wrong, where, and how to fix it."""
 
     def reported(self, *argv):
         result = self.brim(*argv, status=USAGE)

@@ -16,7 +16,7 @@ EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
 RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
 HUGE = 1 << 40  # with such a loss factor, gradients overflow in fp16
-NO_PROCESS = 4999999  # a process number beyond what Linux gives
+NO_PROCESS = 4999999  # larger than any process number of Linux
 
 
 def uuid(device):
@@ -568,7 +568,7 @@ class Training(CudaCase):
         self.cuda("train", *RUN, *words, "training.checkpoint_every_steps=1", "run.dir=run")
         skipped = {e["step"] for e in self.records("run", "events.jsonl") if e["event"] == "skipped_step"}
         self.assertTrue({1, 2, 3} < skipped, skipped)
-        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # raised, and too large again
+        self.assertGreater(max(skipped), min(set(range(1, 61)) - skipped) + 6, skipped)  # overflowed again
         for step in range(2, 61):
             for name in ("model.safetensors", "optimizer.safetensors"):
                 before, now = (self.checkpoint("run", s).joinpath(name).read_bytes() for s in (step - 1, step))

@@ -49,7 +49,7 @@ class Devices(Case):
             self.assertTrue(line.startswith(f"{device['backend']}:{device['index']} "), line)
             self.assertTrue(line.endswith(device["name"]), line)
         others = lines[1 + len(found["devices"]):]
-        failed = [line for line in others if not line.startswith("who uses cuda:")]
+        failed = [line for line in others if not line.startswith("cannot list the processes that use cuda:")]
         self.assertEqual(len(failed), len(found["failures"]), others)
         for line, failure in zip(failed, found["failures"]):
             self.assertEqual(line, f"backend '{failure['backend']}' cannot be used: {failure['reason']}")

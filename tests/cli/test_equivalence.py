@@ -252,7 +252,7 @@ class RandomConfigurations(Case):
     def run_words(self, run, *words):
         return ["--plugin-path", PLUGINS, "train", "--quiet", f"run.dir={run}", *words]
 
-    def go_on(self, c, run, words):
+    def continue_run(self, c, run, words):
         if (self.folder / run / "config.yaml").exists():
             self.brim("--plugin-path", PLUGINS, "train", "--quiet", "--resume", run)
         else:
@@ -267,7 +267,7 @@ class RandomConfigurations(Case):
         result = self.brim(*self.run_words(run, *c.words, *words), status=None, env={"BRIM_FAULT": at})
         self.assertIn(result.status, (0, NO_FIT, FAILED), result)
         if result.status != 0:
-            self.go_on(c, run, words)
+            self.continue_run(c, run, words)
 
     def killed(self, c, run, words):
         """Kills the run after its first checkpoint, if it is not done by then."""
@@ -277,7 +277,7 @@ class RandomConfigurations(Case):
         process.kill()
         process.communicate()
         if process.returncode != 0:
-            self.go_on(c, run, words)
+            self.continue_run(c, run, words)
 
     def elastic(self, c, run, words):
         """Runs beside a job that waits for its memory, if it is not done by then."""

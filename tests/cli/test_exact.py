@@ -24,7 +24,7 @@ class Exact(Case):
         return json.loads(self.brim("plan", "--json", *DEVICES, *words).out)
 
     def look(self):
-        """The ledger: who uses how much of the devices."""
+        """The ledger: each process's memory on the devices."""
         devices = json.loads(self.brim("devices", "--json", *DEVICES).out)["devices"]
         return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
                 for user in device["users"]]

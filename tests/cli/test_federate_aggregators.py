@@ -96,7 +96,7 @@ class Aggregators(FederationCase):
             self.assertTrue(any(1 in record["client"] for record in taken))
 
     def test_compressed_updates(self):
-        """They are what the aggregator gets: q-FedAvg uses the norm of the compressed update."""
+        """The aggregator gets the compressed updates: q-FedAvg uses their norms."""
         for aggregator in RESULT:
             bits, share = self.draw.randint(2, 10), self.draw.uniform(0.05, 0.6)
             for kind, words, compress in (
@@ -138,7 +138,7 @@ class Aggregators(FederationCase):
 
 
 class Update:
-    """What a client's steps of stochastic gradient descent change, and what an aggregator needs to know of it."""
+    """The change that a client's steps of stochastic gradient descent make, and its figures for aggregators."""
 
     def __init__(self, model, rows, rate, seed, client, epochs, batch, momentum=0.0, mu=0.0):
         local, velocity = list(model), [0.0] * len(model)

@@ -164,7 +164,7 @@ class Async(FederationCase):
             self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
 
     def test_variances_of_batch_norm_stay_positive(self):
-        """A client that arrives twice with the same start would take its change of the variance off twice."""
+        """A client that arrives twice from the same start would subtract its change of the variance twice."""
         self.federate("run", *SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
                       "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=3",
                       "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl",

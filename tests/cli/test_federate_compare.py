@@ -26,7 +26,7 @@ TITLES = {"accuracy": "accuracy, %", "loss": "loss", "f1": "F1", "rounds_to_80":
 
 
 def gini(times):
-    """Over all pairs."""
+    """The Gini coefficient, from all pairs."""
     return sum(abs(a - b) for a in times for b in times) / (2 * len(times) * sum(times))
 
 
@@ -216,7 +216,7 @@ class OfMethods(Comparing):
             self.assertLessEqual({"Loss", "Accuracy"}, set(texts))
 
     def test_a_seed_that_misses_the_target(self):
-        """Then there is no mean of the rounds, and the method has no score."""
+        """If one seed misses the target, the mean of the rounds is missing, and the method has no score."""
         path = self.folder / "all/4/metrics.jsonl"
         records = self.records("all/4")
         for record in records:
@@ -257,7 +257,7 @@ class OfMethods(Comparing):
 
 class Others(Comparing):
     def test_other_differences_are_in_the_name(self):
-        """Only the first key that tells networks apart."""
+        """Of the keys in which networks differ, the name has only the first."""
         self.sweep("all", "network=moderate,poor", "method=random,power_of_choice", "repeats=2", "rounds=4")
         expected = self.methods(*([f"all/{2 * k}", f"all/{2 * k + 1}"] for k in range(4)))
         got = self.csv_of("all")

@@ -42,7 +42,8 @@ class Ditto(DrawnCase):
                 self.assert_close(values, own[c], (name, c))
 
     def test_the_global_model_has_the_bits_of_one_without_personal_models(self):
-        """Also with what clients keep for the global model, and with dropout, whose draws are its own."""
+        """Even if clients keep states for the global model, and with dropout, for which both have separate random
+        numbers."""
         for name in ("mlp", "batch norm", "dirichlet", "fedprox", "kept norms", "scaffold", "feddyn", "qfedavg",
                      "quantized"):
             words = [word for word in KINDS[name] if not word.startswith("federate.local_parameters")]

@@ -29,7 +29,8 @@ class Memory(Case):
         return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
 
     def test_a_plan_counts_the_order_of_the_largest_clients_samples(self):
-        """8 bytes a sample, and 4 for each of 8 rounds of each half of a number below the next power of four."""
+        """8 bytes for each sample, and a table of the permutation: 8 rounds of 4 bytes for each value of half of an
+        index's bits, which are 8 for 100 samples and 6 for 50."""
         words = [*WORDS, "dataset.train_count=1200", "model=mlp", "backend.devices=2", "backend.memory_mb=1024"]
         few = self.plan(*words, "total_clients=12")["host"]["loader_bytes"]
         many = self.plan(*words, "total_clients=24")["host"]["loader_bytes"]
@@ -71,10 +72,10 @@ class Memory(Case):
         few = self.peak("few", *MLP, "total_clients=100", "training.batch_size=10", "clients_per_round=1")
         some = self.peak("some", *MLP, "total_clients=10000")
         many = self.peak("many", *MLP, f"total_clients={MANY}")
-        dealt = self.peak("dealt", *MLP, f"total_clients={MANY}", "partition=dirichlet", "partition.alpha=0.5")
+        drawn = self.peak("drawn", *MLP, f"total_clients={MANY}", "partition=dirichlet", "partition.alpha=0.5")
         self.assertLess(some, few + max(few // 100, MIB), (few, some))
         self.assertLess(many, few + 64 * MIB, (few, many))
-        self.assertLess(dealt, few + 64 * MIB, (few, dealt))
+        self.assertLess(drawn, few + 64 * MIB, (few, drawn))
 
     def test_scaffold_takes_the_memory_of_fedavg(self):
         """Every one of 10,000 clients trains and keeps a control: 65 MiB in the run's folder. Medians of three runs, as

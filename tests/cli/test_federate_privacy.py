@@ -202,7 +202,8 @@ class Private(FederationCase):
             self.assertLess(abs(norm_of(values) / math.sqrt(4 * len(values)) - 1), 5 / math.sqrt(2 * len(values)))
 
     def test_clients_are_drawn_independently_with_the_same_probability(self):
-        """Of 60 clients each with 1/10, over 1500 rounds; also pairs of clients. Some rounds have no client."""
+        """60 clients, each drawn with probability 1/10, over 1500 rounds; pairs of clients are checked too. Some rounds
+        have no client."""
         rounds, clients, rate = 1500, 60, 0.1
         self.federate("run", *MLP, "dataset.train_count=60", f"total_clients={clients}", "clients_per_round=6",
                       f"rounds={rounds}", "federate.train=false", "privacy.clip_norm=1", "privacy.noise_multiplier=1")
@@ -276,7 +277,7 @@ class Private(FederationCase):
             result = self.federate("spent", *words, f"method={method}", "privacy.max_epsilon=0.9", status=USAGE)
             self.assert_error(result, "privacy.max_epsilon=0.9 is too small for round 1", "privacy.noise_multiplier")
 
-    # ---- what is refused ----
+    # ---- refusals ----
 
     def test_what_would_spoil_the_account_is_refused(self):
         noise = ["privacy.clip_norm=1", "privacy.noise_multiplier=1"]

@@ -1,5 +1,5 @@
 """federate.mode=processes: each client in a process of its own, with its own device and limit. The result has the bits
-of the simulation, no process exceeds its limit, and none stays behind."""
+of the simulation, no process exceeds its limit, and none is left running."""
 
 import json
 import os
@@ -22,7 +22,7 @@ REFUSED = "median", "krum"  # aggregators that compare all updates
 
 
 def of_three_clients(words):
-    """The kind of federation with three clients."""
+    """The words of a kind of federation, changed to three clients."""
     few = {"total_clients": 3, "clients_per_round": 2}
     more = {"method.d": 2, "federate.concurrency": 3}  # replaced where they are set
     keep = [word for word in words if word.split("=")[0] not in {*few, *more}]

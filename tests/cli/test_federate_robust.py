@@ -35,9 +35,9 @@ class Robust(FederationCase):
         if twins:  # whole clients as batches, so that the order of samples only affects rounding: there is one sample
             clients, batch = clients + clients % 2, 1
             data = [data[k // 2] for k in range(clients)]
-            dealt = self.folder / f"{name}.csv"
-            dealt.write_text("client,sample\n" + "".join(f"{k},{k}\n" for k in range(clients)))
-            sizes = ["partition=file", f"partition.path={dealt}"]
+            shares = self.folder / f"{name}.csv"
+            shares.write_text("client,sample\n" + "".join(f"{k},{k}\n" for k in range(clients)))
+            sizes = ["partition=file", f"partition.path={shares}"]
         self.write_data(folder, data)
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.targets=[y]", "dataset.standardise=false",
                  "loss=mse", "model=mlp", "model.hidden=[]", "backend=reference", f"seed={seed}",
@@ -135,7 +135,7 @@ class Robust(FederationCase):
     # ---- attacks ----
 
     def test_malicious_updates(self):
-        """By every aggregator, as the update passes through what those of others do."""
+        """With every aggregator: a malicious update is processed like any other."""
         for aggregator in "uniform", "median", "krum":
             scale = self.draw.uniform(0.5, 3)
             with self.subTest(aggregator):
@@ -178,7 +178,7 @@ class Robust(FederationCase):
         self.assertNotEqual(models[0], models[2])
 
     def test_running_statistics_are_not_attacked(self):
-        """Else variances would become negative."""
+        """Otherwise variances would become negative."""
         words = [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch"]
         self.federate("run", *words, "attack.kind=sign_flip", "attack.share=0.5", "attack.scale=5")
         values, _ = tensors.read(self.checkpoint("run", 4) / "model.safetensors")

@@ -47,11 +47,11 @@ class Images(Case):
         words = [word for word in folder_words(path) if not word.startswith("training.epochs")]
         words += ["partition=natural", "clients_per_round=2", "rounds=2"]
         self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "--export-partition", "out.csv")
-        dealt = {}
+        parts = {}
         for line in (self.folder / "out.csv").read_text().splitlines()[1:]:
             client, sample = map(int, line.split(",")[:2])
-            dealt.setdefault(client, set()).add(sample)
-        self.assertEqual(dealt, {k: {i for i, file in enumerate(order) if file.parent.name == name}
+            parts.setdefault(client, set()).add(sample)
+        self.assertEqual(parts, {k: {i for i, file in enumerate(order) if file.parent.name == name}
                                  for k, name in enumerate(["ann", "bob", "zoe"])})
         self.brim("federate", *words, "dataset.client=folder", "total_clients=3", "run.dir=run")
         self.assert_error(self.brim("federate", *words, "total_clients=3", status=USAGE), "but dataset.client=none",

@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 # Files that name an operation, apart from core/graph/ops and the lines that register kernels, and the reason.
 BUILDS = "builds graphs of operations"
-FAMILY = "kernels of a family, which tells its own operations apart"
+FAMILY = "kernels of a family, which distinguishes its own operations"
 WORD = "a word of its own, not the operation"
 ALLOWED = {
     "core/graph/autodiff.c": BUILDS,

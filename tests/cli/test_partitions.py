@@ -1,5 +1,5 @@
-"""Which client gets which samples: every kind of partition, as `brim federate --export-partition` writes it and as a
-run records it."""
+"""The assignment of samples to clients: every kind of partition, as `brim federate --export-partition` writes it and as
+a run records it."""
 
 import collections
 import json
@@ -22,7 +22,7 @@ def data(count, classes=4):
 
 
 class Partitions(Case):
-    def deal(self, *words):
+    def partition(self, *words):
         """The samples of each client, in its order."""
         self.brim("federate", *words, "--export-partition", "out.csv", "--force")
         return self.clients("out.csv")
@@ -49,16 +49,16 @@ class Partitions(Case):
                       ["classes", "partition.classes_per_client=3"]):
             for least in 1, 9:
                 with self.subTest(words, least=least):
-                    parts = self.deal(*data(240), f"partition={words[0]}", *words[1:], "total_clients=12",
-                                      f"partition.min_samples={least}")
+                    parts = self.partition(*data(240), f"partition={words[0]}", *words[1:], "total_clients=12",
+                                           f"partition.min_samples={least}")
                     self.assert_each_once(parts, 240, 12)
                     self.assertGreaterEqual(min(map(len, parts.values())), least)
 
     def test_clients_have_the_given_number_of_classes_all_equally_often(self):
         for classes, each, clients in (4, 1, 12), (7, 3, 10), (10, 10, 5), (5, 4, 3):
             with self.subTest(classes=classes, each=each):
-                parts = self.deal(*data(1000, classes), "partition=classes", f"total_clients={clients}",
-                                  f"partition.classes_per_client={each}")
+                parts = self.partition(*data(1000, classes), "partition=classes", f"total_clients={clients}",
+                                       f"partition.classes_per_client={each}")
                 self.assert_each_once(parts, 1000, clients)
                 held = [{sample % classes for sample in samples} for samples in parts.values()]
                 self.assertEqual({len(one) for one in held}, {each})
@@ -70,13 +70,13 @@ class Partitions(Case):
             words = [*data(4000), f"partition={kind}", "total_clients=10"]
             with self.subTest(kind):
                 counts = [collections.Counter(s % 4 for s in samples)
-                          for samples in self.deal(*words, "partition.alpha=1e6", "seed=2").values()]
+                          for samples in self.partition(*words, "partition.alpha=1e6", "seed=2").values()]
                 for count in counts:
                     for label in range(4):  # 100 of each; if they were random, the standard deviation would be below 9
                         self.assertAlmostEqual(count[label], 100, delta=1 if kind == "dirichlet" else 45)
-        each = self.deal(*words, "partition.alpha=1e-4")
+        each = self.partition(*words, "partition.alpha=1e-4")
         self.assertEqual({len({s % 4 for s in samples}) for samples in each.values()}, {1})
-        whole = self.deal(*data(4000), "partition=dirichlet", "total_clients=10", "partition.alpha=1e-4")
+        whole = self.partition(*data(4000), "partition=dirichlet", "total_clients=10", "partition.alpha=1e-4")
         owners = [{c for c, samples in whole.items() for s in samples if s % 4 == label} for label in range(4)]
         self.assertTrue(all(len(one) < 10 for one in owners))
         largest = sorted(map(len, whole.values()))[-4:]
@@ -90,16 +90,16 @@ class Partitions(Case):
 
     def test_shares_are_those_of_a_dirichlet_distribution(self):
         """With two clients and alpha=1 a share is uniform."""
-        parts = self.deal(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
+        parts = self.partition(*data(100000, 500), "partition=dirichlet", "partition.alpha=1", "total_clients=2")
         counts = collections.Counter(sample % 500 for sample in parts[0])
         self.assert_uniform([counts[label] / 200 for label in range(500)])
-        parts = self.deal(*data(1000, 2), "partition=dirichlet_each", "partition.alpha=1", "total_clients=1000",
-                          "partition.samples=200")
+        parts = self.partition(*data(1000, 2), "partition=dirichlet_each", "partition.alpha=1", "total_clients=1000",
+                               "partition.samples=200")
         self.assert_uniform([sum(s % 2 for s in samples) / len(samples) for samples in parts.values()])
 
     def test_drawn_samples_of_a_class_are_as_likely_as_each_other(self):
-        parts = self.deal(*data(40, 2), "partition=dirichlet_each", "partition.alpha=1e6", "total_clients=50",
-                          "partition.samples=80")
+        parts = self.partition(*data(40, 2), "partition=dirichlet_each", "partition.alpha=1e6", "total_clients=50",
+                               "partition.samples=80")
         counts = collections.Counter(sum(parts.values(), []))
         self.assertEqual(sum(counts.values()), 4000)
         for label in 0, 1:
@@ -111,12 +111,13 @@ class Partitions(Case):
         words = ["total_clients=1000", *data(100000)]
         for kind in "iid", "dirichlet_each":
             with self.subTest(kind):
-                parts = self.deal(*words, f"partition={kind}", "partition.sizes=power_law", "partition.exponent=0.5")
+                parts = self.partition(*words, f"partition={kind}", "partition.sizes=power_law",
+                                       "partition.exponent=0.5")
                 sizes = sorted(map(len, parts.values()), reverse=True)
                 total = sum((k + 1) ** -0.5 for k in range(1000))
                 for k in 0, 9, 99, 999:
                     self.assertAlmostEqual(sizes[k], 100000 * (k + 1) ** -0.5 / total, delta=1.01)
-                parts = self.deal(*words, f"partition={kind}", "partition.sizes=lognormal", "partition.sigma=0.5")
+                parts = self.partition(*words, f"partition={kind}", "partition.sizes=lognormal", "partition.sigma=0.5")
                 logs = [math.log(len(samples)) for samples in parts.values()]
                 mean = sum(logs) / 1000
                 spread = math.sqrt(sum((x - mean) ** 2 for x in logs) / 1000)
@@ -142,10 +143,10 @@ class Partitions(Case):
     def test_a_column_assigns_rows_to_clients(self):
         names = [["12", "3", "100"][i % 3 if i % 5 else 0] for i in range(100)]
         words = [*self.table(names), "dataset.client=who"]
-        parts = self.deal(*words, "total_clients=3")
+        parts = self.partition(*words, "total_clients=3")
         for k, name in enumerate(["3", "12", "100"]):  # sorted as numbers
             self.assertEqual(sorted(parts[k]), [i for i in range(80) if names[i] == name])
-        fewer = self.deal(*words, "total_clients=2")
+        fewer = self.partition(*words, "total_clients=2")
         self.assertEqual(sorted(fewer[0]), sorted(parts[0] + parts[2]))
         self.assertEqual(fewer[1], parts[1])
         out = self.brim("federate", *words, "total_clients=3", "run.dir=run").out
@@ -173,7 +174,7 @@ class Partitions(Case):
         words = ["dataset=text", "dataset.path=texts", "dataset.context=4", "model=gpt2", "model.layers=1",
                  "model.width=8", "model.heads=1", "model.context=4", "partition=natural", "clients_per_round=1",
                  "rounds=1", "memory.timing=false"]
-        parts = self.deal(*words, "dataset.client=file", "total_clients=2")
+        parts = self.partition(*words, "dataset.client=file", "total_clients=2")
         # 13 samples begin in the 54 bytes of a.txt, 5 in the 22 of c.txt; b.txt is too short for one.
         self.assertEqual([sorted(samples) for _, samples in sorted(parts.items())],
                          [list(range(13)), list(range(13, 18))])
@@ -193,16 +194,17 @@ class Partitions(Case):
         words = ["dataset=text", "dataset.tokens=gpt2", f"dataset.tokenizer={BPE}", "dataset.context=8", "model=gpt2",
                  "model.layers=1", "model.width=8", "model.heads=1", "model.context=8", "clients_per_round=1",
                  "rounds=1", "memory.timing=false"]
-        parts = self.deal(*words, "dataset.path=texts", "partition=natural", "dataset.client=file", "total_clients=3")
-        alone = [sum(map(len, self.deal(*words, f"dataset.path=texts/{name}.txt", "partition=iid",
-                                        "total_clients=1").values())) for name in "abc"]
+        parts = self.partition(*words, "dataset.path=texts", "partition=natural", "dataset.client=file",
+                               "total_clients=3")
+        alone = [sum(map(len, self.partition(*words, f"dataset.path=texts/{name}.txt", "partition=iid",
+                                             "total_clients=1").values())) for name in "abc"]
         self.assertEqual([len(parts[k]) for k in range(3)], alone)
         self.assertEqual([s for k in range(3) for s in sorted(parts[k])], list(range(sum(alone))))
 
     def test_made_up_clients_have_their_own_samples(self):
         words = ["dataset=synthetic_leaf", "partition=natural", "model=mlp", "model.hidden=[]", "memory.timing=false",
                  "clients_per_round=10", "rounds=30", "optimizer.lr=0.01"]
-        parts = self.deal(*words, "total_clients=30")
+        parts = self.partition(*words, "total_clients=30")
         self.assert_each_once(parts, 9000, 30)
         self.assertEqual([s for k in range(30) for s in sorted(parts[k])], list(range(9000)))
         self.brim("federate", *words, "total_clients=30", "dataset.alpha=0", "dataset.beta=0", "run.dir=run")
@@ -221,16 +223,16 @@ class Partitions(Case):
         for words in ["iid", "partition.sizes=lognormal"], ["dirichlet"], ["dirichlet_each"], ["shards"], ["classes"]:
             with self.subTest(words):
                 words = [*data(240), f"partition={words[0]}", *words[1:], "total_clients=12"]
-                one = self.deal(*words)
-                self.assertEqual(one, self.deal(*words, "backend=reference", "model.hidden=[3,3]", "optimizer=adam",
-                                                "training.batch_size=3", "clients_per_round=7"))
-                self.assertEqual(one, self.deal(*words, "backend.threads=1", "model.hidden=[20]", "rounds=9",
-                                                "parallel_clients=1"))
+                one = self.partition(*words)
+                self.assertEqual(one, self.partition(*words, "backend=reference", "model.hidden=[3,3]",
+                                                     "optimizer=adam", "training.batch_size=3", "clients_per_round=7"))
+                self.assertEqual(one, self.partition(*words, "backend.threads=1", "model.hidden=[20]", "rounds=9",
+                                                     "parallel_clients=1"))
                 self.brim("federate", *words, "run.dir=run", "parallel_clients=2")
                 self.assertEqual(one, self.clients("run/partition.csv"))
                 self.brim("federate", "--from", "run", "--export-partition", "again.csv")
                 self.assertEqual(one, self.clients("again.csv"))
-                self.assertNotEqual(one, self.deal(*words, "seed=2"))
+                self.assertNotEqual(one, self.partition(*words, "seed=2"))
                 (self.folder / "again.csv").unlink()
                 self.remove("run")
 

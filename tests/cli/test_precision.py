@@ -20,7 +20,7 @@ class Memory(Case):
         return json.loads(self.brim("plan", "--json", *words).out)
 
     def test_activations_take_half(self):
-        """Except what has no 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
+        """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
         input."""
         samples = 256
         words = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", f"training.batch_size={samples}",
@@ -127,7 +127,7 @@ class LossScale(Case):
         self.train("whole", *words)
         missed = [e["step"] for e in self.records("whole", "events.jsonl") if e["event"] == "skipped_step"]
         self.assertTrue({5, 6, 7} < set(missed), missed)
-        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # raised, and too large again
+        self.assertTrue(any(step > max(missed[0] + 20, 25) for step in missed), missed) # overflowed again
         for step in (3, 6, max(missed) // 3 * 3):
             shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
             self.cut_back("part", step)

@@ -98,7 +98,7 @@ class Lost(Jobs):
 
 
 class Beginning(Ranks):
-    """Until MPI has started, no rank can tell another that it is missing."""
+    """Until MPI has started, ranks cannot report missing ranks to each other."""
 
     def test_a_rank_that_stops_before_mpi_has_started(self):
         for rank in (0, 2):

@@ -64,7 +64,7 @@ class Checkpoints(Ranks):
     OPTIONS = [*DROPOUT, "training.steps=12", "training.eval_every_steps=6", "training.checkpoint_every_steps=3",
                "training.keep_checkpoints=9"]
 
-    def go_on(self, ranks, run, *argv):
+    def continue_run(self, ranks, run, *argv):
         process = self.start_ranks(ranks, "train", "--resume", run, *argv)
         out, err = process.communicate(timeout=HANG_SECONDS)
         self.assertEqual(process.returncode, 0, out + err)
@@ -81,7 +81,7 @@ class Checkpoints(Ranks):
             self.ranks(3, run, *self.OPTIONS, f"dist.shard={shard}")
             shutil.copytree(self.folder / run, self.folder / again, symlinks=True)
             self.take_back(again, 9, 12)
-            self.go_on(3, again)
+            self.continue_run(3, again)
             for step in (6, 9, 12):
                 self.assert_same_checkpoint(run, again, step)
 

@@ -23,7 +23,7 @@ OK (skipped=2)
 
 
 class Setup(Case):
-    """With stand-ins for the system's programs, which record their calls."""
+    """scripts/setup.sh with stand-ins for the system's programs, which record their calls."""
 
     def setup_script(self, *argv, installed, apt="exit 0", user="0"):
         tools = self.folder / "tools"

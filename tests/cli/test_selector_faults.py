@@ -34,7 +34,7 @@ class SelectorFaults(Case):
         for bad, text in (("twice", "selected client 2 twice in round 3"),
                           ("stranger", "selected client 6 in round 3; there are 6"),
                           ("negative", "selected client -1 in round 3"),
-                          ("nobody", "selected 0 clients in round 3; it must select 1 to 3"),
+                          ("none", "selected 0 clients in round 3; it must select 1 to 3"),
                           ("many", "selected 4 clients in round 3; it must select 1 to 3"),
                           ("pointer", "replaced the pointer `client` in round 3")):
             with self.subTest(bad):

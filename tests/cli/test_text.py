@@ -173,7 +173,7 @@ class Gpt2(Text):
 
     @unittest.skipIf(SANITIZED, "sanitizers keep memory")
     def test_kept_tokens_are_in_memory_once(self):
-        """Although two splits are parts of them: 22 MiB."""
+        """22 MiB of tokens, of which two splits are parts, count once."""
         (self.folder / "a.txt").write_text(TEXT * 8000, encoding="utf-8")
         words = [*GPT2, "dataset.stride=100000", "training.steps=1", "dataset.cache=kept"]
         self.train("first", *words)

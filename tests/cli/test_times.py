@@ -24,8 +24,8 @@ class Times(Case):
         Times.lines = self.read("made.jsonl").splitlines()
 
     def make(self, *factors):
-        """Writes made.jsonl, a profile of everything that can be timed: each node takes a thousandth of a second a
-        sample, times the factor given for its micro-batch (n, word in the name, factor)."""
+        """Writes made.jsonl, a profile of everything that can be timed: a node takes a microsecond a sample, times the
+        factors whose micro-batch and name match: (n, word in the name, factor); n None: any micro-batch."""
         if not Times.lines:
             self.time_all()
         lines = [json.loads(line) for line in Times.lines]

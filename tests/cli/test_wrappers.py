@@ -19,7 +19,7 @@ PROBE = ["model=linear_probe", *BACKBONE, *DATA]
 
 
 def without_threads(words):
-    """For the reference backend, which has no threads."""
+    """The words for the reference backend, which has no threads."""
     return [word for word in words if word != "backend.threads=1"]
 
 

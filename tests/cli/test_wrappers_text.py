@@ -73,7 +73,7 @@ class Training(Language):
             self.assert_same_checkpoint(f"{name}-whole", f"{name}-cut", 12)
 
     def test_files_of_tokens_with_a_large_vocabulary(self):
-        """Then the loss contains the product with the frozen embedding."""
+        """With a large vocabulary the loss contains the product with the frozen embedding."""
         (self.folder / "data").mkdir()
         (self.folder / "data/x_train.bin").write_bytes(token_file([7 * i % 5000 for i in range(600)]))
         words = ["dataset=tokens", "dataset.path=data", "dataset.vocabulary=5000", *COMMON, "memory.recompute=blocks"]

@@ -492,7 +492,8 @@ static void make_memory(bench *b)
   b->device_memory = brim_xcalloc(g->tensor_count, sizeof *b->memory);
   b->device_workspace = brim_xcalloc(g->node_count + 1, sizeof *b->workspace);
   if (b->o.shared_memory) {
-    if (brim_layout_program(&b->program, b->o.backend->ops->alignment) != BRIM_OK) fail_msg("%s", brim_error_text());
+    brim_layout_find(&b->program, b->o.backend->ops->alignment);
+    brim_layout_place(&b->program);
     b->arena = allocate(b, b->program.transient_bytes);
     b->device_arena = allocate_twin(b, b->arena, b->program.transient_bytes);
   }

@@ -294,8 +294,8 @@ static brim_tensor *slice_of_larger(maker *m, const brim_shape *s)
   return brim_slice(m->g, new_parameter(m, &larger), axis, before, s->dim[axis]);
 }
 
-/* One more step from `p`, to the same shape; q: a parameter of that shape, which may be used again. */
-static brim_tensor *go_on(maker *m, brim_tensor *p, brim_tensor *q, const brim_shape *s)
+/* Applies one more operation to `p` that keeps its shape; q: a parameter of that shape, which may be used again. */
+static brim_tensor *extend(maker *m, brim_tensor *p, brim_tensor *q, const brim_shape *s)
 {
   switch (pick(m, 0, 8)) {
   case 0:
@@ -329,7 +329,7 @@ static brim_tensor *add_made_of_parameters(maker *m, brim_tensor *x)
 {
   const brim_shape s = operand_of(m, x);
   brim_tensor *q = new_parameter(m, &s), *p = pick(m, 0, 1) ? slice_of_larger(m, &s) : q;
-  for (int64_t steps = pick(m, p == q, 3); steps > 0; steps--) p = go_on(m, p, q, &s);
+  for (int64_t steps = pick(m, p == q, 3); steps > 0; steps--) p = extend(m, p, q, &s);
   brim_tensor *y = pick(m, 0, 1) ? combine(m, x, p) : combine(m, p, x);
   if (pick(m, 0, 2) == 0) y = brim_mul(m->g, y, q);
   return pick(m, 0, 2) ? y : brim_add(m->g, brim_scale(m->g, y, 0.5), p);

@@ -237,7 +237,7 @@ BENCH_ROW(mean) = {"mean", make_mean, .by_sample = true};
 
 /* ---- softmax ---- */
 
-/* Also long rows, of several blocks of vector sums. */
+/* Some rows are so long that vector sums take several blocks. */
 static brim_tensor *softmax_input(bench *b)
 {
   if (b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0) return bench_input2(b, bench_pick(b, 1000, 3000));
@@ -284,7 +284,7 @@ static brim_tensor *make_large_mean(bench *b)
 }
 BENCH_ROW(large_mean) = {"mean, large", make_large_mean, .by_sample = true, .large = true};
 
-/* So many terms that a backend may split a sum into parts: side by side, in columns, and in several stretches. */
+/* Enough terms for a backend to split a sum into parts: side by side, in columns, and in several stretches. */
 static brim_tensor *make_long_sum(bench *b)
 {
   static const int32_t axes[2] = {1, 2};

@@ -159,7 +159,7 @@ void *shard_memory_of(const shard_job *j, int32_t rank, uint64_t offset)
   return (char *)brim_exec_pointer(j->exec[rank], p, any) - p->tensor_offset[any->id] + offset;
 }
 
-/* Undefined results are set to NaN. */
+/* Adds up the ranks' values. Sets results to NaN where a collective leaves them undefined. */
 static void add_up(const shard_job *j, const uint64_t *offset, uint64_t count, bool scatter)
 {
   const int32_t ranks = j->how.ranks;

@@ -34,25 +34,25 @@
 #define CASES 32 /* for each row and grain; covers every size, context and kind of values */
 #define SEEDS 44 /* for each row, by finite differences */
 
-static loaded reference_plugin, judged_plugin;
-static backend reference, judged; /* judged.ops is NULL if it was not built */
-static const char *judged_id = "cpu", *judged_folder = "";
+static loaded reference_plugin, tested_plugin;
+static backend reference, tested; /* tested.ops is NULL if it was not built */
+static const char *tested_id = "cpu", *tested_folder = "";
 static bool alone; /* the reference backend itself is not tested */
 
 /* ---- the table ---- */
 
-enum judge { BY_DIFFERENCES, BY_REFERENCE, BY_REFERENCE_BF16, BY_REFERENCE_F16, JUDGE_COUNT };
+enum oracle { BY_DIFFERENCES, BY_REFERENCE, BY_REFERENCE_BF16, BY_REFERENCE_F16, ORACLE_COUNT };
 typedef struct tally {
-  int cases[JUDGE_COUNT];
-  double worst[JUDGE_COUNT];
+  int cases[ORACLE_COUNT];
+  double worst[ORACLE_COUNT];
 } tally;
 static tally tally_of_op[256], tally_of_row[256];
-static int tensors_by_layout[3]; /* results of the judged backend: plain, channels in blocks, channels last */
+static int tensors_by_layout[3]; /* results of the tested backend: plain, channels in blocks, channels last */
 
-static void count_case(tally *t, enum judge judge, double error)
+static void count_case(tally *t, enum oracle oracle, double error)
 {
-  t->cases[judge]++;
-  if (error > t->worst[judge]) t->worst[judge] = error;
+  t->cases[oracle]++;
+  if (error > t->worst[oracle]) t->worst[oracle] = error;
 }
 
 static tally *tally_for_row(const bench_row *row)
@@ -73,9 +73,9 @@ static tally *tally_for(const bench_row *row, const char *op)
 static void print_line(const char *name, const tally *t)
 {
   printf("%-30s", name);
-  for (int judge = 0; judge < JUDGE_COUNT; judge++) {
-    if (t->cases[judge])
-      printf("  %6d cases  worst %.1e", t->cases[judge], t->worst[judge]);
+  for (int oracle = 0; oracle < ORACLE_COUNT; oracle++) {
+    if (t->cases[oracle])
+      printf("  %6d cases  worst %.1e", t->cases[oracle], t->worst[oracle]);
     else
       printf("  %6s %21s", "-", "");
   }
@@ -232,7 +232,7 @@ static void test_reference_gradients_match_finite_differences(void **state)
   fail_if_problems();
 }
 
-/* ---- the judged backend against reference ---- */
+/* ---- the tested backend against reference ---- */
 
 /* Case number `i` of a row: batch, grain, size, context and values cycle with different periods. */
 static bench_options case_of(const bench_row *row, int i)
@@ -272,7 +272,7 @@ static double norm_of(const double *values, int64_t count)
   return sqrt(sum);
 }
 
-/* Norm of all gradients together: the scale of a small one within a network (DESIGN.md). */
+/* Returns the norm of all gradients together, the scale for the error of a small one within a network. */
 static double gradient_norm(const bench *b)
 {
   double sum = 0;
@@ -286,9 +286,9 @@ static double gradient_norm(const bench *b)
   return sqrt(sum);
 }
 
-/* The norm that an error is relative to. A gradient is a sum over samples and may cancel: then the scale is that of the
- * other gradients (DESIGN.md), and within a single operation a tenth of the square root of the sum's length: its terms,
- * products of numbers in [-1, 1), add up to three times as much on average. */
+/* Returns the norm that an error is relative to. A gradient is a sum over samples, whose terms may cancel. The scale is
+ * then that of the other gradients and, within a single operation, a tenth of the square root of the number of terms:
+ * as products of numbers in [-1, 1) they add up to three times as much on average. */
 static double scale_of(const bench *b, const brim_tensor *t, const double *values, int64_t count)
 {
   double scale = fmax(norm_of(values, count), fmax(1e-30, b->o.row->terms * sqrt((double)count)));
@@ -297,7 +297,7 @@ static double scale_of(const bench *b, const brim_tensor *t, const double *value
   return b->o.row->composite ? scale : fmax(scale, 0.1 * sqrt((double)(b->o.batch * count)));
 }
 
-static enum judge judge_in(uint32_t activations)
+static enum oracle oracle_in(uint32_t activations)
 {
   if (activations == 0) return BY_REFERENCE;
   return activations == BRIM_DTYPE_BF16 ? BY_REFERENCE_BF16 : BY_REFERENCE_F16;
@@ -310,14 +310,14 @@ static void compare_tensor(const bench *got, const bench *expected, const brim_n
   double *a = bench_values_of(got, t), *b = bench_values_of(expected, twin);
   const double error =
       relative_error(a, b, count) * fmax(norm_of(b, count), 1e-30) / scale_of(expected, twin, b, count);
-  const enum judge judge = judge_in(got->o.activations);
-  count_case(tally_for(got->o.row, n->op), judge, error);
+  const enum oracle oracle = oracle_in(got->o.activations);
+  count_case(tally_for(got->o.row, n->op), oracle, error);
   tensors_by_layout[t->channel_block == 1 ? 0 : t->channel_block < t->shape.dim[1] ? 1 : 2]++;
   const bench_row *row = got->o.row;
-  const double error_max = judge == BY_REFERENCE_BF16  ? BF16_ERROR_MAX
-                           : judge == BY_REFERENCE_F16 ? F16_ERROR_MAX
-                           : row->error_max > 0        ? row->error_max
-                                                       : BACKEND_ERROR_MAX;
+  const double error_max = oracle == BY_REFERENCE_BF16  ? BF16_ERROR_MAX
+                           : oracle == BY_REFERENCE_F16 ? F16_ERROR_MAX
+                           : row->error_max > 0         ? row->error_max
+                                                        : BACKEND_ERROR_MAX;
   if (!(error <= error_max)) problem("%s: error %g in %s", t->name, error, describe(got, n));
   free(a);
   free(b);
@@ -327,7 +327,7 @@ static void compare_tensor(const bench *got, const bench *expected, const brim_n
  * 16-bit storage needs. */
 static bool may_lack(const char *op)
 {
-  return (strchr(op, '+') || strcmp(op, "cast") == 0) && !bench_offers(&judged, op);
+  return (strchr(op, '+') || strcmp(op, "cast") == 0) && !bench_offers(&tested, op);
 }
 
 /* True if the tested backend has all operations of a row. */
@@ -335,14 +335,14 @@ static bool offered(const bench_row *row)
 {
   bench *b = bench_create(&(bench_options){.backend = &reference, .row = row, .seed = 1, .batch = 2});
   bool all = true;
-  for (size_t i = 0; i < b->g->node_count; i++) all = all && bench_offers(&judged, b->g->node[i]->op);
+  for (size_t i = 0; i < b->g->node_count; i++) all = all && bench_offers(&tested, b->g->node[i]->op);
   bench_free(b);
   return all;
 }
 
 static void compare_backends(bench_options o)
 {
-  o.backend = &judged;
+  o.backend = &tested;
   bench *got = bench_create(&o);
   o.backend = &reference;
   if (o.activations) o.follows = got;
@@ -359,17 +359,17 @@ static void compare_backends(bench_options o)
   bench_free(got);
 }
 
-static void skip_without_judged(void)
+static void skip_without_tested(void)
 {
-  if (judged.ops) return;
-  printf("SKIPPED: backend %s was not built\n", judged_id);
+  if (tested.ops) return;
+  printf("SKIPPED: backend %s was not built\n", tested_id);
   skip();
 }
 
 static void test_backend_agrees_with_reference(void **state)
 {
   (void)state;
-  skip_without_judged();
+  skip_without_tested();
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, CASES) : 0;
     for (int i = 0; i < cases; i++) compare_backends(case_of(row, i));
@@ -380,13 +380,13 @@ static void test_backend_agrees_with_reference(void **state)
 /* True if the tested backend can store activations in a type. */
 static bool stores(uint32_t activations)
 {
-  const size_t size = offsetof(brim_backend_ops, stores) + sizeof judged.ops->stores;
-  return judged.ops->size >= size && judged.ops->stores & BRIM_STORES(activations);
+  const size_t size = offsetof(brim_backend_ops, stores) + sizeof tested.ops->stores;
+  return tested.ops->size >= size && tested.ops->stores & BRIM_STORES(activations);
 }
 
 static void compare_in(uint32_t activations)
 {
-  skip_without_judged();
+  skip_without_tested();
   if (!stores(activations)) skip();
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, CASES / 2) : 0;
@@ -445,14 +445,14 @@ static void test_results_do_not_depend_on_shared_memory(void **state)
 {
   (void)state;
   BENCH_EACH_ROW (row) {
-    const bool is_judged = judged.ops && offered(row);
+    const bool is_tested = tested.ops && offered(row);
     for (int i = 0; i < cases_of(row, 8); i++) {
       bench_options o = case_of(row, i);
       o.context = AFTER_CONV | BEFORE_CONV;
       o.backend = &reference;
       if (!alone) check_layout(o);
-      o.backend = &judged;
-      if (!is_judged) continue;
+      o.backend = &tested;
+      if (!is_tested) continue;
       check_layout(o);
       o.activations = i % 2 ? BRIM_DTYPE_BF16 : BRIM_DTYPE_F16;
       if (stores(o.activations)) check_layout(o);
@@ -550,12 +550,12 @@ static void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
   (void)state;
   static const cut odd[] = {{35, {16, 32}}}, by_16[] = {{64, {16, 32}}, {40, {16, 32}}},
                    by_4[] = {{12, {4}}, {10, {8}}};
-  skip_without_judged();
-  check_cuts(&judged, 16, by_16, sizeof by_16 / sizeof by_16[0], false);
-  check_cuts(&judged, 16, odd, sizeof odd / sizeof odd[0], false);
-  check_cuts(&judged, 4, by_4, sizeof by_4 / sizeof by_4[0], false);
-  check_cuts(&judged, 16, by_16, sizeof by_16 / sizeof by_16[0], true);
-  check_cuts(&judged, 4, by_group, sizeof by_group / sizeof by_group[0], true);
+  skip_without_tested();
+  check_cuts(&tested, 16, by_16, sizeof by_16 / sizeof by_16[0], false);
+  check_cuts(&tested, 16, odd, sizeof odd / sizeof odd[0], false);
+  check_cuts(&tested, 4, by_4, sizeof by_4 / sizeof by_4[0], false);
+  check_cuts(&tested, 16, by_16, sizeof by_16 / sizeof by_16[0], true);
+  check_cuts(&tested, 4, by_group, sizeof by_group / sizeof by_group[0], true);
   fail_if_problems();
 }
 
@@ -596,7 +596,7 @@ static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
   static const char *const threads[SEVERAL] = {"{threads: 2}", "{threads: 5}"};
   loaded one, many[SEVERAL];
   backend several[SEVERAL];
-  skip_without_judged();
+  skip_without_tested();
   assert_true(load_plugin(&one, "backend", "cpu", "{threads: 1}"));
   const backend single = {"cpu on one thread", one.plugin->ops, one.self};
   for (size_t t = 0; t < SEVERAL; t++) {
@@ -617,7 +617,7 @@ static void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
 static void compare_orders(bench_options o)
 {
   static const char *const seed[] = {"1", "2"};
-  o.backend = &judged;
+  o.backend = &tested;
   bench *expected = bench_create(&o);
   bench_run(expected, 0, expected->g->node_count);
   for (size_t s = 0; s < sizeof seed / sizeof *seed; s++) {
@@ -636,7 +636,7 @@ static void compare_orders(bench_options o)
 static void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void **state)
 {
   (void)state;
-  if (strcmp(judged_folder, "emulated") != 0) skip();
+  if (strcmp(tested_folder, "emulated") != 0) skip();
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, 4) : 0;
     for (int i = 0; i < cases; i++) {
@@ -680,7 +680,7 @@ static void compare_nans(const bench *got, const bench *expected, const brim_nod
   free(b);
 }
 
-/* On cpu without AVX2, products make the gradients of most weights, and multiply the padding with NaN too. */
+/* On cpu without AVX2, products compute the gradients of most weights, and they also multiply NaN by the padding. */
 static bool multiplies_padding(void)
 {
   const char *limit = getenv("ONEDNN_MAX_CPU_ISA");
@@ -688,7 +688,7 @@ static bool multiplies_padding(void)
 #ifdef __x86_64__
   has_avx2 = has_avx2 && __builtin_cpu_supports("avx2");
 #endif
-  return !has_avx2 && strcmp(judged_id, "cpu") == 0;
+  return !has_avx2 && strcmp(tested_id, "cpu") == 0;
 }
 
 static void check_nan(bench_options o, int64_t element)
@@ -700,8 +700,8 @@ static void check_nan(bench_options o, int64_t element)
   if (element == 0 && !o.row->skips && !isnan(values[0]))
     problem("NaN became %g in %s", values[0], describe(expected, expected->g->node[0]));
   free(values);
-  o.backend = &judged;
-  bench *got = judged.ops ? run_with_nan(o, element) : NULL;
+  o.backend = &tested;
+  bench *got = tested.ops ? run_with_nan(o, element) : NULL;
   const bool spreads = o.row->spreads_nan || multiplies_padding();
   for (size_t i = 0; got && i < got->g->node_count; i++) {
     const brim_node *n = got->g->node[i];
@@ -766,7 +766,7 @@ static bool is_comparable(const bench *b, const brim_node *n)
 /* Some of cuDNN's convolutions store 0 for values below the range of fp16 (brim/ops.h). */
 static bool may_lose(const brim_node *n, double value)
 {
-  return value < 0 && strcmp(judged_id, "cuda") == 0 && strncmp(n->op, "conv2d", strlen("conv2d")) == 0;
+  return value < 0 && strcmp(tested_id, "cuda") == 0 && strncmp(n->op, "conv2d", strlen("conv2d")) == 0;
 }
 
 /* Where the reference has an infinity, a finite number is an error; intermediate infinities of fused operations are
@@ -798,7 +798,7 @@ static int64_t check_large(bench_options o)
 {
   int64_t infinite = 0;
   o.activations = BRIM_DTYPE_F16;
-  o.backend = &judged;
+  o.backend = &tested;
   bench *got = bench_create(&o);
   o.backend = &reference;
   o.follows = got;
@@ -827,8 +827,8 @@ static void test_values_too_large_for_f16_become_infinite(void **state)
 {
   (void)state;
   int64_t infinite = 0;
-  skip_without_judged();
-  if (judged.ops->size < sizeof *judged.ops || !(judged.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();
+  skip_without_tested();
+  if (tested.ops->size < sizeof *tested.ops || !(tested.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();
   BENCH_EACH_ROW (row) {
     const int cases = !row->large && offered(row) ? cases_of(row, 4) : 0;
     for (int i = 0; i < cases; i++) infinite += check_large(case_of(row, i));
@@ -852,7 +852,7 @@ static int cases_least(void)
   return getenv("BENCH_CASES") ? 1 : 20;
 }
 
-static int judged_cases(const tally *t)
+static int tested_cases(const tally *t)
 {
   return t->cases[BY_REFERENCE] + t->cases[BY_REFERENCE_BF16] + t->cases[BY_REFERENCE_F16];
 }
@@ -860,15 +860,15 @@ static int judged_cases(const tally *t)
 static void test_every_operation_has_cases(void **state)
 {
   (void)state;
-  printf("\n%-30s  %-27s  %-27s  %-27s  %s\n", "operation", "reference by differences", judged_id, "in bf16",
+  printf("\n%-30s  %-27s  %-27s  %-27s  %s\n", "operation", "reference by differences", tested_id, "in bf16",
          "in fp16");
   for (size_t i = 0; i < brim_op_count(); i++) print_line(brim_op_at(i)->name, &tally_of_op[i]);
   BENCH_EACH_ROW (row)
     if (row->composite) print_line(row->name, tally_for_row(row));
-  printf("results of %s: %d plain, %d with channels in blocks, %d with channels last\n\n", judged_id,
+  printf("results of %s: %d plain, %d with channels in blocks, %d with channels last\n\n", tested_id,
          tensors_by_layout[0], tensors_by_layout[1], tensors_by_layout[2]);
-  for (size_t i = 0; judged.ops && every_row() && i < brim_op_count(); i++)
-    if (judged_cases(&tally_of_op[i]) < cases_least() && !may_lack(brim_op_at(i)->name))
+  for (size_t i = 0; tested.ops && every_row() && i < brim_op_count(); i++)
+    if (tested_cases(&tally_of_op[i]) < cases_least() && !may_lack(brim_op_at(i)->name))
       fail_msg("operation %s has %d cases: add a row to tests/conformance/rows*.c", brim_op_at(i)->name,
                tally_of_op[i].cases[BY_REFERENCE]);
   for (size_t i = 0; !alone && every_row() && i < brim_op_count(); i++) /* of those that make gradients */
@@ -882,10 +882,10 @@ static int set_up(void **state)
   (void)state;
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
-  if (!load_plugin_from(&judged_plugin, judged_folder, "backend", judged_id, NULL)) return alone ? -1 : 0;
-  judged = (backend){judged_id, judged_plugin.plugin->ops, judged_plugin.self};
-  if (BRIM_HAS(brim_backend_ops, judged.ops, select) && judged.ops->select(judged.self, 0) != BRIM_OK) {
-    fprintf(stderr, "%s: %s\n", judged_id, brim_error_text());
+  if (!load_plugin_from(&tested_plugin, tested_folder, "backend", tested_id, NULL)) return alone ? -1 : 0;
+  tested = (backend){tested_id, tested_plugin.plugin->ops, tested_plugin.self};
+  if (BRIM_HAS(brim_backend_ops, tested.ops, select) && tested.ops->select(tested.self, 0) != BRIM_OK) {
+    fprintf(stderr, "%s: %s\n", tested_id, brim_error_text());
     return -1;
   }
   return 0;
@@ -895,7 +895,7 @@ static int tear_down(void **state)
 {
   (void)state;
   unload_plugin(&reference_plugin);
-  unload_plugin(&judged_plugin);
+  unload_plugin(&tested_plugin);
   return 0;
 }
 
@@ -926,7 +926,7 @@ int main(int argc, char **argv)
   };
   if (argc <= 1) return cmocka_run_group_tests(all, set_up, tear_down);
   alone = true;
-  judged_id = argv[1];
-  judged_folder = argc > 2 ? argv[2] : "";
+  tested_id = argv[1];
+  tested_folder = argc > 2 ? argv[2] : "";
   return cmocka_run_group_tests(of_backend, set_up, tear_down);
 }

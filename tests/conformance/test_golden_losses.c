@@ -309,12 +309,12 @@ static void check_labels_are_refused(const char *id, const char *folder)
                {&row_bce_label, "bce", 4},
                {&row_bce_label, "bce_grad", 4},
                {&row_counted, "classification_metrics", 4}};
-  loaded judged;
-  if (!load_plugin_from(&judged, folder, "backend", id, NULL)) {
+  loaded tested;
+  if (!load_plugin_from(&tested, folder, "backend", id, NULL)) {
     printf("SKIPPED: backend %s was not built\n", id);
     return;
   }
-  const backend on = {id, judged.plugin->ops, judged.self};
+  const backend on = {id, tested.plugin->ops, tested.self};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char expected[96];
     snprintf(expected, sizeof expected, "sample %d of the micro-batch has label 5, but there are 5 classes",
@@ -324,7 +324,7 @@ static void check_labels_are_refused(const char *id, const char *folder)
     if (!strstr(brim_error_text(), expected)) fail_msg("%s: %s", cases[i].op, brim_error_text());
     assert_int_equal(run_with_label(&on, cases[i].row, cases[i].samples, cases[i].op, -100), BRIM_EINVAL);
   }
-  unload_plugin(&judged);
+  unload_plugin(&tested);
 }
 
 static void test_reference_refuses_labels_out_of_range(void **state)

@@ -149,7 +149,7 @@ static void concat_of_samples(brim_graph *g)
   brim_tensor *both[] = {x_of(g), x_of(g)};
   brim_concat(g, 2, both, 0);
 }
-static void slice_behind_the_end(brim_graph *g)
+static void slice_past_the_end(brim_graph *g)
 {
   brim_slice(g, x_of(g), 1, 3, 2);
 }
@@ -201,7 +201,7 @@ static void test_errors_show_the_wrong_shapes(void **state)
        "concat: 'x' F64 [2, 4, 6] and 'y' F64 [2, 5, 6] must have the same type, and the same shape "
        "except along axis 2"},
       {concat_of_samples, "concat: axis 0 of 'x' [2, 4, 6] is N"},
-      {slice_behind_the_end, "slice: 2 values from index 3 along axis 1 do not all lie within 'x' [2, 4, 6]"},
+      {slice_past_the_end, "slice: 2 values from index 3 along axis 1 do not all lie within 'x' [2, 4, 6]"},
       {slice_of_no_axis, "slice: [2, 4, 6] has no axis 3"},
       {split_into_unequal_parts, "split: 'x' [2, 4, 6] cannot be cut into 4 equal parts along axis 2"},
       {pad_of_samples, "pad: [1, 0, 0] before and [0, 0, 0] after 'x' [2, 4, 6] must be 0 for the first axis (N)"},

@@ -236,8 +236,8 @@ static double distance(const double *a, const double *b, int64_t count)
   return sqrt(sum);
 }
 
-/* True if a value that is 0 except for rounding took the other side of a kink: then the gradients belong to two
- * different functions. */
+/* True if a value lies on different sides of a kink in the two, because rounding decides its sign: then the gradients
+ * belong to different functions. */
 static bool takes_another_side(const bench *a, const bench *b)
 {
   bool differs = false;

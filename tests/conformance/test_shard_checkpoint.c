@@ -39,7 +39,7 @@ static void *write_as_rank(void *arg)
   return NULL;
 }
 
-/* Returns the content of the run's folder afterwards. */
+/* Writes a checkpoint with all ranks, and returns the content of the run's folder. */
 static char *write_checkpoint(shard_job *j, const char *run)
 {
   pthread_t thread[SHARD_RANKS_MAX];

@@ -14,7 +14,7 @@
 
 #define BATCH 19 /* four groups of 4, the last with 3 more */
 
-/* In blocks of channels, if the backend's reshape gives them. */
+/* Returns an input whose channels are in blocks if the backend's reshape makes blocks. */
 static brim_tensor *blocked_input(bench *b, int64_t channels)
 {
   brim_tensor *x = bench_input(b, &(brim_shape){2, {BATCH, channels * 63}}, "x");

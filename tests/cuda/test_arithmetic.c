@@ -228,7 +228,8 @@ static void test_functions_at_all_magnitudes(void **state)
     }
 }
 
-/* Also where the formula in double makes a NaN of an infinity: a failed step must not look like a good one. */
+/* Results are of the formula's kind even where it makes a NaN of an infinity: a failed step must not look like a good
+ * one. */
 static void test_functions_at_nan_and_infinities(void **state)
 {
   (void)state;

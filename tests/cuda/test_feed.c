@@ -175,7 +175,7 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
   close_machine(&m);
 }
 
-/* After it no call can succeed on a real device; here the device works again when the variable is gone. */
+/* On a real device no call can succeed after such an error; the emulated one works again once the variable is unset. */
 static void test_an_error_of_a_kernel_names_the_operation_if_asked_to(void **state)
 {
   machine m;

@@ -18,8 +18,8 @@ typedef struct seen {
   int tables;
 } seen;
 
-/* Does what the kernel's blocks do, in the order of the parts: pieces of a tensor come in order, each where the last
- * ended. */
+/* Processes a table as the kernel's blocks do, in the order of the parts. Checks that the pieces of a tensor come in
+ * order, each where the last one ended. */
 static void walk(seen *s, const cuda_table *table)
 {
   s->tables++;

@@ -155,13 +155,13 @@ class Selectors(unittest.TestCase):
     def open(self, method, world, settings="{}"):
         self.asked.say("open", method, settings, world.count, world.classes, *itertools.chain(*world.labels))
 
-    def tell(self, world):
+    def send(self, world):
         columns = zip(world.samples, world.loss, world.square, world.norm, world.seconds, world.accuracy, world.last,
                       world.times)
         self.asked.say("columns", *itertools.chain(*columns))
 
     def choose(self, world, sketches=False):
-        self.tell(world)
+        self.send(world)
         self.asked.say("losses", *world.now)
         if sketches:
             self.asked.say("sketches", *itertools.chain(*world.sketch))
@@ -175,7 +175,7 @@ class Selectors(unittest.TestCase):
 
     def learn(self, world, chosen):
         result = world.end_round(chosen)
-        self.tell(world)
+        self.send(world)
         self.asked.say("learn", world.round, len(result), *itertools.chain(*result))
         return result
 

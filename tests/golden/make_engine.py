@@ -568,7 +568,7 @@ class Network:
             self.at = before  # the lines stay: unread results are allowed
 
     def finish(self, tied=None):
-        """To [N, classes], or [N, T, classes] for tokens."""
+        """Ends the network in [N, classes], or [N, T, classes] for tokens."""
         d = self.draw
         if self.task == TOKENS:
             if tied is not None and self.add(f"linear_with head {self.at} {tied} -1"):

@@ -4,7 +4,7 @@
     venv/bin/python tests/golden/make_epsilon.py > tests/golden/epsilon.txt
 
 Each line: sampling probability, noise multiplier, rounds, delta, epsilon. Some probabilities are 1, and some cases lie
-at the ends of what is sensible."""
+at the ends of the sensible range."""
 
 import logging
 import math

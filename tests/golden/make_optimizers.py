@@ -44,7 +44,7 @@ def start(which, i):
 
 
 def gradient(which, step, i):
-    """Of very different magnitudes."""
+    """Gradients of very different magnitudes."""
     return ((i * 6007 + which * 17 + step * 4001) % 9973 - 4986) * 2e-4 * SIZES[(i + step) % 5]
 
 

@@ -102,7 +102,7 @@ def classes_of(case, stream, count):
 
 
 def permuted(use, item, count, i):
-    """brim_permutation_at of core/data/permutation.c, with seed 1."""
+    """brim_permutation_at of core/base/permutation.c, with seed 1."""
     half = 0
     while 4**half < count:
         half += 1
@@ -117,7 +117,7 @@ def permuted(use, item, count, i):
 
 
 def own_share(alpha, epoch, sample):
-    """By Student's t distribution: core/data/mixup.c."""
+    """A sample's own share, by Student's t distribution, as in core/data/mixup.c."""
     u, v = random4(1, epoch, sample, OWN_SHARE, AUGMENT)[:2]
     q, c = uniform(u)**(1 / alpha), math.cos(2 * math.pi * uniform(v))
     return 0.5 + 0.5 * c / math.sqrt(q / (1 - q) + c * c)
@@ -204,7 +204,7 @@ def judge_values(case, y, t):
 
 
 def judge_classes(case, logits, label):
-    """By shares of the classes; the largest is the prediction."""
+    """Figures of labels that are shares of the classes; the largest share is the right answer."""
     loss = F.cross_entropy(logits, label, label_smoothing=case.get("label_smoothing", 0.0))
     return {"loss": loss, "accuracy": (logits.argmax(1) == label.argmax(1)).double().mean()}
 

@@ -32,7 +32,7 @@ def sgd(model, nesterov=False):
 
 
 def begun(optimizer, step, square):
-    """With states as if updated `step` times: means of 0, and means of squares `square`."""
+    """Sets the states as if updated `step` times: means of 0, and means of squares `square`."""
     for p in optimizer.param_groups[0]["params"]:
         optimizer.state[p] = {"step": step, "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.full_like(p, square)}
     return optimizer

@@ -18,7 +18,7 @@
 /* Work that has room for `room` samples, or fails `failures` times; it records its calls. */
 typedef struct work {
   int64_t room;     /* samples; for brim_adapt_batch */
-  int failures;     /* of the first attempts; for brim_retry */
+  int failures;     /* the number of first attempts that fail; for brim_retry */
   brim_status with; /* the status of a failure; 0: ENOMEM_DEVICE */
   const char *text; /* error text of a failure, or NULL */
   int count;

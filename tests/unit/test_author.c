@@ -146,7 +146,7 @@ static void test_the_null_input_among_several_is_named(void **state)
   assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
 }
 
-/* Also where N is 1, which would broadcast: the model must be the same for every N. */
+/* Refused even where N is 1, which would broadcast: the model must be the same for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
   (void)state;
@@ -243,9 +243,9 @@ static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
 {
   (void)state;
   const brim_model_ops model = {.size = sizeof model, .build = build_fails_without_a_word};
-  bool tells = false;
+  bool gives_reason = false;
   const brim_graph_options o = {.model = &model,
-                                .model_self = &tells,
+                                .model_self = &gives_reason,
                                 .loss.op = "softmax_cross_entropy",
                                 .sample = {1, {6}},
                                 .classes = 3,
@@ -255,7 +255,7 @@ static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
   brim_fail(BRIM_EIO, "an error of long ago");
   assert_int_equal(brim_graph_build(&o, &g), BRIM_EINVAL);
   assert_string_equal(brim_error_text(), "build: the model returned EINVAL without a reason (brim_fail gives one)");
-  tells = true;
+  gives_reason = true;
   assert_int_equal(brim_graph_build(&o, &g), BRIM_EINVAL);
   assert_string_equal(brim_error_text(), "images must be square");
 }

@@ -391,10 +391,10 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
   m = made_values(COUNT, 2, 3, 0);
   expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has 0 target numbers; 1 to 1048576 are possible");
   m = made_images(COUNT, 1, 0, 3);
-  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples of an impossible shape, [1, 0, 3]");
+  expect_refusal(&m, &settings, BRIM_ELOAD, "dataset 'made' has samples with the invalid shape [1, 0, 3]");
   m = made_images(COUNT, INT64_MAX, 2, 3);
   expect_refusal(&m, &settings, BRIM_ELOAD,
-                 "dataset 'made' has samples of an impossible shape, [9223372036854775807, 2, 3]");
+                 "dataset 'made' has samples with the invalid shape [9223372036854775807, 2, 3]");
 }
 
 static void splits_that_do_not_fit_together_are_refused(void **state)

@@ -29,7 +29,7 @@ static brim_status build_deep(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* Its table lacks the last token of the vocabulary. */
+/* The table lacks the last token of the vocabulary. */
 static brim_status build_short_table(const void *self, brim_graph *g)
 {
   (void)self;

@@ -164,7 +164,7 @@ static void the_alarm_limits_the_time_for_saving(void **state)
     assert_int_equal(seconds_to_the_end(), 0);
     assert_int_equal(brim_guard_run(open_guard(), &call, late, &all[i]), BRIM_EPLUGIN);
     assert_true(seconds_to_the_end() > 60);
-    brim_guard_go_on();
+    brim_guard_cancel_alarm();
     assert_true(brim_guard_any_lost());
   }
   assert_int_equal(seconds_to_the_end(), 0);

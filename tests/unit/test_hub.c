@@ -40,7 +40,7 @@ static brim_status meet(const brim_world *world, int64_t round)
   return BRIM_OK;
 }
 
-/* What the second rank does between two exchanges; the others continue. */
+/* Makes the second rank fail between two exchanges; the others continue. */
 static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
@@ -48,7 +48,7 @@ static void misbehave(const char *how)
   if (strcmp(how, "hangs") == 0) sleep(60);
   if (strcmp(how, "ends all") == 0) hub()->end_all(NULL, 4);
   if (strcmp(how, "ends all") == 0) _exit(4);
-  if (strcmp(how, "leaves") == 0) brim_line_bye(3);
+  if (strcmp(how, "leaves") == 0) brim_line_leave(3);
   if (strcmp(how, "leaves") == 0) _exit(3);
 }
 
@@ -64,10 +64,10 @@ static int be_rank(const char *how)
   hub()->leave(NULL);
   if (strcmp(how, "interrupted") == 0) {
     usleep(50000 * (useconds_t)world.rank);
-    brim_line_bye(6);
+    brim_line_leave(6);
     return 6;
   }
-  brim_line_bye(0);
+  brim_line_leave(0);
   return 0;
 }
 

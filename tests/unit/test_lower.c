@@ -107,24 +107,25 @@ static void gradients_of_weights_go_past_their_casts(void **state)
   brim_graph_free(wide);
 }
 
-/* The same nodes, so that a backend in double precision can be the reference for one with a smaller type. */
-static void check_judge(uint32_t small)
+/* Checks that both types give the same nodes, so that a backend in double precision can be the reference for one with a
+ * smaller type. */
+static void check_same_nodes(uint32_t small)
 {
-  brim_graph *judge = make(BRIM_DTYPE_F64, small), *g = make(BRIM_DTYPE_F32, small);
-  assert_int_equal(judge->node_count, g->node_count);
-  assert_int_equal(judge->tensor_count, g->tensor_count);
-  for (size_t i = 0; i < g->node_count; i++) assert_string_equal(judge->node[i]->op, g->node[i]->op);
-  for (size_t i = 0; i < judge->tensor_count; i++) assert_int_not_equal(judge->tensor[i]->dtype, small);
-  assert_int_equal(judge->node[0]->attr.cast.rounds_to, small);
-  brim_graph_free(judge);
+  brim_graph *reference = make(BRIM_DTYPE_F64, small), *g = make(BRIM_DTYPE_F32, small);
+  assert_int_equal(reference->node_count, g->node_count);
+  assert_int_equal(reference->tensor_count, g->tensor_count);
+  for (size_t i = 0; i < g->node_count; i++) assert_string_equal(reference->node[i]->op, g->node[i]->op);
+  for (size_t i = 0; i < reference->tensor_count; i++) assert_int_not_equal(reference->tensor[i]->dtype, small);
+  assert_int_equal(reference->node[0]->attr.cast.rounds_to, small);
+  brim_graph_free(reference);
   brim_graph_free(g);
 }
 
 static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small(void **state)
 {
   (void)state;
-  check_judge(BRIM_DTYPE_BF16);
-  check_judge(BRIM_DTYPE_F16);
+  check_same_nodes(BRIM_DTYPE_BF16);
+  check_same_nodes(BRIM_DTYPE_F16);
 }
 
 int main(void)

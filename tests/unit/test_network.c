@@ -1,5 +1,5 @@
-/* Sorting networks: sorted columns for every number of rows, and the rows that are asked for when exchanges that they
- * do not need are left out. */
+/* Sorting networks: columns are sorted for every number of rows; and if only some rows are requested, these are right
+ * although exchanges that they do not need are left out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -105,15 +105,15 @@ static void steps_win_over_epochs(void **unused)
 /* ---- several ranks ---- */
 
 /* The portions of some ranks: parts of the whole, or NULL for equal parts. */
-typedef struct dealt {
+typedef struct ranks_of_step {
   int32_t ranks;
   const int64_t *weight;
-} dealt;
+} ranks_of_step;
 
 static const int64_t uneven[] = {3, 1, 7, 5}, extreme[] = {1, 126, 1};
-static const dealt deals[] = {{1, NULL}, {2, NULL}, {3, NULL}, {4, NULL}, {7, NULL}, {4, uneven}, {3, extreme}};
+static const ranks_of_step jobs[] = {{1, NULL}, {2, NULL}, {3, NULL}, {4, NULL}, {7, NULL}, {4, uneven}, {3, extreme}};
 
-static brim_portion portion_of(const dealt *d, int32_t rank)
+static brim_portion portion_of(const ranks_of_step *d, int32_t rank)
 {
   brim_portion p = {0, 0, 0};
   if (!d->weight) return brim_portion_even(rank, d->ranks);
@@ -147,7 +147,8 @@ static void check_micro_batches(const brim_order *o, int64_t step)
 }
 
 /* The shares of all ranks, in order, are the step of one rank. */
-static void check_step(const dealt *d, int64_t count, int64_t effective, int64_t batch, int64_t unit, int64_t step)
+static void check_step(const ranks_of_step *d, int64_t count, int64_t effective, int64_t batch, int64_t unit,
+                       int64_t step)
 {
   const brim_order one = brim_order_make(count, effective, effective, unit, brim_portion_even(0, 1), 2, 0);
   const brim_span whole = brim_order_step(&one, step);
@@ -179,7 +180,7 @@ static void all_ranks_together_have_the_step_of_one(void **unused)
           for (int64_t batch = units[u]; batch <= 2 * effectives[e]; batch += units[u]) {
             const int64_t steps = 2 * ((counts[c] + effectives[e] - 1) / effectives[e]);
             for (int64_t step = 0; step < steps; step += step < 3 || step > steps - 4 ? 1 : steps / 3)
-              check_step(&deals[d], counts[c], effectives[e], batch, units[u], step);
+              check_step(&jobs[d], counts[c], effectives[e], batch, units[u], step);
           }
 }
 
@@ -188,8 +189,8 @@ static void micro_batches_are_numbered_through_the_run(void **unused)
 {
   (void)unused;
   for (int d = 0; d < 7; d++)
-    for (int32_t r = 0; r < deals[d].ranks; r++) {
-      const brim_order o = brim_order_make(485, 96, 16, 16, portion_of(&deals[d], r), 3, 0);
+    for (int32_t r = 0; r < jobs[d].ranks; r++) {
+      const brim_order o = brim_order_make(485, 96, 16, 16, portion_of(&jobs[d], r), 3, 0);
       int64_t sequence = 0;
       for (int64_t step = 0; step < o.steps; step++) {
         assert_int_equal(brim_order_sequence(&o, step), sequence);

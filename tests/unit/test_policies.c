@@ -363,7 +363,7 @@ static void decisions_are_reported_with_choice_and_reason(void **state)
   assert_int_equal(ask(&f, BOUNDARY), BRIM_OK);
   check_heard(&f, 8, "policy.first", "gives up", "enough");
   check_heard(&f, 9, "policy.first", "heavy cleanup", "it is full");
-  brim_policies_tell(f.policies, "a key", "light cleanup", "");
+  brim_policies_report(f.policies, "a key", "light cleanup", "");
   check_heard(&f, 10, "a key", "light cleanup", "");
   assert_int_equal(f.heard, 11);
   brim_policies_close(f.policies);

@@ -137,9 +137,10 @@ static brim_plan *plan_of_share(const deep *d, const brim_plan *none, double sha
   return plan_of(d, BRIM_RECOMPUTE_AUTO, none->persistent_bytes + (uint64_t)(share * transient_of(none)));
 }
 
-/* The maximum extra work at a third of the memory; 0: a third is impossible, because recomputed results are used at
- * once. In a chain of convolutions with nothing cheap in between, two thirds of the results are two thirds of the
- * forward pass, 22 % of a step: nothing is better. Other models have norms, activations and sums that cost little. */
+/* Returns the maximum extra work, in percent, at a third of the memory; 0 if a third is impossible, because all
+ * recomputed results are in use at once. In a chain of convolutions with nothing cheap in between, two thirds of the
+ * results are two thirds of the forward pass, 22 % of a step: nothing is better. Other models have norms, activations
+ * and sums that cost little. */
 static double work_at_a_third(const deep *d)
 {
   if (d->block == chain_block && d->norm == NORM_NONE) return d->blocks < 24 ? 0 : 24;

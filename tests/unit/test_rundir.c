@@ -128,18 +128,18 @@ static void a_name_that_would_leave_the_folder_is_refused(void **state)
 /* Takes the lock in a separate process, reports the status, and stays until it is killed. */
 static pid_t lock_elsewhere(const char *run, brim_status *status)
 {
-  int tell[2];
-  assert_int_equal(pipe(tell), 0);
+  int answer[2];
+  assert_int_equal(pipe(answer), 0);
   const pid_t child = fork();
   if (child == 0) {
     int fd;
     const brim_status mine = brim_run_lock(run, &fd);
-    if (write(tell[1], &mine, sizeof mine) == sizeof mine) pause();
+    if (write(answer[1], &mine, sizeof mine) == sizeof mine) pause();
     _exit(0);
   }
-  assert_int_equal(read(tell[0], status, sizeof *status), sizeof *status);
-  close(tell[0]);
-  close(tell[1]);
+  assert_int_equal(read(answer[0], status, sizeof *status), sizeof *status);
+  close(answer[0]);
+  close(answer[1]);
   return child;
 }
 

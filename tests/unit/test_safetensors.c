@@ -271,7 +271,7 @@ static void anything_but_a_file_is_refused_by_name(void **state)
   assert_non_null(strstr(brim_error_text(), "not a regular file"));
 }
 
-static void tensors_that_cannot_be_told_apart_are_not_written(void **state)
+static void invalid_tensors_are_not_written(void **state)
 {
   (void)state;
   static const float value[1];
@@ -340,7 +340,7 @@ int main(void)
       cmocka_unit_test(a_header_longer_than_the_file_or_the_format_allows_is_refused),
       cmocka_unit_test(a_file_cut_anywhere_is_refused),
       cmocka_unit_test(anything_but_a_file_is_refused_by_name),
-      cmocka_unit_test(tensors_that_cannot_be_told_apart_are_not_written),
+      cmocka_unit_test(invalid_tensors_are_not_written),
       cmocka_unit_test(a_file_that_cannot_be_written_is_an_error_with_its_path),
       cmocka_unit_test(a_write_that_fails_half_way_leaves_no_file),
       cmocka_unit_test(a_failed_write_removes_plain_files_only),

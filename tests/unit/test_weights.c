@@ -366,7 +366,7 @@ static void gpt2_of_hugging_face_is_recognised_and_transposed(void **state)
     brim_text text = {0};
     write_gpt2(scratch("gpt2.safetensors"), prefixes[i % 2], types[i / 2], i % 3 ? NAN : 0);
     assert_int_equal(open_for(&m, scratch("gpt2.safetensors"), "auto", "", &w), BRIM_OK);
-    brim_weights_tell(w, &text);
+    brim_weights_print(w, &text);
     assert_non_null(strstr(brim_text_str(&text), "5 tensors"));
     assert_non_null(strstr(brim_text_str(&text), "using map hf_gpt2, recognised"));
     assert_int_equal(brim_weights_read(w, 2, out), BRIM_OK);
@@ -443,7 +443,7 @@ static void a_new_head_is_suggested_and_kept(void **state)
   assert_int_equal(brim_weights_count(w), 1);
   assert_null(brim_weights_source(w, 1));
   brim_text text = {0};
-  brim_weights_tell(w, &text);
+  brim_weights_print(w, &text);
   assert_non_null(strstr(brim_text_str(&text), "; head.weight and head.bias keep their initial values"));
   brim_text_release(&text);
   brim_weights_close(w);

@@ -69,7 +69,7 @@ static const brim_dataset_info *info_of(const opened *o, size_t split)
 
 /* ---- opening ---- */
 
-static void tell_splits(brim_check *c, const opened *o)
+static void say_splits(brim_check *c, const opened *o)
 {
   const brim_dataset_info *train = &o->data.train;
   brim_check_say(c, BRIM_FOUND_OK, "samples of [");
@@ -104,7 +104,7 @@ static enum brim_finding check_open(brim_check *c)
   const brim_status status = open_data(c, &o);
   if (status != BRIM_OK) return fail_open(c, &o, status);
   enum brim_finding finding = BRIM_FOUND_OK;
-  tell_splits(c, &o);
+  say_splits(c, &o);
   if (o.data.ops->open(o.self, "no_such_split") == BRIM_OK ||
       o.data.ops->describe(o.self, "no_such_split", &info) == BRIM_OK)
     finding =

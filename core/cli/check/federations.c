@@ -282,10 +282,10 @@ void brim_made_federation_begin(brim_made_federation *f, int64_t round)
                                     .losses = ask_losses,
                                     .host = f};
   note_parts(f);
-  brim_made_federation_again(f);
+  brim_made_federation_repeat(f);
 }
 
-void brim_made_federation_again(brim_made_federation *f)
+void brim_made_federation_repeat(brim_made_federation *f)
 {
   for (int i = BRIM_PART_OWN; i < BRIM_PARTS; i++) {
     brim_made_part *p = &f->part[i];
@@ -322,7 +322,7 @@ void brim_made_federation_end(brim_made_federation *f)
   note_parts(f);
 }
 
-void brim_made_federation_tell(const brim_made_federation *f, brim_text *out)
+void brim_made_federation_print(const brim_made_federation *f, brim_text *out)
 {
   brim_text_printf(out, "%lld client%s with %lld classes, %lld of them available and %lld wanted, in round %lld",
                    (long long)f->clients.count, brim_plural(f->clients.count), (long long)f->clients.classes,

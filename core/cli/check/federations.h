@@ -62,7 +62,7 @@ brim_status brim_made_federation_state(brim_made_federation *f, int64_t own, int
 /* Makes the query of a round, with an empty answer. */
 void brim_made_federation_begin(brim_made_federation *f, int64_t round);
 /* Repeats the query, with the state as it was before it. */
-void brim_made_federation_again(brim_made_federation *f);
+void brim_made_federation_repeat(brim_made_federation *f);
 /* Updates the columns and the result with the training of the selected clients. */
 void brim_made_federation_end(brim_made_federation *f);
 /* EPLUGIN, naming the selector, the function and the part, if memory was written that selectors must not write. */
@@ -70,5 +70,5 @@ brim_status brim_made_federation_check(const brim_made_federation *f, const char
 /* Advances `to`, which has the same number, to the state of `from`. */
 void brim_made_federation_copy(brim_made_federation *to, const brim_made_federation *from);
 /* Adds "12 clients with 10 classes, 7 of them available and 3 wanted, in round 5". */
-void brim_made_federation_tell(const brim_made_federation *f, brim_text *out);
+void brim_made_federation_print(const brim_made_federation *f, brim_text *out);
 #endif

@@ -142,7 +142,7 @@ static enum brim_finding say_tally(brim_check *c, const tally *t)
 static enum brim_finding fail_in_world(brim_check *c, const brim_made_world *w)
 {
   brim_text world = {0};
-  brim_made_world_tell(w, &world);
+  brim_made_world_print(w, &world);
   brim_check_fail_short(c, "");
   brim_text_printf(&c->text, "\nin a synthetic scenario of %s", brim_text_str(&world));
   brim_text_release(&world);

@@ -183,7 +183,7 @@ static brim_status play_with_questions_twice(asked *a)
     brim_made_federation_begin(&a->f, round);
     BRIM_TRY(select_once(a));
     const uint64_t first = hash_answer(a);
-    brim_made_federation_again(&a->f);
+    brim_made_federation_repeat(&a->f);
     BRIM_TRY(select_once(a));
     if (hash_answer(a) != first)
       return brim_fail(BRIM_EPLUGIN, "selector '%s' gives another answer to the same query with the same state", a->id);
@@ -247,7 +247,7 @@ static enum brim_finding fail_in_federation(brim_check *c, const asked *a)
 {
   brim_text text = {0};
   brim_check_fail_short(c, "");
-  brim_made_federation_tell(&a->f, &text);
+  brim_made_federation_print(&a->f, &text);
   if (a->f.query.size > 0) brim_text_printf(&c->text, "\nin a synthetic federation of %s", brim_text_str(&text));
   brim_text_release(&text);
   return BRIM_FOUND_FAILED;

@@ -293,7 +293,7 @@ void brim_made_follow(brim_made_world *w, const brim_step_plan *plan)
   w->step.planned_bytes = bytes;
 }
 
-void brim_made_world_tell(const brim_made_world *w, brim_text *out)
+void brim_made_world_print(const brim_made_world *w, brim_text *out)
 {
   char a[32], b[32];
   brim_text_printf(

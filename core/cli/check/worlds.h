@@ -35,5 +35,5 @@ const brim_step_view *brim_made_same_step(brim_made_world *world);
 /* Makes the run continue with another plan. */
 void brim_made_follow(brim_made_world *world, const brim_step_plan *plan);
 /* Adds "3 devices, cpu:0 with 1.0 GiB of 8.0 GiB free, micro-batches from 512 down to 1". */
-void brim_made_world_tell(const brim_made_world *world, brim_text *out);
+void brim_made_world_print(const brim_made_world *world, brim_text *out);
 #endif

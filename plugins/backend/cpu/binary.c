@@ -26,15 +26,15 @@ static void combine_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t r = first; r < end; r++) {
     int64_t offset[2];
     cpu_walk_offsets(&c->walk, r, offset);
-    const float *a = c->operand[0] + offset[0] + (c->walk.goes_on[0] ? at : 0);
-    const float *b = c->operand[1] + offset[1] + (c->walk.goes_on[1] ? at : 0);
+    const float *a = c->operand[0] + offset[0] + (c->walk.advances[0] ? at : 0);
+    const float *b = c->operand[1] + offset[1] + (c->walk.advances[1] ? at : 0);
     c->row(a, b, c->y + r * length + at, cpu_min(PIECE, length - at));
   }
 }
 
 static void combine(cpu_backend *b, combination *c, enum cpu_binary_op op)
 {
-  c->row = cpu_broadcast_table(b)->binary[op][!c->walk.goes_on[0]][!c->walk.goes_on[1]];
+  c->row = cpu_broadcast_table(b)->binary[op][!c->walk.advances[0]][!c->walk.advances[1]];
   c->pieces = cpu_divide_up(c->walk.length, PIECE);
   c->rows_per_task = cpu_max(1, PIECE / c->walk.length);
   cpu_pool_run(b->pool, cpu_divide_up(c->walk.rows, c->rows_per_task) * c->pieces, combine_piece, c);

@@ -15,7 +15,7 @@ brim_shape cpu_reduced_shape(const brim_shape *shape, uint32_t axes)
   return reduced;
 }
 
-/* The steps of an operand, in elements, along each dimension of `shape`. */
+/* Writes the steps of an operand, in elements, along each dimension of `shape`. */
 static void find_steps(const brim_shape *shape, const brim_shape *operand, int64_t step[BRIM_DIMS_MAX])
 {
   int64_t stride = 1;
@@ -42,10 +42,10 @@ void cpu_walk_init(cpu_walk *w, const brim_shape *shape, const brim_shape *a, co
     w->dim[w->rank - 1] *= length;
     for (int i = 0; i < 2; i++) w->step[i][w->rank - 1] = step[i][d];
   }
-  if (w->rank > 0) { /* the last is the row */
+  if (w->rank > 0) { /* the last dimension is the row */
     w->rank--;
     w->length = w->dim[w->rank];
-    for (int i = 0; i < 2; i++) w->goes_on[i] = w->step[i][w->rank] != 0;
+    for (int i = 0; i < 2; i++) w->advances[i] = w->step[i][w->rank] != 0;
   }
   for (int32_t d = 0; d < w->rank; d++) w->rows *= w->dim[d];
 }

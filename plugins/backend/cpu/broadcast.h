@@ -10,10 +10,10 @@ typedef struct cpu_walk {
   int32_t rank;                   /* dimensions that count the rows, the last changing fastest */
   int64_t dim[BRIM_DIMS_MAX];     /* of the rows */
   int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
-  bool goes_on[2];                /* whether it advances along a row, by one element, or stays */
+  bool advances[2];               /* whether it advances by one element along a row, or stays */
 } cpu_walk;
 
-/* Over `shape`; each operand's shape broadcasts to it. */
+/* Prepares a walk over `shape`; each operand's shape broadcasts to it. */
 void cpu_walk_init(cpu_walk *w, const brim_shape *shape, const brim_shape *a, const brim_shape *b);
 /* Computes the offsets of both operands at the beginning of a row. */
 static inline void cpu_walk_offsets(const cpu_walk *w, int64_t row, int64_t offset[2])
@@ -27,7 +27,7 @@ static inline void cpu_walk_offsets(const cpu_walk *w, int64_t row, int64_t offs
   }
 }
 
-/* `shape` with 1 for the axes of the mask. */
+/* Returns `shape` with 1 for the axes in the mask. */
 brim_shape cpu_reduced_shape(const brim_shape *shape, uint32_t axes);
 
 const cpu_broadcast *cpu_broadcast_table(const cpu_backend *b);

@@ -147,7 +147,7 @@ static uint64_t lay_out(conv_state *s)
   return at + (uint64_t)s->threads * s->thread_bytes;
 }
 
-/* The samples of the node, not of the program: tensors made from parameters alone may differ. */
+/* Returns the node's number of samples, which differs from the program's if x is made from parameters alone. */
 static int64_t samples_of(const brim_node *node)
 {
   return node->in[0]->shape.dim[0];
@@ -291,7 +291,7 @@ static brim_status make_all_memories(cpu_backend *b, conv_state *s)
   return BRIM_OK;
 }
 
-/* Makes all memories or, if one fails, no memories: a plan may be placed again. */
+/* Makes all memories, or none if one fails, because the core may then try again to place the plan. */
 static brim_status conv2d_realize(void *self, const brim_node *node, void *state)
 {
   cpu_backend *b = self;
@@ -496,7 +496,7 @@ static CPU_RUN(conv2d_run)
   return outcome(&r);
 }
 
-/* Adds all parts of the wave to one piece of dw, in order; the task after the last piece, to dbias if there is one. */
+/* Adds all parts of the wave, in order, to one piece of dw; the task after the last piece adds to dbias. */
 static void add_parts(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -566,7 +566,7 @@ CPU_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight",
                                   .run = conv2d_grad_weight_run,
                                   .release = conv2d_release};
 
-/* By planes, sample after sample, so the same bits for any micro-batch. */
+/* Adds up planes, sample after sample, which gives the same bits for any micro-batch. */
 static CPU_RUN(conv_transpose2d_grad_bias_run)
 {
   const brim_tensor *dy = launch->node->in[0];

@@ -19,7 +19,7 @@ typedef struct cpu_conv_key {
   int64_t kind; /* enum cpu_conv_kind */
   int64_t samples, channels, height, width, out_channels, out_height, out_width;
   int64_t groups, has_bias;                      /* has_bias: of a forward pass */
-  dnnl_dims_t kernel, stride, padding, dilation; /* of two */
+  dnnl_dims_t kernel, stride, padding, dilation; /* two values each */
   int64_t x_block, y_block;                      /* channel blocks; 0 if the primitive chooses */
   const struct cpu_conv *like;                   /* use this one's order of weights; NULL for any order */
 } cpu_conv_key;

@@ -62,7 +62,7 @@ uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *k, int
 
 /* ---- columns ---- */
 
-/* The window's values of a block of channels at one pixel of y, channel by channel. */
+/* Writes the window's values of a block of channels at one pixel of y, channel by channel. */
 static void make_window(const cpu_conv_key *k, const float *x, int64_t row, int64_t column, float *to)
 {
   const int64_t block = k->x_block, window = window_of(k);
@@ -124,7 +124,7 @@ static void add_block_to_bias(void *arg, int64_t task, int32_t thread)
     s->simd->sum_pixels(s->dy + (n * k->out_channels + c) * pixels_of(k), pixels_of(k), k->y_block, s->sum + c);
 }
 
-/* By planes; conv.c explains why. */
+/* Adds up plane by plane; conv.c explains why. */
 void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *k, const float *dy, int64_t samples, float *dbias)
 {
   bias_sums s = {.key = k, .simd = cpu_pooling_of_isa[b->isa], .dy = dy, .samples = samples, .sum = dbias};

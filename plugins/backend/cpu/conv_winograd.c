@@ -14,7 +14,7 @@
  * Workspace: transformed kernels | for each thread: in, out, the workspace of a product. */
 #include "conv_winograd.h"
 
-/* Of x and y: with fewer channels the transforms would be most of the work, and their scratch most of the memory. */
+/* Minimum channels of x and y. With fewer, most of the work would be transforms, and most of the memory scratch. */
 enum { CHANNELS_MIN = 64 };
 
 /* The convolution to compute: the forward pass or the gradient of its input. */
@@ -27,7 +27,7 @@ typedef struct winograd {
   int64_t tiles;         /* in all samples */
   int64_t chunk;         /* tiles */
   cpu_epilogue epilogue; /* the forward pass */
-  bool turned;           /* of weights [in, out], not [out, in] */
+  bool turned;           /* the weights are [in, out], not [out, in] */
   const float *from, *weights, *bias;
   float *to, *kernel;
   char *rooms; /* one for each thread */

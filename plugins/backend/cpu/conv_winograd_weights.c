@@ -61,7 +61,7 @@ static float *sum_of(const winograd *v, int64_t unit)
   return (float *)(void *)(v->sums + (uint64_t)unit * sum_bytes(v));
 }
 
-/* The sum of a unit of the wave. */
+/* Computes the sum of one unit of the wave. */
 static void add_unit(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;

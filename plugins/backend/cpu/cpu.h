@@ -54,7 +54,7 @@ static inline int64_t cpu_divide_up(int64_t a, int64_t b)
   return (a + b - 1) / b;
 }
 
-/* The product of all dimensions but the last. */
+/* Returns the product of all dimensions but the last. */
 static inline int64_t cpu_rows(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
@@ -134,7 +134,7 @@ double cpu_gradient_factor(const brim_launch *launch);
 double cpu_weight_decay(const brim_launch *launch);
 cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);
 
-/* For several families: outputs in the order of in[0]; for the second, in[1] is converted if its order differs. */
+/* Give outputs the order of in[0]; the second is for operations whose in[1] is converted if its order differs. */
 CPU_PREPARE(cpu_follow_prepare);
 CPU_PREPARE(cpu_binary_prepare);
 

@@ -35,7 +35,7 @@ static CPU_RUN(adopt_run)
   return run_pieces(self, launch, adopt_piece);
 }
 
-/* Sum and largest of each piece, in the workspace. */
+/* Writes the sum and the maximum of each piece to the workspace. */
 static void distance_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;

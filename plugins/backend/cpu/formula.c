@@ -13,7 +13,7 @@ enum { PIECE = 16384, NONE = -1 }; /* PIECE: elements of a task, as in the other
 
 /* ---- the plan of a formula ---- */
 
-/* The line that writes the value of a register which line `at` reads. */
+/* Returns the line that writes register `from` last before line `at`, or NONE. */
 static int32_t writer_of(const brim_formula *f, uint32_t at, uint8_t from)
 {
   for (uint32_t k = at; k-- > 0;)

@@ -158,7 +158,7 @@ private:
       vsqrtps(to, a);
       return;
     case BRIM_FORMULA_SIGN: {
-      const Xmm minus = temporary(0); /* free: a is a register, as the sign of a uniform is a uniform */
+      const Xmm minus = temporary(0); /* free: a has a register, because a uniform's sign would be uniform too */
       flip(minus, one());
       choose(minus, a, zero(), LESS_THAN, minus, zero());
       choose(to, zero(), a, LESS_THAN, one(), minus);

@@ -62,12 +62,12 @@ typedef struct cpu_half {
   void (*settle)(float *a, float *b, int64_t count); /* a = the rounded sum of both, as a float; b = -0 */
 } cpu_half;
 
-/* Those of an instruction set. */
+/* The conversions of an instruction set. */
 typedef struct cpu_halves {
   cpu_half bf16, f16;
 } cpu_halves;
 extern const cpu_halves cpu_halves_v2, cpu_halves_v3, cpu_halves_v4;
-/* isa: of cpu_backend. */
+/* isa: see cpu_backend. */
 static inline const cpu_half *cpu_half_of(int isa, uint32_t dtype)
 {
   static const cpu_halves *const tables[] = {&cpu_halves_v2, &cpu_halves_v3, &cpu_halves_v4};

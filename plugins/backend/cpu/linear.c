@@ -57,7 +57,7 @@ static CPU_RUN(linear_grad_input_run)
   return multiply(self, launch, &g);
 }
 
-/* dbias, columns by columns: each is the sum over its rows in their order. */
+/* dbias: a task has some columns, and adds up the rows of each in their order. */
 typedef struct column_sums {
   const cpu_simd *simd;
   const float *dy;

@@ -1,4 +1,5 @@
-/* Gathering values by index, and adding up their gradients. Values have four bytes, real or i32.
+/* Gathering values by index, and adding up their gradients. Values have four bytes, real or i32; those of a table that
+ * is stored in 16 bits have two.
  *
  *     gather      y[o,j,i] = x[o, index[o,j,i], i]     with o and i for all dimensions before and after the axis
  *     embedding   y[r,:]   = weight[index[r],:]        with r for all dimensions of the index
@@ -100,9 +101,10 @@ CPU_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = cpu_plain_prepare, .r
 typedef struct table {
   const cpu_simd *simd;
   const int32_t *index;
-  const float *from;
-  float *to;
+  const void *from;
+  void *to;
   int64_t rows, dim, per_task;
+  size_t size; /* of a value, in bytes */
 } table;
 
 static void look_up_some(void *arg, int64_t task, int32_t thread)
@@ -110,7 +112,8 @@ static void look_up_some(void *arg, int64_t task, int32_t thread)
   (void)thread;
   const table *t = arg;
   for (int64_t r = task * t->per_task; r < cpu_min((task + 1) * t->per_task, t->rows); r++)
-    memcpy(t->to + r * t->dim, t->from + t->index[r] * t->dim, (size_t)t->dim * sizeof *t->to);
+    memcpy((char *)t->to + (size_t)(r * t->dim) * t->size,
+           (const char *)t->from + (size_t)(t->index[r] * t->dim) * t->size, (size_t)t->dim * t->size);
 }
 
 static void add_columns(void *arg, int64_t task, int32_t thread)
@@ -119,8 +122,8 @@ static void add_columns(void *arg, int64_t task, int32_t thread)
   const table *t = arg;
   const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, t->dim - at);
   for (int64_t r = 0; r < t->rows; r++) {
-    float *to = t->to + t->index[r] * t->dim + at;
-    t->simd->add(to, t->from + r * t->dim + at, to, count);
+    float *to = (float *)t->to + t->index[r] * t->dim + at;
+    t->simd->add(to, (const float *)t->from + r * t->dim + at, to, count);
   }
 }
 
@@ -131,6 +134,7 @@ static CPU_RUN(embedding_run)
   table t = {.index = cpu_plain_input(b, launch, 0), .from = launch->in[1], .to = launch->out[0]};
   t.rows = brim_shape_count(&node->in[0]->shape);
   t.dim = node->in[1]->shape.dim[1];
+  t.size = brim_dtype_bytes(node->in[1]->dtype);
   t.per_task = cpu_max(1, TASK_VALUES / t.dim);
   BRIM_TRY(check_index(node, node->in[0], t.index, node->in[1]->shape.dim[0]));
   cpu_pool_run(b->pool, cpu_divide_up(t.rows, t.per_task), look_up_some, &t);

@@ -6,8 +6,8 @@
  *
  * With smoothed labels s and weights w of the classes, nll[k] = lse - logits[k]:
  *     loss       = (1 - s) * w[label] * nll[label] + s/K * sum over k of w[k] * nll[k]
- *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label)) + s/K * (softmax[k] * sum of w - w[k])) *
- * loss_scale
+ *     dlogits[k] = ((1 - s) * w[label] * (softmax[k] - (k == label))
+ *                   + s/K * (softmax[k] * (sum of w) - w[k])) * loss_scale
  *
  * and with labels that are shares of the classes, u[k] = w[k] * ((1 - s) * share[k] + s/K):
  *     loss       = sum over k of u[k] * nll[k]

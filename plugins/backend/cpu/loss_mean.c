@@ -85,9 +85,9 @@ LOSS(mae, CPU_MEAN_MAE);
 LOSS(huber, CPU_MEAN_HUBER);
 LOSS(bce, CPU_MEAN_BCE);
 
-#define PERCENT_LEAST 1e-7 /* of |t|, the divisor of an error */
+#define PERCENT_LEAST 1e-7 /* minimum |t| that an error is divided by */
 
-/* One sample. */
+/* Adds the errors of one sample. */
 static void add_errors(double *metrics, const float *y, const float *t, int64_t count, bool all)
 {
   double error = 0, share = 0;

@@ -52,7 +52,7 @@ static float *scratch_of(const sequences *q, int32_t thread)
   return (float *)(void *)(q->scratch + (uint64_t)thread * cpu_aligned(q->backend->simd->gemm_scratch_bytes));
 }
 
-/* The element of sample n at step s. */
+/* Returns the row of sample n at step s. */
 static int64_t element(const sequences *q, int64_t n, int64_t s)
 {
   return n * q->steps + (q->reverse ? q->steps - 1 - s : s);
@@ -162,7 +162,7 @@ static void back_samples(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* dh and dcell of the step in progress, for each sample. */
+/* Returns the bytes of dh, and of dcell, of one step for all samples. */
 static uint64_t state_bytes(const brim_tensor *y)
 {
   return cpu_aligned((uint64_t)(y->shape.dim[0] * y->shape.dim[2]) * sizeof(float));

@@ -183,7 +183,7 @@ typedef struct padding {
   int64_t rows, per_task, row, run, lead; /* run: values of x in a row, after `lead` others */
   const float *from;
   float *to;
-  int32_t value; /* the bits of it */
+  int32_t value; /* its bits */
 } padding;
 
 static void fill(float *to, int32_t value, int64_t count)

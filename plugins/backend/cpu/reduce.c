@@ -35,7 +35,7 @@ static void sum_sample(void *arg, int64_t n, int32_t thread)
   for (int64_t r = 0; r < w->rows; r++, x += w->length) {
     int64_t offset[2];
     cpu_walk_offsets(w, r, offset);
-    if (w->goes_on[0])
+    if (w->advances[0])
       v->table->add_row(x, sum + offset[0], w->length);
     else
       sum[offset[0]] += v->table->sum_row(x, w->length);
@@ -54,7 +54,7 @@ static void add_samples(void *arg, int64_t task, int32_t thread)
   for (int64_t n = v->accumulates ? 0 : 1; n < v->samples; n++) v->simd->add(y, from + n * v->sums, y, count);
 }
 
-/* `shape` without its first dimension. */
+/* Returns `shape` without its first dimension. */
 static brim_shape sample_of(const brim_shape *shape)
 {
   brim_shape sample = {shape->rank > 0 ? shape->rank - 1 : 0, {0}};
@@ -78,7 +78,8 @@ static bool sums_samples(const brim_shape *x, const brim_shape *y)
   return y->rank < x->rank || x->rank == 0 || y->dim[0] == 1;
 }
 
-/* Scratch for the sums of samples if they are not the result, but are added up, or added to a gradient. */
+/* Returns the scratch for the sums of samples, which are then added up or added to a gradient; 0 if they are the
+ * result. */
 static uint64_t partial_bytes(const brim_node *node, const reduction *v)
 {
   const bool direct =
@@ -114,7 +115,7 @@ static CPU_RUN(sum_to_run)
     v.x = v.partial;
   }
   if (v.x == v.y) return BRIM_OK;
-  /* What remains is a matrix [samples, sums] whose rows are added; or one row, if samples stay apart. */
+  /* The sums are a matrix [samples, sums] whose rows are added up, or a single row if samples are not summed. */
   if (!across) {
     v.sums *= v.samples;
     v.samples = 1;

@@ -170,7 +170,7 @@ static inline void transpose_square(vf v[LANES])
   }
 }
 
-/* One table's entries, each defined in a file of its own family. */
+/* The table's entries, each defined in the file of its family. */
 void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch);
 enum {
   GEMM_VECTORS = 2, /* of a row of a tile */

@@ -10,8 +10,8 @@ typedef float floats __attribute__((vector_size(SUMS * sizeof(float))));
 typedef double doubles __attribute__((vector_size(SUMS * sizeof(double))));
 typedef int64_t masks __attribute__((vector_size(SUMS * sizeof(int64_t))));
 
-/* Eight sums, whatever the length of the processor's vectors, so their order is the same for every instruction set. The
- * largest ignores NaN, which is not greater than anything. */
+/* Uses eight sums whatever the length of vectors, so that the order is the same for every instruction set. The maximum
+ * ignores NaN. */
 static void distance(const float *w, const float *g, double out[2], int64_t count)
 {
   doubles sum = {0}, largest = {0};

@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64
     multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, GEMM_VECTORS);
 }
 
-/* Rows of A as they are, at a constant stride; rows past the end are zeros. */
+/* Copies rows of A at a constant stride; rows past the end are zeros. */
 static void pack_rows(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int64_t depth, float *to)
 {
   const int64_t padded = (m1 - m0 + GEMM_ROWS - 1) / GEMM_ROWS * GEMM_ROWS;
@@ -74,7 +74,7 @@ static void pack_rows(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int
   }
 }
 
-/* A stored [K,M]: tile after tile, each [depth][GEMM_ROWS]. */
+/* Packs A stored [K,M] tile after tile, each [depth][GEMM_ROWS]. */
 static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, int64_t depth, float *to)
 {
   for (int64_t m = m0; m < m1; m += GEMM_ROWS, to += GEMM_ROWS * GEMM_A_STRIDE) {
@@ -90,7 +90,7 @@ static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, 
   }
 }
 
-/* A panel of B, [depth][GEMM_COLUMNS]. */
+/* Packs a panel of B as [depth][GEMM_COLUMNS]. */
 static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   const float *from = g->b + k0 * g->ldb + n;
@@ -300,7 +300,7 @@ static void multiply_few(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
   }
 }
 
-/* A stored [K,M]. Goes along the rows of C. */
+/* For A stored [K,M]: computes C tile by tile along its rows, with all of K at once. */
 static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
   float *panel = scratch + GEMM_ROWS * SMALL_DEPTH;
@@ -321,7 +321,7 @@ static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0
   }
 }
 
-/* ---- the three ways ---- */
+/* ---- choosing a method ---- */
 
 static void multiply_packed(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {

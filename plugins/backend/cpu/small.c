@@ -22,7 +22,7 @@
 #define PIECE 16384            /* values of a task */
 #define SLICE_BYTES (1u << 20) /* target for the scratch of a slice, if a grain does not need more */
 #define KERNELS_MAX 512
-#define END_VALUES 512 /* rounded, processed by the second half and rounded again at a time */
+#define END_VALUES 512 /* that are rounded, processed by the second half and rounded again at once */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
@@ -31,7 +31,7 @@ extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("
 typedef struct operand {
   brim_tensor *t; /* the node's */
   bool sliced, small;
-  size_t same;     /* the first operand that is the same tensor: itself, most often */
+  size_t same;     /* the first operand with the same tensor; usually this one */
   uint64_t offset; /* in the scratch, if it is small */
 } operand;
 
@@ -88,7 +88,7 @@ static void round_piece(void *arg, int64_t task, int32_t thread)
   c->half->round((const float *)c->from + at, (uint16_t *)c->to + at, cpu_min(PIECE, c->count - at));
 }
 
-/* Zeros for a kernel that adds them, with the sign that changes no other zero. */
+/* Writes zeros for a kernel to add: -0, because adding +0 would turn -0 into +0. */
 static void zero_piece(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -118,14 +118,21 @@ static bool is_small(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
-/* bits: of a node's inputs or outputs. */
+/* bits: a mask of a node's inputs or outputs. */
 static bool has_samples(uint32_t bits, size_t k)
 {
   return k < 32 && bits >> k & 1;
 }
 
+/* Whether the kernel itself copies values in 16 bits. */
+static bool copies_small(const brim_node *n)
+{
+  return strcmp(n->op, "embedding") == 0 && n->in[1]->dtype == n->out[0]->dtype;
+}
+
 static bool has_small(const brim_node *n)
 {
+  if (copies_small(n)) return false;
   for (uint32_t k = 0; k < n->in_count; k++)
     if (is_small(n->in[k])) return true;
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -133,8 +140,9 @@ static bool has_small(const brim_node *n)
   return false;
 }
 
-/* A small result may share memory with a small input even if the kernel forbids it, because the kernel works in
- * scratch: whole inputs are widened before any result is rounded, others sample by sample like the result. */
+/* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all but
+ * gradients are small, because the kernel then works in scratch: whole inputs are widened before any result is rounded,
+ * and sliced ones sample by sample, as results are. */
 static bool has_apart_results(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -242,7 +250,7 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   return BRIM_OK;
 }
 
-/* seen: of a slice. */
+/* seen: the tensor of a slice. */
 static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
 {
   const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
@@ -380,7 +388,7 @@ static void settle_piece(void *arg, int64_t task, int32_t thread)
   s->half->settle(s->a + at, s->b + at, cpu_min(PIECE, s->count - at));
 }
 
-/* dtype: of the stored sum. */
+/* dtype: the type of the stored sum. */
 static void settle_sum(cpu_backend *backend, const brim_node *n, uint32_t dtype, float *a, float *b)
 {
   sum s = {cpu_half_of(backend->isa, dtype), a, b, brim_shape_count(&n->in[0]->shape)};

@@ -24,7 +24,7 @@ typedef struct job {
   matrix of;
   const float *g;
   float *p, *row, *column, *m;
-  double *square, *parameter; /* [rows * stripes]: of g, later of u; of p */
+  double *square, *parameter; /* [rows * stripes]: sums of squares of g, later of u; and of p */
   float *part;                /* [bands][columns] */
   double *result;
   const double *scale;
@@ -130,7 +130,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS) merge_columns(const __gri
   }
 }
 
-/* One block. */
+/* Runs as one block. */
 static __global__ void __launch_bounds__(MERGE_THREADS) merge_rows(const __grid_constant__ job j)
 {
   if (cuda_refused(j.control)) return;
@@ -158,7 +158,7 @@ static __device__ inline float row_of(const job &j, int64_t row)
   return j.of.has_rows ? factor * j.row[row] : factor;
 }
 
-/* Of a second moment. */
+/* Returns the minimum of a second moment. */
 static __device__ inline float least_of(const job &j)
 {
   const double eps = j.control->step.eps;
@@ -182,7 +182,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1) measure(const __grid_c
   }
 }
 
-/* One block. */
+/* Runs as one block. */
 static __global__ void __launch_bounds__(MERGE_THREADS) finish(const __grid_constant__ job j)
 {
   const brim_step *s = &j.control->step;

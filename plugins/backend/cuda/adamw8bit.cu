@@ -88,7 +88,7 @@ static __global__ void __launch_bounds__(THREADS)
       v = fmaf(beta2, c.magnitude[SIGNED + j.v[i]] * j.v_absmax[block], rest2 * g * g);
       j.p[i] = fmaf(kept, j.p[i], -(step_size * m / fmaf(sqrtf(v), root, eps)));
     }
-    const float m_absmax = greatest(m), v_absmax = greatest(v); /* after it all threads have read the old ones */
+    const float m_absmax = greatest(m), v_absmax = greatest(v); /* after this, all threads have read the old values */
     if (is_there) {
       const int k = nearest(c.border, SIGNED, m_absmax > 0 ? fabsf(m) / m_absmax : 0);
       j.m[i] = (uint8_t)(BRIM_CODE8_ZERO + (m < 0 ? -(k < BRIM_CODE8_ZERO ? k : BRIM_CODE8_ZERO) : k));

@@ -12,7 +12,7 @@
 
 enum { LARGE = 32, SHARES = CUDA_THREADS / CUDA_WARP };
 
-/* A value's share in the window of a place. Not by division, which is a call that would spill registers. */
+/* Returns a value's share in the window of a place. A plain division would be a call, and spill registers. */
 static __device__ inline float share_of(const cuda_pool &p, int64_t row, int64_t column)
 {
   return __fdividef(1.0f, cuda_window_divisor(&p, 0, row) * cuda_window_divisor(&p, 1, column));

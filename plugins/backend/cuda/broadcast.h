@@ -14,14 +14,14 @@ typedef struct cuda_walk {
   int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
 } cuda_walk;
 
-/* Dimension i in the order of memory, slowest first. */
+/* Returns dimension i in the order of memory, slowest first. */
 static inline int32_t cuda_dim_at(int32_t i, bool channels_last)
 {
   static const int32_t nhwc[4] = {0, 2, 3, 1};
   return channels_last ? nhwc[i] : i;
 }
 
-/* The steps of an operand, in elements, along each dimension of a shape that it broadcasts to. */
+/* Writes the steps of an operand, in elements, along each dimension of a shape that it broadcasts to. */
 static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand, bool channels_last,
                               int64_t step[BRIM_DIMS_MAX])
 {
@@ -34,7 +34,7 @@ static inline void cuda_steps(const brim_shape *shape, const brim_shape *operand
   }
 }
 
-/* A walk over `shape`, stored channels-last or plain, and its operands. */
+/* Makes a walk over `shape`, stored channels-last or plain, and its operands. */
 static inline void cuda_walk_init(cuda_walk *w, const brim_shape *shape, bool channels_last,
                                   const brim_shape *const operand[2], const bool operand_last[2])
 {
@@ -52,7 +52,7 @@ static inline void cuda_walk_init(cuda_walk *w, const brim_shape *shape, bool ch
   }
 }
 
-/* `shape` with 1 for the axes of the mask. */
+/* Returns `shape` with 1 for the axes in the mask. */
 static inline brim_shape cuda_reduced_shape(const brim_shape *shape, uint32_t axes)
 {
   brim_shape reduced = *shape;

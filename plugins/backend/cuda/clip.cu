@@ -61,7 +61,7 @@ static __device__ inline double warp_largest(double value)
   return value;
 }
 
-/* The maximum over a block of CUDA_THREADS, in its first thread. */
+/* Returns the maximum over a block of CUDA_THREADS to its first thread. */
 static __device__ inline double block_largest(double value)
 {
   __shared__ double of_warp[CUDA_THREADS / CUDA_WARP];
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   if (K == DISTANCE) control->partial[LARGEST + part] = t.largest;
 }
 
-/* One block. Reads the sum before from memory unless it is the previous entry's result. */
+/* Runs as one block. Reads the sum before an entry from memory unless it is the previous entry's result. */
 template <enum kind K, typename TABLE>
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ TABLE table, const cuda_control *control)

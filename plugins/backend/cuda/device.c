@@ -83,8 +83,8 @@ static cuda_nvml_key key_of(const struct cudaDeviceProp *properties)
 }
 
 /* Queries NVML about a device that is not selected. The runtime would create a context there, which takes hundreds of
- * megabytes of the device until the process exits, and fails if the memory is full. Returns false if NVML cannot
- * tell. */
+ * megabytes of the device until the process exits, and fails if the memory is full. Returns false if NVML does
+ * not know. */
 static bool query_nvml(const cuda_nvml_key *key, brim_device_info *info)
 {
   struct nvml_device *nvml = NULL;
@@ -351,7 +351,7 @@ static brim_status make_lane(cuda_backend *lane)
   return cuda_program_warm_up(lane);
 }
 
-/* The device's threads are not shared out: kernels of several lanes run side by side as far as there is room. */
+/* Lanes do not divide the device's threads: kernels of several lanes run side by side as far as there is room. */
 brim_status cuda_device_lane(void *self, int32_t lanes, void **out)
 {
   cuda_backend *first = self;
@@ -548,7 +548,7 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
 {
   cuda_backend *b = self;
   const uint64_t bytes = cuda_device_reserve_bytes(self, feed_bytes);
-  if (b->first && b->pinned) { /* of the plan's last placement; the core unplaces by the first instance */
+  if (b->first && b->pinned) { /* left from the last placement: the core unplaces only by the first instance */
     (void)cudaFreeHost(b->pinned);
     b->pinned = NULL;
     b->fed = 0;

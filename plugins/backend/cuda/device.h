@@ -15,14 +15,14 @@ void cuda_device_drop_lane(void *self, void *lane);
 /* [any phase] Makes the device current in the calling thread, in which a lane may run for the first time. */
 brim_status cuda_device_enter(const cuda_backend *b);
 void cuda_device_takes(void *self, brim_device_takes *out);
-/* [init] Counts a recorded program of these bytes and nodes, or that it was dropped. */
+/* [init] Adds a recorded program to the memory that the process takes, or subtracts it if it was dropped. */
 void cuda_device_count_program(cuda_backend *b, uint64_t bytes, uint64_t nodes, bool is_dropped);
 void cuda_device_needs(void *self, char *out, size_t room);
 /* [init] Returns the free memory of the selected device, or 0 if the driver does not report it. taken_since returns its
  * decrease since then. */
 uint64_t cuda_device_free_bytes(void);
 uint64_t cuda_device_taken_since(uint64_t free_before);
-/* [init] Counts the decrease of free memory as a library's. */
+/* [init] Counts the decrease of free memory as memory of the libraries. */
 void cuda_device_count_library(cuda_backend *b, uint64_t free_before);
 void cuda_device_release(cuda_backend *b); /* undoes select; does nothing without a selection */
 uint64_t cuda_device_reserve_bytes(void *self, uint64_t feed_bytes);
@@ -50,7 +50,7 @@ void cuda_library_close(cuda_backend *b);
 /* program.cu */
 brim_status cuda_program_run(void *self, const brim_program_run *run);
 void cuda_program_drop(void *self, void *record);
-/* [step] Starts copying these and the flags to pinned memory; at most CUDA_FETCH_PARTS copies and BRIM_FETCH_BYTES in
+/* [step] Starts copying `copy` and the flags to pinned memory; at most CUDA_FETCH_PARTS copies and BRIM_FETCH_BYTES in
  * all. */
 brim_status cuda_program_fetch(cuda_backend *b, const brim_copy *copy, size_t count, cuda_fetch *to);
 /* [init] Starts a kernel and waits for it, so that the runtime does its lazy loading now. */

@@ -19,9 +19,10 @@
 
 /* ---- embedding ---- */
 
-template <typename T, int V>
+/* W: float, or T. */
+template <typename T, typename W, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    embedding_kernel(T *__restrict__ y, const float *__restrict__ weight, const sort_source s, const cuda_divider packs,
+    embedding_kernel(T *__restrict__ y, const W *__restrict__ weight, const sort_source s, const cuda_divider packs,
                      int64_t count)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
@@ -38,15 +39,15 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-template <typename T, int V>
+template <typename T, typename W, int V>
 static brim_status look_up(cuda_backend *b, const brim_launch *launch, const sort_source &s, int64_t rows, int64_t dim)
 {
   const int64_t count = rows * (dim / V);
-  return cuda_launch(b, embedding_kernel<T, V>, cuda_stride(count, 1, b->processors), (T *)launch->out[0],
-                     (const float *)launch->in[1], s, cuda_divider_of(dim / V), count);
+  return cuda_launch(b, embedding_kernel<T, W, V>, cuda_stride(count, 1, b->processors), (T *)launch->out[0],
+                     (const W *)launch->in[1], s, cuda_divider_of(dim / V), count);
 }
 
-/* For indices in[0] into a table of `limit` rows. index is NULL, with an error set, if that failed. */
+/* Returns the source for sorting in[0], indices of `limit` rows. Its index is NULL, with an error set, on failure. */
 static sort_source source_of(cuda_backend *b, const brim_launch *launch, int64_t limit)
 {
   const brim_tensor *index = launch->node->in[0];
@@ -68,8 +69,11 @@ static CUDA_RUN(embedding_run)
   const sort_source s = source_of(b, launch, weight->shape.dim[0]);
   if (!s.index) return BRIM_EDEVICE;
   CUDA_WITH_TYPE(launch->node->out[0]->dtype, T, {
-    if (dim % 4 == 0) return look_up<T, 4>(b, launch, s, rows, dim);
-    return look_up<T, 1>(b, launch, s, rows, dim);
+    const bool wide = weight->dtype == BRIM_DTYPE_F32;
+    if (dim % 4 == 0 && wide) return look_up<T, float, 4>(b, launch, s, rows, dim);
+    if (dim % 4 == 0) return look_up<T, T, 4>(b, launch, s, rows, dim);
+    if (wide) return look_up<T, float, 1>(b, launch, s, rows, dim);
+    return look_up<T, T, 1>(b, launch, s, rows, dim);
   });
 }
 BRIM_KERNEL(embedding) = {.op = "embedding", .prepare = cuda_plain_prepare, .run = embedding_run};

@@ -4,7 +4,7 @@
 
 #include "kernel.cuh"
 
-/* The channel of value i. A 64-bit division takes far longer than a 32-bit one. */
+/* Returns the channel of value i. Divides in 32 bits if it can, because 64 bits take far longer. */
 static __device__ inline int64_t channel_of(int64_t i, int64_t channels, int64_t inner)
 {
   if (i <= 0xFFFFFFFF) return (uint32_t)i / (uint32_t)inner % (uint32_t)channels;

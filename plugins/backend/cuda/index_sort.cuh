@@ -98,7 +98,7 @@ static __device__ inline uint32_t sum_before(uint32_t value, uint32_t *all)
   return before + sum - value;
 }
 
-/* Replaces each number by the sum of those before it. One block. */
+/* Replaces each number by the sum of those before it. Runs as one block. */
 static __global__ void __launch_bounds__(SCAN_THREADS) sort_scan_kernel(uint32_t *counts, int64_t count)
 {
   uint32_t carry = 0;

@@ -38,7 +38,7 @@ template <bool WIDE> static __device__ inline int64_t team_least(int64_t value)
   }
 }
 
-/* Each thread of a team has the first greatest of its own values; returns the first of the team's. */
+/* Returns the index of the team's first greatest value, from each thread's greatest value and its index. */
 template <bool WIDE> static __device__ inline int64_t team_first(float best, int64_t first, int64_t count)
 {
   const float greatest = cuda_team_max<WIDE>(best);
@@ -199,11 +199,11 @@ BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_run};
 
 /* ---- regression ----
  *
- *     metrics[0] += sum of losses     [1] += mean over a sample of |y - t|    [2] += the same of |y - t| / max(|t|,
- * 1e-7) metrics[3 + 3k] += (y - t)^2    [4 + 3k] += t                           [5 + 3k] += t^2        of target k
+ *     metrics[0] += sum of losses   [1] += mean over a sample of |y - t|   [2] += mean of |y - t| / max(|t|, 1e-7)
+ *     and for target k:   metrics[3 + 3k] += (y - t)^2   [4 + 3k] += t   [5 + 3k] += t^2
  *
- * One block, because a sample has only a few numbers. A warp computes a sample's means. One thread for each sum adds up
- * the samples, in their order, so that it does not depend on the micro-batch. */
+ * Runs as one block, because a sample has only a few numbers. A warp computes a sample's means. One thread for each sum
+ * adds up the samples, in their order, so that it does not depend on the micro-batch. */
 
 typedef struct errors {
   const float *loss, *y, *t;

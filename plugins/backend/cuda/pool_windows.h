@@ -54,7 +54,8 @@ CUDA_ANYWHERE int64_t cuda_window_start(const cuda_pool *p, int d, int64_t place
   return place * p->stride[d] - p->padding[d];
 }
 
-/* Returns the range of x in it; never empty. Adaptive: floor(place * H / P) to ceil((place + 1) * H / P). */
+/* Returns the range of x in a place's window; never empty. Adaptive: floor(place * H / P) to ceil((place + 1) * H / P).
+ */
 CUDA_ANYWHERE cuda_range cuda_window(const cuda_pool *p, int d, int64_t place)
 {
   cuda_range r;

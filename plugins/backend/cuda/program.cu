@@ -20,7 +20,7 @@ extern "C" {
 #include "update.h"
 }
 
-/* One thread. The step is a kernel argument, so no host memory must outlive the call. */
+/* Runs as one thread. The step is a kernel argument, so no host memory must outlive the call. */
 static __global__ void begin_program(cuda_control *control, brim_step step, const double *proof)
 {
   control->step = step;
@@ -170,7 +170,7 @@ static brim_status run_one_by_one(cuda_backend *b, const brim_program_run *run)
   return BRIM_OK;
 }
 
-/* A program, recorded. */
+/* A recorded program. */
 typedef struct recorded {
   cudaGraphExec_t graph;
   uint64_t bytes, nodes; /* device memory of the graph; nodes of the program */

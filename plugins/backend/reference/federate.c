@@ -13,7 +13,7 @@ static brim_status adopt(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(adopt) = {.op = "adopt", .run = adopt};
 
-/* Adds up in the order of memory. NaN is not greater than anything. */
+/* Adds up in the order of memory. The maximum ignores NaN. */
 static brim_status distance(void *self, const brim_launch *launch)
 {
   (void)self;

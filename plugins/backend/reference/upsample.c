@@ -29,8 +29,8 @@ static place place_of(const brim_upsample2d_attr *attr, int64_t extent, int64_t 
   return found.at < extent - 1 ? found : (place){extent - 1, 0};
 }
 
-/* Called for every place with each of its values, at most four, and their shares, in the plane of each sample and
- * channel. */
+/* Called for each value of y, with each of the at most four values of x that it is interpolated from and the share of
+ * that value. */
 typedef void (*each_fn)(void *x, void *y, double share);
 static void add_to_y(void *x, void *y, double share)
 {

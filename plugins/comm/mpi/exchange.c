@@ -14,7 +14,7 @@ enum { TAG_GIVE = 1, TAG_RESULT, TAG_NOTE };
 
 #define HERE (-1)            /* a note: rank 0 is there and waits too */
 #define LATE_SECONDS 5       /* the others wait at most this much longer */
-#define NOTE_SECONDS 1       /* until rank 0 announces that it waits; time for telling which rank is missing */
+#define NOTE_SECONDS 1       /* until rank 0 announces that it waits; limit for sending notes */
 #define NOTICED_SECONDS 0.05 /* between two checks of the others for a note */
 
 static double smaller(double a, double b)
@@ -53,7 +53,7 @@ void mpi_talk_close(mpi_talk *t)
 /* ---- missing ranks ---- */
 
 /* Sends a note to all other ranks except rank 0, without waiting for its receipt. */
-static brim_status tell(mpi_talk *t, int32_t late)
+static brim_status send_note(mpi_talk *t, int32_t late)
 {
   t->noting = late;
   for (int r = t->rank + 1; r < t->ranks; r++)
@@ -69,12 +69,12 @@ static bool notes_are_sent(mpi_talk *t)
 }
 
 /* Tells the others which rank is missing, as far as they receive it, so that only this rank reports it. */
-static void tell_missing(mpi_talk *t, int32_t late)
+static void report_missing(mpi_talk *t, int32_t late)
 {
   mpi_wait wait = mpi_wait_begin();
   while (!notes_are_sent(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
   }
-  if (tell(t, late) != BRIM_OK) return;
+  if (send_note(t, late) != BRIM_OK) return;
   while (!notes_are_sent(t) && mpi_wait_turn(&wait) < NOTE_SECONDS) {
   }
 }
@@ -104,11 +104,11 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
     if (is_done) return BRIM_OK;
     const double waited = mpi_wait_turn(&wait);
     if (waited > seconds) {
-      tell_missing(t, *late = first_open(t, 1, t->ranks - 1));
+      report_missing(t, *late = first_open(t, 1, t->ranks - 1));
       return brim_fail(BRIM_ECOMM, "rank 0 has waited %g seconds for other ranks", seconds);
     }
     if (!is_noted && waited > note_at && notes_are_sent(t)) {
-      BRIM_TRY(tell(t, HERE));
+      BRIM_TRY(send_note(t, HERE));
       is_noted = true;
     }
   }
@@ -116,7 +116,7 @@ static brim_status collect(mpi_talk *t, uint32_t bytes, double seconds, int32_t 
 
 /* ---- the others ---- */
 
-/* Handles a note. *extended: rank 0 is present. EPEER: rank 0 or rank 1 has told which rank is missing. */
+/* Handles a note. *extended: rank 0 is present. EPEER: rank 0 or rank 1 has reported the missing rank. */
 static brim_status handle_note(mpi_talk *t, bool *extended, int32_t *late)
 {
   int is_done = 0;
@@ -154,7 +154,7 @@ static brim_status give(mpi_talk *t, uint32_t bytes, double seconds, int32_t *la
     if (extended) wait.start = mpi_now() - NOTICED_SECONDS;
     if (waited > patience) {
       *late = 0;
-      if (t->rank == 1) tell_missing(t, *late);
+      if (t->rank == 1) report_missing(t, *late);
       return brim_fail(BRIM_ECOMM, "this rank has waited %g seconds for rank 0", patience);
     }
   }

@@ -192,7 +192,7 @@ void mpi_leave(double seconds)
   mpi_segments_end();
   alarm(0);
   sigaction(SIGALRM, &before, NULL);
-  alarm(left); /* the alarm of a process that has lost a plugin's thread */
+  alarm(left); /* the alarm of a process that abandoned a plugin's thread */
 }
 
 void mpi_end_all(int32_t exit_status)

@@ -70,7 +70,7 @@ typedef struct mpi_talk {
 brim_status mpi_talk_open(mpi_talk *talk, MPI_Comm comm, const brim_world *world);
 /* [init] Does not wait for other ranks. `talk` may be zeroed. */
 void mpi_talk_close(mpi_talk *talk);
-/* [step] See brim_comm_ops. EPEER instead of ECOMM: another rank has told which rank is missing, and ends the job. */
+/* [step] See brim_comm_ops. EPEER instead of ECOMM: another rank has reported the missing rank, and ends the job. */
 brim_status mpi_exchange(mpi_talk *talk, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late);
 
 /* ---- collective.c ---- */

@@ -213,8 +213,9 @@ static brim_status compare(const communicator *c, const greeting *all)
   return BRIM_OK;
 }
 
-/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, each pretends to be a host. */
-static brim_status part_from_neighbours(const communicator *c, const greeting *all)
+/* NCCL refuses two ranks of a host on one GPU. If they share one anyway, as in a test, gives each rank a host name of
+ * its own. */
+static brim_status separate_hosts(const communicator *c, const greeting *all)
 {
   char host[128];
   bool shares = false;
@@ -226,8 +227,8 @@ static brim_status part_from_neighbours(const communicator *c, const greeting *a
 }
 
 /* A rank that has failed informs all others, and keeps its own message. */
-static brim_status tell(const communicator *c, const brim_talk *talk, brim_status own_status, greeting *own,
-                        greeting *all)
+static brim_status exchange_status(const communicator *c, const brim_talk *talk, brim_status own_status, greeting *own,
+                                   greeting *all)
 {
   char text[1024];
   (void)snprintf(text, sizeof text, "%s", own_status == BRIM_OK ? "" : brim_error_text());
@@ -239,7 +240,7 @@ static brim_status tell(const communicator *c, const brim_talk *talk, brim_statu
 
 static brim_status make_id(communicator *c, const greeting *all, greeting *own)
 {
-  BRIM_TRY(part_from_neighbours(c, all));
+  BRIM_TRY(separate_hosts(c, all));
   return c->rank == 0 ? check_nccl(c, c->nccl->GetUniqueId(&own->id), "making the job's id") : BRIM_OK;
 }
 
@@ -249,8 +250,8 @@ static brim_status greet(communicator *c, const brim_talk *talk, const brim_back
   greeting own = {0};
   greeting *all = brim_try_calloc((size_t)c->ranks, sizeof *all);
   if (!all) return brim_fail(BRIM_ENOMEM_HOST, "no memory to connect the ranks");
-  brim_status status = tell(c, talk, prepare(c, ops, backend, device, &own), &own, all);
-  if (status == BRIM_OK) status = tell(c, talk, make_id(c, all, &own), &own, all);
+  brim_status status = exchange_status(c, talk, prepare(c, ops, backend, device, &own), &own, all);
+  if (status == BRIM_OK) status = exchange_status(c, talk, make_id(c, all, &own), &own, all);
   *id = all[0].id;
   free(all);
   return status;

@@ -306,7 +306,7 @@ static void explain(const csv_header *h, int32_t i, const csv_wishes *w, char *o
 static void list_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *c)
 {
   size_t used = 0;
-  int32_t untold = 0;
+  int32_t unlisted = 0;
   for (int32_t i = 0; i < h->columns; i++) {
     const char *name = h->name[i];
     char why[64], word[192];
@@ -318,12 +318,12 @@ static void list_left_out(const csv_header *h, const csv_wishes *w, csv_chosen *
       snprintf(word, sizeof word, "%s%.100s (%s)", used ? ", " : "", name, why);
     else
       snprintf(word, sizeof word, "%scolumn %d (%s)", used ? ", " : "", i + 1, why);
-    if (untold > 0 || used + strlen(word) + 32 > sizeof c->left_out)
-      untold++;
+    if (unlisted > 0 || used + strlen(word) + 32 > sizeof c->left_out)
+      unlisted++;
     else
       used += (size_t)snprintf(c->left_out + used, sizeof c->left_out - used, "%s", word);
   }
-  if (untold > 0) snprintf(c->left_out + used, sizeof c->left_out - used, " and %d more", untold);
+  if (unlisted > 0) snprintf(c->left_out + used, sizeof c->left_out - used, " and %d more", unlisted);
 }
 
 static brim_status choose(const csv_header *h, const char *file, const csv_wishes *w, csv_chosen *out)

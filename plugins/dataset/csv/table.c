@@ -175,7 +175,7 @@ static brim_status sort_classes(loading *l)
   return t->label && l->any_class ? sort_names(t, l->classes, t->label) : BRIM_OK;
 }
 
-/* A counting sort, which keeps the order within a group. */
+/* Sorts rows by group with a counting sort, which keeps the order within a group. */
 static brim_status sort_groups(loading *l)
 {
   csv_table *t = l->table;

@@ -37,11 +37,11 @@ static const brim_param table[] = {
                "names of the classes, in the order of labels; empty: no names"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, TEST, FILES }; /* files of new samples come after the two */
+enum { TRAIN, TEST, FILES }; /* from FILES on: splits of new samples */
 
 typedef struct idx_split {
   bool opened;
-  char *name; /* of a split of new samples; NULL for the two */
+  char *name; /* of a split of new samples; NULL for TRAIN and TEST */
   idx_file images, labels;
   size_t sample_bytes;
 } idx_split;
@@ -264,7 +264,7 @@ static brim_status idx_describe(const void *self, const char *split, brim_datase
   return BRIM_OK;
 }
 
-/* Pixels, and a label of a byte for each image. */
+/* Counts the pixels, and one byte for each label. */
 static brim_status idx_host_bytes(const void *self, const char *split, uint64_t *out)
 {
   const idx_dataset *d = self;

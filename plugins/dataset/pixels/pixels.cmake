@@ -1,4 +1,4 @@
-# No plugin: what those that read pictures have in common. Sets the target brim_pixels, if there are the libraries.
+# Not a plugin: the code shared by plugins that read pictures. Defines the target brim_pixels if the libraries exist.
 include_guard(GLOBAL)
 find_package(JPEG GLOBAL)
 find_package(PNG GLOBAL)

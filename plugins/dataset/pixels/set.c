@@ -31,7 +31,7 @@ typedef struct split {
   int32_t *client;              /* [count] of each picture, once open; NULL without clients */
   int64_t pixels_max, side_max; /* of the opened pictures */
   uint64_t decoding_bytes;      /* the most that decoding one of them takes */
-  char *title;                  /* of a split of new samples; NULL for the two */
+  char *title;                  /* of a split of new samples; NULL for training and test */
   atomic_int reported;          /* replacements that were reported */
 } split;
 

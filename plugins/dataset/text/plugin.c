@@ -102,7 +102,7 @@ static windows empty_windows(const text_dataset *d)
                    .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY};
 }
 
-/* GPT-2's "<|endoftext|>" in a text is ordinary text; other models' special tokens are what they mean. */
+/* GPT-2's "<|endoftext|>" in a text is encoded as ordinary text; special tokens of other models, as themselves. */
 static unsigned encode_flags(const text_dataset *d)
 {
   return d->params->tokens == TOKENS_HF ? TOKENIZER_TEMPLATE : TOKENIZER_PLAIN;
@@ -391,7 +391,7 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* The text is a prompt, which the model continues, so it does not end. */
+/* Adds no end of text, because the model continues the text. */
 static brim_status text_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   const text_dataset *d = self;

@@ -84,7 +84,7 @@ struct allocation {
 };
 std::map<void *, allocation> allocated;
 
-/* What a process takes of a device implicitly: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in MiB; the
+/* The device memory that a process takes implicitly: EMULATED_TAKES="context=50 library=30 node=1 nccl=20", in MiB; the
  * context when the device is chosen, the library at its first product, a node in a recorded program. neighbour=100 is
  * the memory that another process allocates while the context is made. */
 uint64_t takes(const char *what)

@@ -193,7 +193,7 @@ bool make_round(ncclComm *c, collective *what, size_t bytes)
 }
 
 /* Work of a stream. */
-bool go_on(ncclComm *c, collective *what)
+bool advance(ncclComm *c, collective *what)
 {
   if (what->buffer == nullptr) return c->is_aborted; /* made to hang */
   for (; what->at < what->bytes && !c->is_aborted; what->at += CHUNK_BYTES)
@@ -218,7 +218,7 @@ ncclResult_t begin(ncclComm *c, uint32_t kind, const void *from, void *to, size_
   if (is_injected(c, "hang")) what.buffer = nullptr;
   c->calls++;
   auto shared_what = std::make_shared<collective>(what);
-  auto enqueue = [=] { emulated_enqueue_until(stream, [=] { return go_on(c, shared_what.get()); }); };
+  auto enqueue = [=] { emulated_enqueue_until(stream, [=] { return advance(c, shared_what.get()); }); };
   if (c->is_blocking)
     enqueue();
   else

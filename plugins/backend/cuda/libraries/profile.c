@@ -41,7 +41,7 @@ static bool split(char *text, char *field[FIELDS])
   return true;
 }
 
-/* If it keeps the text, it takes ownership. */
+/* Takes ownership of the text if it keeps it. */
 static brim_status take_line(cuda_profile *p, char **text, int number)
 {
   char *field[FIELDS];

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "setup/dealing.h"
+#include "setup/distribution.h"
 
 static int64_t sum_of(const int64_t *weight, int32_t ranks)
 {
@@ -20,7 +20,7 @@ static void equally_fast_ranks_get_equal_shares(void **unused)
   int64_t weight[5];
   const uint64_t time[5] = {123457, 123457, 123457, 123457, 123457};
   for (int32_t ranks = 1; ranks <= 5; ranks++) {
-    assert_true(brim_dealing_weigh(time, ranks, weight));
+    assert_true(brim_distribution_weigh(time, ranks, weight));
     for (int32_t r = 0; r < ranks; r++) assert_int_equal(weight[r], 64);
   }
 }
@@ -31,7 +31,7 @@ static void weights_are_proportional_to_speeds(void **unused)
   (void)unused;
   int64_t weight[3];
   const uint64_t time[3] = {1000, 2000, 4000};
-  assert_true(brim_dealing_weigh(time, 3, weight));
+  assert_true(brim_distribution_weigh(time, 3, weight));
   assert_int_equal(sum_of(weight, 3), 3 * 64);
   for (int32_t r = 0; r < 3; r++) {
     const int64_t exact = 3 * 64 * (4000 / (int64_t)time[r]) / 7;
@@ -51,7 +51,7 @@ static void every_rank_gets_samples_and_the_sum_is_exact(void **unused)
                                       {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX / 2}};
   for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
     int64_t weight[4];
-    assert_true(brim_dealing_weigh(times[i], 4, weight));
+    assert_true(brim_distribution_weigh(times[i], 4, weight));
     assert_int_equal(sum_of(weight, 4), 4 * 64);
     for (int32_t r = 0; r < 4; r++) {
       assert_true(weight[r] >= 1);
@@ -65,7 +65,7 @@ static void unknown_times_give_no_weights(void **unused)
 {
   (void)unused;
   int64_t weight[2] = {-1, -1};
-  assert_false(brim_dealing_weigh((const uint64_t[2]){1000, 0}, 2, weight));
+  assert_false(brim_distribution_weigh((const uint64_t[2]){1000, 0}, 2, weight));
   assert_int_equal(weight[0], -1);
 }
 
@@ -73,9 +73,11 @@ static void portions_follow_each_other(void **unused)
 {
   (void)unused;
   int64_t weight[3] = {100, 27, 65};
-  const brim_dealing deal = {.weight = weight}, even = {0};
-  const brim_portion first = brim_dealing_portion(&deal, 0, 3), last = brim_dealing_portion(&deal, 2, 3);
-  const brim_portion middle = brim_dealing_portion(&deal, 1, 3), third = brim_dealing_portion(&even, 2, 3);
+  const brim_distribution distribution = {.weight = weight}, even = {0};
+  const brim_portion first = brim_distribution_portion(&distribution, 0, 3),
+                     last = brim_distribution_portion(&distribution, 2, 3);
+  const brim_portion middle = brim_distribution_portion(&distribution, 1, 3),
+                     third = brim_distribution_portion(&even, 2, 3);
   assert_int_equal(first.from, 0);
   assert_int_equal(first.to, middle.from);
   assert_int_equal(middle.to, last.from);

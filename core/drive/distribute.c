@@ -1,5 +1,5 @@
-/* See deal.h. */
-#include "drive/deal.h"
+/* See distribute.h. */
+#include "drive/distribute.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,13 +24,14 @@ static json_t *numbers(const int64_t *value, int32_t count)
   return out;
 }
 
-void brim_deal_describe(const brim_drive *d, json_t *plan)
+void brim_distribution_describe(const brim_drive *d, json_t *plan)
 {
   if (d->setup->world.ranks <= 1) return;
   json_object_set_new(plan, "ranks", json_integer(d->setup->world.ranks));
-  if (d->setup->deal.weight) json_object_set_new(plan, "deal", numbers(d->setup->deal.weight, d->setup->world.ranks));
-  if (d->setup->deal.batch)
-    json_object_set_new(plan, "batch_sizes", numbers(d->setup->deal.batch, d->setup->world.ranks));
+  if (d->setup->distribution.weight)
+    json_object_set_new(plan, "deal", numbers(d->setup->distribution.weight, d->setup->world.ranks));
+  if (d->setup->distribution.batch)
+    json_object_set_new(plan, "batch_sizes", numbers(d->setup->distribution.batch, d->setup->world.ranks));
 }
 
 /* Reads the same keys from the folder's plan.json, as text; empty if it has none or is of another number of ranks. */
@@ -66,11 +67,11 @@ static int64_t *parse_numbers(const json_t *array, int32_t ranks, int64_t sum)
   return NULL;
 }
 
-static void parse_kept(const char *text, int32_t ranks, brim_dealing *deal)
+static void parse_kept(const char *text, int32_t ranks, brim_distribution *out)
 {
   json_t *kept = json_loads(text, 0, NULL);
-  deal->weight = parse_numbers(json_object_get(kept, "deal"), ranks, (int64_t)BRIM_PARTS_A_RANK * ranks);
-  deal->batch = parse_numbers(json_object_get(kept, "batch_sizes"), ranks, 0);
+  out->weight = parse_numbers(json_object_get(kept, "deal"), ranks, (int64_t)BRIM_PARTS_A_RANK * ranks);
+  out->batch = parse_numbers(json_object_get(kept, "batch_sizes"), ranks, 0);
   json_decref(kept);
 }
 
@@ -126,7 +127,7 @@ static void log_weights(const brim_drive *d)
 {
   brim_text text = {0};
   for (int32_t r = 0; r < d->setup->world.ranks; r++)
-    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->deal.weight[r]);
+    brim_text_printf(&text, "%s%lld", r ? ":" : "", (long long)d->setup->distribution.weight[r]);
   if (d->setup->world.rank == 0)
     brim_log(BRIM_LOG_INFO,
              "devices differ: dist.deal=auto divides the samples among the ranks as %s, by predicted times",
@@ -143,8 +144,8 @@ static brim_status weigh_ranks(brim_dist *dist, brim_drive *d, word *own, word *
   uint64_t *times = brim_xmalloc((size_t)ranks * sizeof *times);
   int64_t *weight = brim_xmalloc((size_t)ranks * sizeof *weight);
   for (int32_t r = 0; r < ranks; r++) times[r] = all[r].sample_time;
-  if (brim_dealing_weigh(times, ranks, weight)) {
-    brim_drive_deal(d, weight);
+  if (brim_distribution_weigh(times, ranks, weight)) {
+    brim_drive_distribute(d, weight);
     log_weights(d);
   } else {
     free(weight);
@@ -162,7 +163,8 @@ static bool are_alike(const word *all, int32_t ranks)
 
 /* Rank 0 sends the records of the run's folder, so that all ranks use the same shares. This is the ranks' first
  * exchange: a rank without a drive reports it, and all of them stop. */
-static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all, brim_dealing *kept)
+static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all,
+                              brim_distribution *kept)
 {
   char *text = brim_xcalloc(1, KEPT_ROOM);
   const brim_world world = brim_dist_world(dist);
@@ -178,19 +180,19 @@ static brim_status share_kept(brim_dist *dist, brim_status before, const brim_dr
   return status;
 }
 
-static void take_kept(brim_drive *d, brim_dealing *kept)
+static void take_kept(brim_drive *d, brim_distribution *kept)
 {
-  free(d->setup->deal.batch);
-  d->setup->deal.batch = kept->batch;
+  free(d->setup->distribution.batch);
+  d->setup->distribution.batch = kept->batch;
   if (kept->weight && d->setup->settings->dist.deal == BRIM_DEAL_AUTO)
-    brim_drive_deal(d, kept->weight);
+    brim_drive_distribute(d, kept->weight);
   else
     free(kept->weight);
 }
 
 static brim_status settle_together(brim_dist *dist, brim_status before, brim_drive **drive, word *all)
 {
-  brim_dealing kept = {0};
+  brim_distribution kept = {0};
   BRIM_TRY(share_kept(dist, before, before == BRIM_OK ? *drive : NULL, all, &kept));
   const bool is_kept = kept.weight || kept.batch;
   take_kept(*drive, &kept);
@@ -198,21 +200,21 @@ static brim_status settle_together(brim_dist *dist, brim_status before, brim_dri
   if (own.status == BRIM_OK) own.device = hash_device(*drive);
   BRIM_TRY(exchange(dist, &own, all));
   brim_drive *d = *drive;
-  d->setup->deal.is_settled = true;
+  d->setup->distribution.is_settled = true;
   /* A federation assigns clients in each round, by the times of earlier rounds. */
   if (is_kept || d->setup->settings->dist.deal == BRIM_DEAL_EVEN || are_alike(all, d->setup->world.ranks) ||
       brim_setup_is_federated(d->setup))
     return BRIM_OK;
   BRIM_TRY(weigh_ranks(dist, d, &own, all));
-  if (!d->setup->deal.weight) return BRIM_OK;
+  if (!d->setup->distribution.weight) return BRIM_OK;
   own.status = brim_drive_settle(drive);
   return exchange(dist, &own, all);
 }
 
-brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_drive **drive)
+brim_status brim_distribution_settle(brim_dist *dist, brim_status before, brim_drive **drive)
 {
   const bool alone = !dist || brim_dist_world(dist).ranks == 1;
-  if (alone || (before == BRIM_OK && (*drive)->setup->deal.is_settled)) {
+  if (alone || (before == BRIM_OK && (*drive)->setup->distribution.is_settled)) {
     BRIM_TRY(before);
     return brim_drive_settle(drive);
   }
@@ -222,7 +224,7 @@ brim_status brim_deal_settle(brim_dist *dist, brim_status before, brim_drive **d
   return status;
 }
 
-brim_status brim_deal_exchange_batches(brim_drive *d)
+brim_status brim_distribution_exchange_batches(brim_drive *d)
 {
   if (d->setup->world.ranks == 1 || !d->setup->options.dist) return BRIM_OK;
   int64_t *all = brim_xcalloc((size_t)d->setup->world.ranks, sizeof *all);
@@ -232,8 +234,8 @@ brim_status brim_deal_exchange_batches(brim_drive *d)
     free(all);
     return status;
   }
-  free(d->setup->deal.batch);
-  d->setup->deal.batch = all;
+  free(d->setup->distribution.batch);
+  d->setup->distribution.batch = all;
   return BRIM_OK;
 }
 
@@ -243,14 +245,14 @@ brim_status brim_deal_exchange_batches(brim_drive *d)
 static bool is_even(const brim_drive *d)
 {
   const int64_t step = brim_setup_all_samples(d->setup), units = brim_setup_norm_groups(d->setup, step);
-  if (d->setup->deal.weight || brim_setup_step_samples(d->setup) * d->setup->world.ranks != step) return false;
+  if (d->setup->distribution.weight || brim_setup_step_samples(d->setup) * d->setup->world.ranks != step) return false;
   if (d->setup->norm_group > 0 && units % d->setup->world.ranks != 0) return false;
-  for (int32_t r = 0; d->setup->deal.batch && r < d->setup->world.ranks; r++)
-    if (d->setup->deal.batch[r] != d->setup->deal.batch[0]) return false;
+  for (int32_t r = 0; d->setup->distribution.batch && r < d->setup->world.ranks; r++)
+    if (d->setup->distribution.batch[r] != d->setup->distribution.batch[0]) return false;
   return true;
 }
 
-void brim_deal_tell(const brim_drive *d, brim_text *out)
+void brim_distribution_print(const brim_drive *d, brim_text *out)
 {
   char cut[BRIM_CUT_ROOM];
   const long long effective = (long long)d->setup->settings->training.effective_batch_size,

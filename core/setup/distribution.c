@@ -1,17 +1,17 @@
-#include "setup/dealing.h"
+#include "setup/distribution.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 
-void brim_dealing_release(brim_dealing *deal)
+void brim_distribution_release(brim_distribution *d)
 {
-  free(deal->weight);
-  free(deal->batch);
-  *deal = (brim_dealing){0};
+  free(d->weight);
+  free(d->batch);
+  *d = (brim_distribution){0};
 }
 
-bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
+bool brim_distribution_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *weight)
 {
   const int64_t parts = (int64_t)BRIM_PARTS_A_RANK * ranks;
   uint64_t least = UINT64_MAX, sum = 0;
@@ -39,14 +39,14 @@ bool brim_dealing_weigh(const uint64_t *sample_time, int32_t ranks, int64_t *wei
   return true;
 }
 
-brim_portion brim_dealing_portion(const brim_dealing *deal, int32_t rank, int32_t ranks)
+brim_portion brim_distribution_portion(const brim_distribution *d, int32_t rank, int32_t ranks)
 {
   brim_portion p = {0, 0, 0};
-  if (!deal->weight) return brim_portion_even(rank, ranks);
+  if (!d->weight) return brim_portion_even(rank, ranks);
   for (int32_t r = 0; r < ranks; r++) {
-    if (r < rank) p.from += deal->weight[r];
-    if (r <= rank) p.to += deal->weight[r];
-    p.of += deal->weight[r];
+    if (r < rank) p.from += d->weight[r];
+    if (r <= rank) p.to += d->weight[r];
+    p.of += d->weight[r];
   }
   return p;
 }

@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "builtin/builtin.h"
-#include "drive/deal.h"
+#include "drive/distribute.h"
 #include "drive/drive.h"
 #include "scratch.h"
 
@@ -97,11 +97,11 @@ static brim_status load(const char *threads, brim_registry **registry, brim_conf
 static bool check_files(brim_drive *d)
 {
   json_t *plan = json_object();
-  CHECK(brim_deal_exchange_batches(d) == BRIM_OK);
-  CHECK(d->setup->deal.batch[own_rank] == d->choice.micro_batch);
-  brim_deal_describe(d, plan);
+  CHECK(brim_distribution_exchange_batches(d) == BRIM_OK);
+  CHECK(d->setup->distribution.batch[own_rank] == d->choice.micro_batch);
+  brim_distribution_describe(d, plan);
   CHECK(json_integer_value(json_object_get(plan, "ranks")) == 2);
-  CHECK(json_array_size(json_object_get(plan, "deal")) == (d->setup->deal.weight ? 2 : 0));
+  CHECK(json_array_size(json_object_get(plan, "deal")) == (d->setup->distribution.weight ? 2 : 0));
   CHECK(json_array_size(json_object_get(plan, "batch_sizes")) == 2);
   json_decref(plan);
   return true;
@@ -112,12 +112,12 @@ static bool check_shares(brim_drive *d, const part *p)
   const brim_load first = brim_setup_load(d->setup, 0), second = brim_setup_load(d->setup, 1);
   brim_text text = {0};
   CHECK(first.share + second.share == 128);
-  CHECK((d->setup->deal.weight != NULL) == p->differs);
+  CHECK((d->setup->distribution.weight != NULL) == p->differs);
   CHECK(p->differs || first.share == 64);
-  CHECK(!d->setup->deal.weight || d->setup->deal.weight[0] + d->setup->deal.weight[1] == 128);
+  CHECK(!d->setup->distribution.weight || d->setup->distribution.weight[0] + d->setup->distribution.weight[1] == 128);
   CHECK(brim_setup_share(d->setup) == (own_rank == 0 ? first : second).share);
   CHECK(d->choice.micro_batch <= brim_setup_share(d->setup));
-  brim_deal_tell(d, &text);
+  brim_distribution_print(d, &text);
   CHECK(strstr(brim_text_str(&text), p->differs ? "divided among 2 ranks" : "effective batch 128 = 2 ranks x"));
   brim_text_release(&text);
   return true;
@@ -135,7 +135,7 @@ static bool run_rank(const part *p)
     status = brim_fail(BRIM_ENODEVICE, "no device");
   else
     status = brim_drive_open(config, &(brim_setup_options){.dist = job(), .resume = p->resume}, &d);
-  status = brim_deal_settle(job(), status, &d);
+  status = brim_distribution_settle(job(), status, &d);
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
     char named[32];
@@ -144,9 +144,10 @@ static bool run_rank(const part *p)
   } else {
     CHECK(status == BRIM_OK);
     CHECK(check_shares(d, p) && check_files(d));
-    if (p->resume) CHECK(d->setup->deal.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
+    if (p->resume)
+      CHECK(d->setup->distribution.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
     if (p->resume) CHECK(d->choice.micro_batch == (own_rank == 0 ? 32 : 4));
-    CHECK(brim_deal_settle(job(), BRIM_OK, &d) == BRIM_OK); /* once more: no answer is needed */
+    CHECK(brim_distribution_settle(job(), BRIM_OK, &d) == BRIM_OK); /* once more: no answer is needed */
   }
   brim_drive_close(d);
   brim_config_free(config);

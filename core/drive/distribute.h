@@ -1,8 +1,8 @@
-/* How a step's samples are assigned to the ranks ("dealt"): evenly or, where devices differ and dist.deal=auto, so that
+/* How a step's samples are distributed over the ranks: evenly or, where devices differ and dist.deal=auto, so that
  * all ranks finish together. The assignment is part of the run: plan.json records it, and a run that is resumed with
  * the same number of ranks keeps it, with the same micro-batches. */
-#ifndef BRIM_DRIVE_DEAL_H
-#define BRIM_DRIVE_DEAL_H
+#ifndef BRIM_DRIVE_DISTRIBUTE_H
+#define BRIM_DRIVE_DISTRIBUTE_H
 #include <jansson.h>
 
 #include "base/text.h"
@@ -16,15 +16,15 @@ struct brim_drive;
  * this rank plans for its own. Every rank calls it. `before`, with the thread's error text, is the status of opening
  * the drive; if it is not OK, *drive may be NULL. *drive may be replaced. All ranks learn of any failure: each returns
  * its own, or EPEER. ECOMM: the job is over. */
-brim_status brim_deal_settle(brim_dist *dist, brim_status before, struct brim_drive **drive);
+brim_status brim_distribution_settle(brim_dist *dist, brim_status before, struct brim_drive **drive);
 /* [init] All ranks call it when their plans are placed, before a run's files are written: afterwards the drive knows
  * each rank's micro-batch. ECOMM. */
-brim_status brim_deal_exchange_batches(struct brim_drive *drive);
+brim_status brim_distribution_exchange_batches(struct brim_drive *drive);
 
 /* ---- a run's files ---- */
 
 /* Adds the ranks' shares to plan.json; adds nothing for one rank. */
-void brim_deal_describe(const struct brim_drive *drive, json_t *plan);
+void brim_distribution_describe(const struct brim_drive *drive, json_t *plan);
 /* Prints "effective batch 128 = 2 ranks x 64 x 1"; where ranks differ, also this rank's share. */
-void brim_deal_tell(const struct brim_drive *drive, brim_text *out);
+void brim_distribution_print(const struct brim_drive *drive, brim_text *out);
 #endif

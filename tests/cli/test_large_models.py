@@ -1,0 +1,92 @@
+"""Plans of large language models, for which config.json is enough: peaks on the emulated GPU, whose kernels need the
+same memory as those of a real one, and the table of GPU sizes."""
+
+import json
+import os
+import random
+
+from support import NO_FIT, Case, main
+
+EMULATED = os.environ["BRIM_EMULATED"]
+GIB = 1 << 30
+LLAMA = {"model_type": "llama", "vocab_size": 128256, "num_attention_heads": 32, "num_key_value_heads": 8,
+         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "head_dim": 128,
+         "tie_word_embeddings": False}
+MODELS = {  # config.json, and the most GiB of a plan
+    "Qwen3-0.6B": ({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+                    "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
+                    "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+                    "tie_word_embeddings": True}, 1.65),
+    "Llama-3.2-1B": ({**LLAMA, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+                      "head_dim": 64, "tie_word_embeddings": True}, 2.9),
+    "Llama-3.2-3B": ({**LLAMA, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28,
+                      "num_attention_heads": 24, "tie_word_embeddings": True}, 7.1),
+    "Llama-3.1-8B": ({**LLAMA, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}, 16.7),
+}
+SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 500, "max_position_embeddings": 3000}
+
+
+class LargeModels(Case):
+    def plan(self, config, *words, context=2048, status=None, **env):
+        """Plans with weights that are not there yet. This machine may have no room for what is planned."""
+        (self.folder / "model").mkdir(exist_ok=True)
+        (self.folder / "model" / "config.json").write_text(json.dumps(config))
+        (self.folder / "text.txt").write_text("In the beginning was the Word. " * 20000)
+        out = self.brim("--plugin-path", EMULATED, "plan", "--no-timing", "--json", "model=hf_lora",
+                        "model.weights=model", "dataset=text", "dataset.path=text.txt", "dataset.test_fraction=0",
+                        f"dataset.context={context}",
+                        "training.effective_batch_size=1", "training.batch_size=1", "memory.recompute=auto", *words,
+                        status=status, env={"EMULATED_DEVICES": "1", **env}).out
+        return json.loads(out)
+
+    def test_lora_in_bf16_needs_little(self):
+        """Context 2048, micro-batch 1, rank 16. The device is too small for them, and the plan says so."""
+        for name, (config, most) in MODELS.items():
+            with self.subTest(name):
+                plan = self.plan(config, "backend=cuda", "precision=bf16", "memory.recompute_budget_mb=1",
+                                 status=NO_FIT)
+                self.assertLess(plan["peak_bytes"], most * GIB)
+                self.assertGreater(plan["peak_bytes"], 0.8 * most * GIB)  # the models are those that are meant
+
+    def test_what_fits_on_a_card_is_exact(self):
+        config = {**MODELS["Qwen3-0.6B"][0], "num_hidden_layers": 3, "max_position_embeddings": 1 << 20}
+        words = ["backend=cpu", "memory.recompute_budget_mb=1"]
+        cards = self.plan(config, *words)["cards"]
+        self.assertEqual((cards["besides_bytes"], cards["measured"]), (GIB, False))
+        self.assertEqual([row["card_bytes"] // GIB for row in cards["rows"]], [8, 12, 16, 24, 48, 80])
+        row = cards["rows"][0]
+        self.assertEqual(row["room_bytes"], 7 * GIB)
+        context, peak = row["longest"]["context"], row["longest"]["peak_bytes"]
+        self.assertLessEqual(peak, row["room_bytes"])
+        self.assertEqual(self.plan(config, *words, context=context)["peak_bytes"], peak)
+        longer = self.plan(config, *words, context=context + context // 16)["peak_bytes"]
+        self.assertGreater(longer, row["room_bytes"])
+        batch, peak = row["largest"]["batch_size"], row["largest"]["peak_bytes"]
+        words += ["training.effective_batch_size=4096"]
+        self.assertEqual(self.plan(config, *words, f"training.batch_size={batch}")["peak_bytes"], peak)
+        self.assertLessEqual(peak, row["room_bytes"])
+        self.assertGreater(self.plan(config, *words, f"training.batch_size={2 * batch}")["peak_bytes"],
+                           row["room_bytes"])
+
+    def test_the_model_limits_the_context(self):
+        rows = self.plan(SMALL, "backend=cpu", context=100)["cards"]["rows"]
+        self.assertTrue(all(2900 < row["longest"]["context"] <= 3000 for row in rows))
+
+    def test_a_budget_between_a_peak_and_its_own_gives_the_same_plan(self):
+        """The planner remembers peaks by this."""
+        drawn = random.Random(7)
+        whole = self.plan(SMALL, "backend=cpu", "memory.recompute=none", context=256)["peak_bytes"] >> 20
+        for _ in range(6):
+            budget = drawn.randint(whole // 3, whole)
+            peak = self.plan(SMALL, "backend=cpu", f"memory.recompute_budget_mb={budget}", context=256)["peak_bytes"]
+            least, most = sorted((budget, -(-peak >> 20)))
+            other = drawn.randint(least, most)
+            if (peak > budget << 20) != (peak > other << 20):
+                continue
+            again = self.plan(SMALL, "backend=cpu", f"memory.recompute_budget_mb={other}", context=256)["peak_bytes"]
+            self.assertEqual(peak, again, (budget, other))
+
+
+if __name__ == "__main__":
+    main()
