@@ -122,6 +122,11 @@ static brim_status write_fields(brim_kept *k, const brim_keeping *lane, const fi
   return BRIM_OK;
 }
 
+brim_status brim_kept_check(const brim_kept *k, int64_t client)
+{
+  return k && brim_states_has(k->states, client) ? brim_states_check(k->states, client) : BRIM_OK;
+}
+
 brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)
 {
   return k ? write_fields(k, lane, k->field, k->count) : BRIM_OK;

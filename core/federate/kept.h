@@ -21,6 +21,9 @@ brim_status brim_kept_open(const brim_setup *setup, const brim_program *adopt, b
 void brim_kept_close(brim_kept *kept); /* NULL: nothing */
 /* The states of clients: their file, and the transactions. */
 brim_states *brim_kept_states(brim_kept *kept);
+/* [step, any thread] Call before the client's state is used: checks its checksum. Does nothing if the client has no
+ * state, or kept is NULL. ELOAD: the state is damaged; EIO. */
+brim_status brim_kept_check(const brim_kept *kept, int64_t client);
 /* [step, any thread] Writes the client's state to a lane that has adopted the global model. Does nothing if the client
  * has no state, or kept is NULL. EIO. */
 brim_status brim_kept_write(brim_kept *kept, const brim_keeping *lane);

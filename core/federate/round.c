@@ -33,6 +33,7 @@ static brim_status open_federation(brim_federation *f)
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   BRIM_TRY(brim_async_open(f));
+  BRIM_TRY(brim_edges_open(f->setup, &f->edges));
   return brim_selection_open(f->setup, &f->selection);
 }
 
@@ -64,6 +65,7 @@ void brim_federation_close(brim_federation *f)
   brim_protection_close(&f->protection);
   brim_fleet_close(f->fleet);
   brim_async_close(f->async);
+  brim_edges_close(f->edges);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->fate);
@@ -159,6 +161,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));
+  BRIM_TRY(brim_edges_place(f));
   f->worker = brim_try_calloc((size_t)workers, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (int32_t i = 0; i < workers; i++) f->worker[i].federation = f;
@@ -351,11 +354,12 @@ static brim_status select_clients(brim_federation *f, double clock)
       round, BRIM_ATTEMPTS_MAX, least);
 }
 
-/* The samples that a client trains on over all local epochs. */
+/* The samples that a client trains on over all local epochs of all its edge's rounds. */
 static int64_t count_samples(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
-  return s->settings->federate.local_epochs * brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
+  return s->settings->federate.edge_rounds * s->settings->federate.local_epochs *
+         brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
 }
 
 /* The result of a client at the start of the round, which is final if the client will not arrive or is only simulated.
@@ -369,6 +373,7 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
                           .version = f->round,
                           .number = f->round,
                           .discount = 1,
+                          .personal = NAN,
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
   if (f->async) brim_async_describe(f, i, &r);
@@ -444,12 +449,19 @@ brim_status brim_federation_train_version(brim_federation *f, int64_t version)
   return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
 }
 
+bool brim_federation_has_model(const brim_federation *f)
+{
+  return !f->is_model_lost;
+}
+
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)
 {
   const double start = brim_now();
   if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round, clock));
   atomic_store(&f->is_torn, false);
-  const brim_status status = f->async ? brim_async_train(f) : brim_federation_train_version(f, round);
+  const brim_status status = f->async   ? brim_async_train(f)
+                             : f->edges ? brim_edges_train(f)
+                                        : brim_federation_train_version(f, round);
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;

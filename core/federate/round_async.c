@@ -18,7 +18,6 @@ struct brim_async {
   int64_t *client;         /* [most] those that have ended in the round, in the order of their ends */
   brim_flight *ended;      /* [most] */
   int64_t count;
-  bool is_model_lost;
 };
 
 brim_status brim_async_open(brim_federation *f)
@@ -64,11 +63,6 @@ size_t brim_async_tensors(brim_async *a, brim_safetensor *out)
 void brim_async_commit(brim_async *a)
 {
   if (a) brim_flights_commit(&a->queue);
-}
-
-bool brim_federation_has_model(const brim_federation *f)
-{
-  return !f->async || !f->async->is_model_lost;
 }
 
 /* ---- simulated time ---- */
@@ -246,7 +240,7 @@ brim_status brim_async_train(brim_federation *f)
   }
   if (status != BRIM_OK) brim_error_take(&error);
   const brim_status restored = loaded < f->round ? load(f, f->round) : BRIM_OK;
-  f->async->is_model_lost = restored != BRIM_OK;
+  f->is_model_lost = restored != BRIM_OK;
   if (restored != BRIM_OK) return restored;
   if (status == BRIM_OK) return brim_federation_train_version(f, f->round);
   brim_error_put(&error);

@@ -10,6 +10,7 @@
 #include "federate/flights.h"
 #include "federate/protect.h"
 #include "federate/round.h"
+#include "federate/round_edges.h"
 #include "federate/versions.h"
 #include "federate/whole.h"
 
@@ -41,6 +42,8 @@ struct brim_federation {
   brim_client_result *client;   /* [clients] in the order of selection */
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
+  brim_edges *edges;            /* NULL: an edge makes one round for each of the server */
+  bool is_model_lost;           /* the arena has no longer the global model */
   brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;

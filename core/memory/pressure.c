@@ -205,7 +205,7 @@ enum brim_pressure_level brim_pressure_take(brim_pressure *p, brim_pressure_read
   return (enum brim_pressure_level)level;
 }
 
-int64_t brim_pressure_roomy_looks(brim_pressure *p, uint64_t more, bool on_host)
+int64_t brim_pressure_checks_with_room(brim_pressure *p, uint64_t more, bool on_host)
 {
   if (!p) return 0;
   pthread_mutex_lock(&p->lock);

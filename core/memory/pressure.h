@@ -67,7 +67,7 @@ bool brim_pressure_has_room(const brim_pressure_limits *limits, const brim_press
                             bool on_host);
 /* [step] The number of looks in a row, up to now, at which there was room for `more` bytes. The first call with another
  * number of bytes begins to count. */
-int64_t brim_pressure_roomy_looks(brim_pressure *pressure, uint64_t more, bool on_host);
+int64_t brim_pressure_checks_with_room(brim_pressure *pressure, uint64_t more, bool on_host);
 /* [step] Whether a signal is pending. */
 bool brim_pressure_is_due(const brim_pressure *pressure);
 /* [step] Takes the pending signal, with the last reading. */

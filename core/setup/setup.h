@@ -145,6 +145,9 @@ int64_t brim_setup_limit_batch(const brim_setup *setup, int64_t batch);
 brim_order brim_setup_order(const brim_setup *setup, int64_t batch);
 /* Samples per evaluation batch, if `batch` are trained on at a time: as configured, or the same. */
 int64_t brim_setup_eval_batch(const brim_setup *setup, int64_t batch);
+/* Ranks evaluate whole units of samples. In a federation it is a batch of the configured size, so that sums over a unit
+ * depend neither on ranks nor, as far as batches divide it, on the plan; else a sample. */
+int64_t brim_setup_eval_unit(const brim_setup *setup);
 /* This rank's samples of a full step, which may be none; with one rank the effective batch. */
 int64_t brim_setup_share(const brim_setup *setup);
 /* The number of micro-batches in them. */
@@ -224,11 +227,17 @@ static inline bool brim_setup_is_ditto(const brim_setup *setup)
 {
   return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
 }
-/* Are personal models evaluated at the end? */
-static inline bool brim_setup_scores_personal(const brim_setup *setup)
+/* Is the global model evaluated at the end after each client has trained it? */
+static inline bool brim_setup_finetunes(const brim_setup *setup)
 {
-  return brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy &&
+  return setup->settings->federate.finetune_epochs > 0 && setup->settings->federate.train &&
          setup->data.train.task == BRIM_TASK_CLASS;
+}
+/* Are models of clients evaluated in the lanes at the end? */
+static inline bool brim_setup_scores_clients(const brim_setup *setup)
+{
+  const bool is_personal = brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy;
+  return brim_setup_finetunes(setup) || (is_personal && setup->data.train.task == BRIM_TASK_CLASS);
 }
 /* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
