@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A run of 2,000 steps with policy=elastic on a device that it fills, while other jobs that need half of it queue,
 train and end. Measures how often memory is returned and taken back, and for each plan the resident memory of the
-process with its arena and without it. The exit status is 1 unless the resident memory stays within 1 % for each plan, and
-the results equal those of the run alone.
+process with its arena and without it. The exit status is 1 unless the resident memory stays within 1 % for each plan
+and the results equal those of the run alone.
 
     scripts/bench/elastic.py build/release/bin/brim [steps]
 """
