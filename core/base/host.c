@@ -153,7 +153,7 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-/* The functions to call for each group that binds the process; NULL: none. */
+/* The functions that read the limits of each group that binds the process; NULL: none. */
 typedef struct looks {
   look_fn memory, processors;
   void *out;

@@ -410,7 +410,7 @@ brim_work brim_running_work(brim_running *r)
                      .failed = failed,
                      .is_ahead = is_ahead,
                      .heed_pressure = brim_running_heed_pressure,
-                     .roomy_looks = brim_running_roomy_looks,
+                     .checks_with_room = brim_running_checks_with_room,
                      .step_seconds = brim_running_step_seconds,
                      .placed_bytes = placed_bytes,
                      .has_values = has_values,
