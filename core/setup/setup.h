@@ -249,7 +249,7 @@ int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t 
 const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
 /* Whether the selector or the aggregator needs clients' losses under the global model. */
 bool brim_setup_needs_losses(const brim_setup *setup);
-/* Of `count` values of a parameter's change, how many federate.compression=top_k sends. */
+/* The number of values that federate.compression=top_k sends of a parameter's change with `count` values. */
 int64_t brim_setup_compressed_count(const brim_setup *setup, int64_t count);
 /* Bytes that a client sends for the change of a parameter with `count` values, in the simulated world. */
 int64_t brim_setup_compressed_bytes(const brim_setup *setup, int64_t count);

@@ -355,7 +355,7 @@ class Federate(FederationCase):
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
-        """In the plan and before the run, which leaves no folder."""
+        """The plan fails with the sizes, and so does the run before it makes a folder."""
         clients, each = 10_000_000, 4 * 2 * 7 * 1024
         disk = os.statvfs(self.folder)
         if disk.f_bavail * disk.f_frsize > clients * each:
