@@ -458,7 +458,7 @@ class Federate(FederationCase):
         self.assertIn("picture in plan.svg", printed.err)
         plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
         drawing = xml.fromstring(self.read("plan.svg"))
-        parts = collections.defaultdict(list)  # by the height of their upper edge
+        parts = collections.defaultdict(list)  # of each name, the y of its lower edge
         for rect in drawing.findall(".//{*}rect"):
             title = rect.find("{*}title")
             if title is not None:
