@@ -57,7 +57,6 @@ brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, in
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
 /* [step, any thread] The accuracy of a client's personal model, or if it has none of the global one, on its samples. */
 brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
-/* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: the number of
- * clients in the round. */
+/* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

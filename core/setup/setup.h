@@ -224,13 +224,13 @@ static inline bool brim_setup_is_ditto(const brim_setup *setup)
 {
   return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
 }
-/* Whether personal models are evaluated at the end. */
+/* Are personal models evaluated at the end? */
 static inline bool brim_setup_scores_personal(const brim_setup *setup)
 {
   return brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy &&
          setup->data.train.task == BRIM_TASK_CLASS;
 }
-/* Whether clients and server send each other controls. FedDyn's server computes its own from the updates. */
+/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {
   return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
