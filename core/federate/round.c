@@ -244,8 +244,8 @@ static void work(void *context, int32_t lane)
   }
 }
 
-/* Lanes may work in queues of their own: before they start, what the server has started is done, and afterwards, what
- * they have started. */
+/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for theirs at the
+ * end. */
 brim_status brim_federation_work(brim_federation *f)
 {
   if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));
@@ -417,7 +417,7 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
-  brim_federation_deal(f);
+  brim_federation_distribute(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
@@ -533,9 +533,9 @@ brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
   return brim_selection_accuracy(f->selection, out);
 }
 
-void brim_federation_tell(const brim_federation *f, brim_text *out)
+void brim_federation_print(const brim_federation *f, brim_text *out)
 {
-  if (f->fleet) brim_fleet_tell(f->fleet, out);
+  if (f->fleet) brim_fleet_print(f->fleet, out);
 }
 
 size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)

@@ -71,7 +71,7 @@ struct brim_federation {
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
-  brim_lane_fn ask;         /* what lanes compute of clients instead of training them; else NULL */
+  brim_lane_fn ask;         /* computes a number of a client in a lane, instead of training it; else NULL */
   double *answer;           /* its results by turn */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
@@ -82,13 +82,13 @@ struct brim_federation {
 };
 
 /* [step] Assigns the clients of the round to ranks. All ranks know the same speeds, so they get the same result. */
-void brim_federation_deal(brim_federation *federation);
+void brim_federation_distribute(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] A number of each client, such as its loss, in all lanes. Every rank computes all of them, unless clients are
- * isolated. */
+/* [step] Computes a number of each client, such as its loss, in all lanes. Every rank computes all of them, unless
+ * clients are isolated. */
 brim_status brim_federation_ask(brim_federation *federation, brim_lane_fn ask, const int64_t *client, int64_t count,
                                 double *out);
 /* [step] For isolated clients: the process of each computes its own number, and all exchange them. If one fails, all
