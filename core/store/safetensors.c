@@ -216,6 +216,7 @@ static brim_status parse_json(const char *path, const char *text, size_t bytes, 
 
 static brim_status header_extent(const char *path, const unsigned char *bytes, size_t size, uint64_t *length)
 {
+  if (brim_is_lfs_pointer(bytes, size)) return BAD(BRIM_LFS_HINT, path);
   if (size < BRIM_SAFETENSORS_LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
   memcpy(length, bytes, sizeof *length);
   if (*length > BRIM_SAFETENSORS_HEADER_MAX)

@@ -1,7 +1,8 @@
-/* Softmax cross-entropy of logits x product^T + bias, which are computed and used in pieces of at most ROWS_MAX x
- * CLASSES_MAX: scratch is bounded for any batch, sequence and number of classes. The gradient recomputes the logits,
- * and takes their normalisation from the loss. If loss and gradient are one operation, all logits of some rows are kept
- * until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves memory too.
+/* Softmax cross-entropy of logits x product^T + bias, capped or not, which are computed and used in pieces of at most
+ * ROWS_MAX x CLASSES_MAX: scratch is bounded for any batch, sequence and number of classes. The gradient recomputes the
+ * logits, and takes their normalisation from the loss. If loss and gradient are one operation, all logits of some rows
+ * are kept until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves
+ * memory too.
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so no bit depends on the pieces, the threads, the micro-batch, or whether logits are computed once or
@@ -126,6 +127,7 @@ static float own_logit(const problem *p, int64_t row, int32_t thread)
                       .ldc = 1,
                       .bias = p->bias ? p->bias + p->label[row] : NULL};
   simd->gemm(&g, 0, 1, 0, 1, (float *)(void *)(p->products + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes)));
+  if (p->attr->softcap > 0) p->simd->cap(&own, 1, (float)p->attr->softcap);
   return own;
 }
 
@@ -147,6 +149,15 @@ static void begin_rows(void *arg, int64_t task, int32_t thread)
     }
 }
 
+static void cap_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  for
+    EACH_ROW_OF(p, task, i)
+  p->simd->cap(p->logits + i * p->stride, p->class_count, (float)p->attr->softcap);
+}
+
 static void make_logits(problem *p)
 {
   const cpu_gemm g = {.m = p->row_count,
@@ -161,6 +172,7 @@ static void make_logits(problem *p)
                       .ldc = p->stride,
                       .bias = p->bias ? p->bias + p->class0 : NULL};
   cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
+  if (p->attr->softcap > 0) each_row(p, cap_rows);
 }
 
 static void take_rows(problem *p, int64_t first)
@@ -269,7 +281,7 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const problem *p = arg;
-  const double s = p->attr->smoothing, soft = s / (double)p->classes;
+  const double s = p->attr->smoothing, soft = s / (double)p->classes, cap = p->attr->softcap;
   for
     EACH_ROW_OF(p, task, i)
     {
@@ -278,10 +290,14 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
         memset(logits, 0, (size_t)p->class_count * sizeof *logits);
         continue;
       }
-      p->simd->softmax_grad(logits, p->class_count, p->lse[i], (float)soft, (float)p->loss_scale);
+      if (cap > 0)
+        p->simd->capped_grad(logits, p->class_count, p->lse[i], (float)p->loss_scale, (float)cap);
+      else
+        p->simd->softmax_grad(logits, p->class_count, p->lse[i], (float)soft, (float)p->loss_scale);
       const int64_t at = p->label[p->row0 + i] - p->class0;
+      const double own = (double)p->row[i].own, slope = cap > 0 ? (1 - own / cap) * (1 + own / cap) : 1;
       if (at >= 0 && at < p->class_count)
-        logits[at] = (float)((exp((double)p->row[i].own - p->lse[i]) - (1 - s) - soft) * p->loss_scale);
+        logits[at] = (float)((exp(own - p->lse[i]) - (1 - s) - soft) * p->loss_scale * slope);
     }
 }
 

@@ -1,7 +1,7 @@
 /* Softmax cross-entropy of logits that are a product, and metrics from ranks.
  *
- *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k]
- *     loss and dz by softmax_cross_entropy, from z: see loss.c
+ *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k], or softcap * tanh of this / softcap
+ *     loss and dz by softmax_cross_entropy, from z: see loss.c; with softcap times 1 - (z / softcap)^2
  *     rank[n] = the number of classes before the label: z greater, or equal and earlier; -1 if ignored
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
@@ -39,7 +39,15 @@ static double logit(const problem *p, int64_t n, int64_t k)
 {
   double sum = p->bias ? p->bias[k] : 0;
   for (int64_t f = 0; f < p->F; f++) sum += p->x[n * p->F + f] * p->product[k * p->F + f];
-  return sum;
+  const double cap = p->attr->softcap;
+  return cap > 0 ? cap * tanh(sum / cap) : sum;
+}
+
+/* The derivative of a capped logit z by the logit before the cap. */
+static double slope_of_cap(const problem *p, double z)
+{
+  const double cap = p->attr->softcap;
+  return cap > 0 ? 1 - z / cap * (z / cap) : 1;
 }
 
 static bool is_ignored(const problem *p, int64_t n)
@@ -117,8 +125,8 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
     for (int64_t k = 0; k < p.K; k++) {
       double dz = 0;
       if (!ignored) {
-        const double softmax = exp(logit(&p, n, k) - lse);
-        dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale;
+        const double z = logit(&p, n, k), softmax = exp(z - lse);
+        dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale * slope_of_cap(&p, z);
       }
       if (dbias) dbias[k] += dz;
       for (int64_t f = 0; f < p.F; f++) {
