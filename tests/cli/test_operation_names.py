@@ -35,6 +35,8 @@ ALLOWED = {
     "plugins/backend/cpu/conv.c": FAMILY,
     "plugins/backend/cuda/arithmetic.h": FAMILY,
     "core/config/compose.c": WORD,
+    "core/config/gguf_config_write.c": WORD,
+    "core/store/weights_map_read.c": WORD,
     "core/data/describe.c": WORD,
     "core/data/keep.c": WORD,
     "core/exec/predict.h": WORD,
