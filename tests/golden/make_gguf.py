@@ -4,8 +4,8 @@
 Made once, with gguf 0.19.0; the files are checked in, so the tests need neither. types.gguf has a tensor of drawn
 blocks for each type that brim reads, and the numbers that gguf.dequantize makes of it (NAME.values). For the types that
 brim writes it has the numbers that gguf.quantize made the blocks of (NAME.source). It also has metadata of every type
-of value. tokens-llama.gguf and tokens-gpt2.gguf have tokenizers, and texts with the ids that transformers 5.23.0 makes of
-them with the same file. small.gguf is a seed for the fuzzer.
+of value. tokens-llama.gguf and tokens-gpt2.gguf have tokenizers, and texts with the ids that transformers 5.23.0 makes
+of them with the same file. small.gguf is a seed for the fuzzer.
 """
 import pathlib
 
@@ -76,12 +76,14 @@ def tokenizer(path, answers):
     w = gguf.GGUFWriter(path, "llama")
     w.add_context_length(64)
     if "llama" in path.name:
-        words = ["\u2581", "a", "b", "c", "ab", "\u2581a", "abc", "\u2581ab", "ca", "\u2581abc", "bc", "x", "\u2581\u2581"]
+        words = ["\u2581", "a", "b", "c", "ab", "\u2581a", "abc", "\u2581ab", "ca", "\u2581abc", "bc", "x",
+                 "\u2581\u2581"]
         tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *words, "<x>"]
         w.add_tokenizer_model("llama")
         w.add_token_list(tokens)
         w.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(words), 4])
-        w.add_token_scores([float(x) for x in [0] * 259 + [-30, -31, -32, -33, -1, -3, -5, -2, -2, -7, -1.5, -34, -4, 0]])
+        scores = [*[0] * 259, -30, -31, -32, -33, -1, -3, -5, -2, -2, -7, -1.5, -34, -4, 0]
+        w.add_token_scores([float(score) for score in scores])
         w.add_unk_token_id(0)
         w.add_add_bos_token(True)
     else:
