@@ -6,6 +6,7 @@
 #include "brim/optimizer.h"
 #include "graph/documents.h"
 #include "graph/fuse.h"
+#include "graph/generate.h"
 #include "graph/loss_build.h"
 #include "graph/lower.h"
 #include "graph/wrap.h"
@@ -215,18 +216,43 @@ static void mark_local(brim_graph *g, const char *patterns)
     g->parameter[i].is_local = !g->parameter[i].is_frozen && brim_matches_any(patterns, g->parameter[i].value->name);
 }
 
-static brim_status build(const brim_graph_options *o, brim_graph *g)
+/* The inputs: samples with their labels, or some tokens of texts with their places. */
+static brim_status add_inputs(brim_graph *g, const brim_graph_options *o)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
-  if (o->documents) input.dim[1] *= BRIM_DOCUMENT_ROWS;
-  brim_long_call call;
+  const bool generates = g->generation.capacity > 0;
+  if (generates) input.dim[1] = g->generation.tokens;
+  if (o->documents && !generates) input.dim[1] *= BRIM_DOCUMENT_ROWS;
   const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
+  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
+  if (generates)
+    g->places = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &input, "places");
+  else
+    g->label = new_label(g, o);
+  return o->documents && !generates ? brim_documents_open(g) : BRIM_OK;
+}
+
+/* Completes a graph that continues texts. */
+static brim_status finish_generation(brim_graph *g, const brim_graph_options *o)
+{
+  if (g->generation.checks) return brim_generate_check(g);
+  g->kept = g->generation.tokens == 1 ? g->output : NULL;
+  brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
+  brim_graph_lower(g, o->activations);
+  if (g->status == BRIM_OK) brim_generate_prune(g);
+  g->forward_count = g->node_count;
+  return g->status;
+}
+
+static brim_status build(const brim_graph_options *o, brim_graph *g)
+{
+  brim_long_call call;
   g->task = o->task;
   g->classes = o->classes;
-  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
-  g->label = new_label(g, o);
-  if (o->documents) BRIM_TRY(brim_documents_open(g));
+  g->generation = o->generation;
+  g->capacity = o->generation.capacity;
+  BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
@@ -245,6 +271,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (o->keep_features) g->kept = brim_wrap_features(g);
   g->offers = o->offers;
   g->offers_arg = o->offers_arg;
+  if (g->generation.capacity > 0) return finish_generation(g, o);
   BRIM_TRY(add_loss(g, o));
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   brim_graph_lower(g, o->activations);

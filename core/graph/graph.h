@@ -87,6 +87,14 @@ typedef struct brim_within {
 
 typedef struct brim_wrap brim_wrap;
 
+/* Of a graph that continues texts: see graph/generate.h. */
+typedef struct brim_generation {
+  int64_t capacity; /* tokens of a text, with the prompt; 0: the graph does not generate */
+  int64_t chunk;    /* most tokens of a text in one program; at least 1 */
+  int64_t tokens;   /* in this graph: with one, its output is kept */
+  bool checks;      /* only check whether the model can have caches */
+} brim_generation;
+
 struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
@@ -118,6 +126,7 @@ struct brim_graph {
   size_t further_count, further_room;
   brim_tensor *tokens, *places; /* brim_input and brim_positions, if not the input and NULL: see graph/documents.h */
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
+  brim_generation generation;
   brim_tensor *squares;        /* sum of the squares of a step's sample losses: f64 [1], persistent; NULL: not needed */
   brim_tensor *class_weight;   /* [classes], persistent, written once; or NULL */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients are not scaled */
@@ -196,7 +205,8 @@ typedef struct brim_graph_options {
   bool squares;         /* add up squares of losses too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
-  uint64_t fuse;        /* bits of enum brim_fusion_kind: allowed fusions */
+  brim_generation generation;
+  uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;

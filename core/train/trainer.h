@@ -45,6 +45,10 @@ brim_status brim_trainer_open(
                 * `keep_output` the model's output can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
+/* [init] The same to continue texts: see brim_evaluation_wish. checkpoint NULL: the parameters are those of
+ * model.weights. */
+brim_status brim_trainer_open_generation(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
+                                         brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
 const brim_drive *brim_trainer_drive(const brim_trainer *trainer);
 /* The trainer's plan; NULL while nothing is placed: see brim_trainer_replan. */
@@ -96,9 +100,11 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
  * client's samples, computed in one pass over the training data without augmentation. The same on all ranks.
  * EINTERRUPTED as above; ENOMEM_HOST, and errors of the data and the backend. */
 brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
-/* [step] The same for clients' personal models, computed in the lanes; a client without one counts with the global
- * model. Batches are those of training, so samples that training leaves out do not count. */
-brim_status brim_trainer_evaluate_personal(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
+/* [step] The same in the lanes, for clients' personal models (a client without one counts with the global model), or
+ * with `finetunes` for the global model after each client has trained it (federate.finetune_epochs). Batches are those
+ * of training, so samples that training leaves out do not count. */
+brim_status brim_trainer_evaluate_own(brim_trainer *trainer, bool finetunes, const volatile int *stop,
+                                      brim_spread *out);
 /* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also memory whose contents can be made
  * again, namely samples decoded ahead and caches of the backend's libraries. Results about recompute are kept: they
  * take some kilobytes, and seconds to compute. */

@@ -318,7 +318,8 @@ bool bench_accumulates(const bench *b, const brim_tensor *t)
 
 static bool is_persistent(const bench *b, const brim_tensor *t)
 {
-  return bench_accumulates(b, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER;
+  return bench_accumulates(b, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER ||
+         t->role == BRIM_ROLE_CACHE;
 }
 
 static bool is_source(const bench *b, const brim_tensor *t)

@@ -1,5 +1,6 @@
 /* Rows of attention and rotary embedding. */
 #include "conformance/bench.h"
+#include "graph/generate.h"
 
 #define PRODUCTS_MAX                                                                                                   \
   40000 /* pairs of query and key of a sample, times the size of the heads: keeps the suite short                      \
@@ -157,6 +158,18 @@ static brim_tensor *make_attention_cached(bench *b)
 }
 BENCH_ROW(attention_cached) = {"attention, cached keys", make_attention_cached, .by_sample = true, .skips = true,
                                .terms = 0.1};
+
+/* Some rows of a cache change, or all; rows past its end begin anew. */
+static brim_tensor *make_cache_write(bench *b)
+{
+  const int64_t T = pick_length(b), first = bench_pick(b, 1, 90);
+  const brim_shape shape = {3, {b->o.batch, T, pick_size(b)}};
+  b->g->generation.capacity = T + bench_pick(b, 0, 30);
+  bench_places(b, T, INT32_MAX, first);
+  brim_generate_cache(b->g, "cache", bench_input(b, &shape, "x"), 0);
+  return NULL;
+}
+BENCH_ROW(cache_write) = {"cache_write", make_cache_write, .by_sample = true, .skips = true};
 
 /* Head sizes between those for which kernels are built: 96 and 160. */
 static brim_tensor *make_attention_96(bench *b)

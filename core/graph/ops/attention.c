@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/documents.h"
+#include "graph/generate.h"
 
 #undef brim_attention
 #undef brim_attention_limited
@@ -136,12 +137,25 @@ static brim_status check_limits(brim_graph *g, const brim_attention_limits *l, b
   return BRIM_OK;
 }
 
+/* Replaces keys and values by caches of them, in which earlier tokens have theirs. Attention that is not causal stays,
+ * and brim_generate_check refuses it. */
+static bool add_caches(brim_graph *g, brim_attention_attr *a, int64_t window, brim_tensor **in)
+{
+  if (!g->places || !a->causal || in[1]->shape.dim[1] != in[0]->shape.dim[1]) return true;
+  in[1] = brim_generate_cache(g, "keys", in[1], window);
+  in[2] = in[1] ? brim_generate_cache(g, "values", in[2], window) : NULL;
+  a->cached = 1;
+  a->window = window < g->generation.capacity ? window : 0;
+  return in[2] != NULL;
+}
+
 /* Returns the number of inputs, with places if there are documents; 0 with an error. */
 static uint32_t add_places(brim_graph *g, const brim_attention_attr *a, brim_tensor **in)
 {
+  if (g->generation.capacity > 0 && !a->cached) return 3;
   const uint32_t count = brim_documents_add(g, "attention", in[0], in, 3);
   if (count != 4) return count;
-  if (a->causal && in[1]->shape.dim[1] == in[0]->shape.dim[1]) return count;
+  if (a->cached || (a->causal && in[1]->shape.dim[1] == in[0]->shape.dim[1])) return count;
   brim_graph_fail(g, "attention", NULL,
                   "samples consist of documents, which needs causal attention with as many keys as queries");
   return 0;
@@ -175,6 +189,7 @@ brim_tensor *brim_attention_limited(brim_graph *g, brim_tensor *q, brim_tensor *
   if (options.dropout > 0 && !brim_graph_needs_samples(g, "attention", NULL, q)) return NULL;
   if (options.scale == 0) attr.attention.scale = 1 / sqrt((double)(q->shape.dim[2] / options.heads));
   attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as in brim_dropout */
+  if (g->generation.capacity > 0 && !add_caches(g, &attr.attention, l->window, in)) return NULL;
   const uint32_t count = add_places(g, &attr.attention, in);
   return count ? brim_graph_apply(g, "attention", NULL, in, count, &attr) : NULL;
 }

@@ -237,6 +237,9 @@ typedef struct brim_move_attr {
 /* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
  * embedding_grad       in: index, dy                          out: dweight +=
  * An index outside [0, V) is an error in the data: EINVAL, with the index. */
+/* cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts; the
+ *                      others' rows differ. A place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
 /* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places i32 [N,T]]
  *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
  * attention_grad       in: q, k, v, y, lse, dy, [places]      out: dq, dk, dv

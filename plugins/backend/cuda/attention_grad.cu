@@ -46,7 +46,7 @@ struct place {
   int chunk;
 };
 
-/* Shared memory. first: q or k, for scores; second: v or dy. */
+/* Shared memory. `first` holds q or k, for scores; `second` holds v or dy. */
 template <typename X> struct tiles {
   float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
 };
