@@ -44,22 +44,15 @@ typedef struct reading {
   uint64_t size, at;
 } reading;
 
-/* ELOAD; texts of the file become safe for a terminal. */
 static brim_status bad(const reading *r, const char *format, ...) BRIM_PRINTF(2, 3);
 static brim_status bad(const reading *r, const char *format, ...)
 {
-  brim_text text = {0};
+  char what[512];
   va_list list;
   va_start(list, format);
-  char *what = NULL;
-  if (vasprintf(&what, format, list) < 0) what = NULL;
+  (void)vsnprintf(what, sizeof what, format, list);
   va_end(list);
-  brim_text_add_shown(&text, what ? what : "", NULL);
-  const brim_status status =
-      brim_fail(BRIM_ELOAD, "'%s' is not a GGUF file that brim can read: %s", r->file->path, brim_text_str(&text));
-  brim_text_release(&text);
-  free(what);
-  return status;
+  return brim_fail(BRIM_ELOAD, "'%s' is not a GGUF file that brim can read: %s", r->file->path, what);
 }
 
 /* ---- numbers and texts ---- */

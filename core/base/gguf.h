@@ -83,7 +83,7 @@ const brim_gguf_value *brim_gguf_find(const brim_gguf *file, const char *key);
 const char *brim_gguf_architecture(const brim_gguf *file);
 /* The value of the key "ARCHITECTURE.key". */
 const brim_gguf_value *brim_gguf_find_own(const brim_gguf *file, const char *key);
-/* Element `i` as an integer, as a number; false if it is none, or does not fit. */
+/* Element `i` as an integer, as a number; false for another kind, or if it does not fit. */
 bool brim_gguf_integer(const brim_gguf_value *value, uint64_t i, int64_t *out);
 bool brim_gguf_number(const brim_gguf_value *value, uint64_t i, double *out);
 /* The texts of a value, one after another; *at is 0 at first. They end before a length, not with a NUL. */

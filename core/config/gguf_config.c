@@ -424,7 +424,7 @@ static brim_status put_row(const row *w, const char *architecture, const brim_ya
 }
 
 /* Version 5 of transformers has all of the rotary embedding in rope_parameters. */
-static const brim_yaml *find_rope(const brim_yaml *config, const char *key)
+const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key)
 {
   const brim_yaml *now = brim_yaml_get(config, "rope_parameters"), *old = brim_yaml_get(config, "rope_scaling");
   const brim_yaml *node = now && now->kind == BRIM_YAML_MAP ? brim_yaml_get(now, key) : NULL;
@@ -436,13 +436,13 @@ static const brim_yaml *find_rope(const brim_yaml *config, const char *key)
 
 static double rope_number(const brim_yaml *config, const char *key, double otherwise)
 {
-  const brim_yaml *node = find_rope(config, key);
+  const brim_yaml *node = brim_gguf_find_rope(config, key);
   return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
 }
 
 static brim_status put_rope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
-  const brim_yaml *type = find_rope(config, "rope_type");
+  const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
   const char *name = type && type->kind == BRIM_YAML_SCALAR ? type->scalar : "default";
   if (strcmp(name, "default") == 0) return BRIM_OK;
   if (strcmp(name, "llama3") == 0) { /* its divisors are a tensor */
@@ -453,7 +453,7 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   }
   if (strcmp(name, "linear") != 0 && strcmp(name, "yarn") != 0) return refuse(type, "rope_type");
   for (size_t i = 0; i < SCALING_ROWS; i++)
-    BRIM_TRY(put_row(&scaling_rows[i], architecture, find_rope(config, scaling_rows[i].config), head));
+    BRIM_TRY(put_row(&scaling_rows[i], architecture, brim_gguf_find_rope(config, scaling_rows[i].config), head));
   return BRIM_OK;
 }
 
@@ -479,17 +479,28 @@ static void put_head_size(const brim_yaml *config, const char *architecture, bri
   brim_gguf_put_u32(head, key, (uint32_t)number_of(config, "vocab_size", 0));
 }
 
+/* Architectures whose layers may have a sliding window in llama.cpp. */
+static bool has_window(const char *architecture)
+{
+  return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
+}
+
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
 {
   const brim_yaml *type = brim_yaml_get(config, "model_type");
   const char *architecture = type && type->kind == BRIM_YAML_SCALAR ? brim_gguf_architecture_of(type->scalar) : NULL;
   if (!type) return brim_fail(BRIM_ECONFIG, "config.json has no model_type");
   if (!architecture) return refuse(type, "model_type");
+  const brim_yaml *window = brim_yaml_get(config, "sliding_window");
+  if (strcmp(type->scalar, "mistral") == 0 && window && !brim_yaml_is_null(window))
+    return refuse(window, "sliding_window");
   brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
   for (size_t i = 0; i < ROWS; i++) {
     const bool is_base = strcmp(rows[i].config, "rope_theta") == 0;
+    if (brim_starts_with(rows[i].config, "sliding_window") && !has_window(architecture)) continue;
     BRIM_TRY(put_row(&rows[i], architecture,
-                     is_base ? find_rope(config, "rope_theta") : brim_yaml_get(config, rows[i].config), head));
+                     is_base ? brim_gguf_find_rope(config, "rope_theta") : brim_yaml_get(config, rows[i].config),
+                     head));
   }
   put_head_size(config, architecture, head);
   return put_rope(config, architecture, head);
@@ -503,7 +514,7 @@ int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key)
 
 brim_status brim_gguf_divisors(const brim_yaml *config, brim_arena *arena, float **out, int64_t *count)
 {
-  const brim_yaml *type = find_rope(config, "rope_type");
+  const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
   const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
   const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
   *out = NULL;

@@ -17,6 +17,8 @@ const char *brim_gguf_architecture_of(const char *model_type);
 int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key);
 /* The divisors of the rotary embedding's frequencies of rope_type llama3; *out is NULL for other types. */
 brim_status brim_gguf_divisors(const brim_yaml *config, brim_arena *arena, float **out, int64_t *count);
+/* A value of the rotary embedding, in rope_parameters or where version 4 of transformers has it; NULL: none. */
+const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key);
 /* Writes the values of a config.json as metadata, without those of the tokenizer. ECONFIG, with the place, for a value
  * that the format cannot express. */
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head);

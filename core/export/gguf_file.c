@@ -178,22 +178,50 @@ static brim_status make_room(writer *w)
 
 /* ---- the file ---- */
 
+static bool are_same_values(const brim_yaml *a, const brim_yaml *b)
+{
+  char *end[2];
+  if (a->kind == BRIM_YAML_LIST && b->kind == BRIM_YAML_LIST && a->count == b->count) {
+    for (size_t i = 0; i < a->count; i++)
+      if (!are_same_values(a->item[i], b->item[i])) return false;
+    return true;
+  }
+  if (a->kind != BRIM_YAML_SCALAR || b->kind != BRIM_YAML_SCALAR) return false;
+  const float x = strtof(a->scalar, &end[0]), y = strtof(b->scalar, &end[1]);
+  return *end[0] || *end[1] ? strcmp(a->scalar, b->scalar) == 0 : x == y;
+}
+
 /* Compares what the written metadata mean with what was to be written. */
+static brim_status compare_configs(const brim_yaml *want, const brim_yaml *have, const char *path)
+{
+  static const char *const others[] = {"architectures", "model_type",   "torch_dtype",  "vocab_size",
+                                       "bos_token_id",  "eos_token_id", "pad_token_id", "rope_scaling"};
+  for (size_t i = 0; i < have->count; i++) {
+    bool skips = false;
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) skips = skips || strcmp(have->key[i], others[k]) == 0;
+    const brim_yaml *value = skips ? NULL : brim_yaml_get(want, have->key[i]);
+    if (value && !brim_yaml_is_null(value) && !are_same_values(value, have->item[i]))
+      return brim_fail(BRIM_ECONFIG, "'%s', read again, has another '%s', which GGUF cannot express", path,
+                       have->key[i]);
+  }
+  const brim_yaml *scaling = brim_yaml_get(have, "rope_scaling");
+  for (size_t i = 0; scaling && i < scaling->count; i++) {
+    const brim_yaml *value = brim_gguf_find_rope(want, scaling->key[i]);
+    if (value && !brim_yaml_is_null(value) && !are_same_values(value, scaling->item[i]))
+      return brim_fail(BRIM_ECONFIG, "'%s', read again, has another '%s', which GGUF cannot express", path,
+                       scaling->key[i]);
+  }
+  return BRIM_OK;
+}
+
 static brim_status check_config(const writer *w, const char *path)
 {
-  static const char *const keys[] = {"num_hidden_layers", "hidden_size",  "intermediate_size", "num_attention_heads",
-                                     "vocab_size",        "rms_norm_eps", "head_dim",          "num_key_value_heads"};
   brim_arena arena = {0};
   brim_gguf *file = NULL;
   brim_yaml *tree = NULL;
   brim_status status = brim_gguf_open(path, &file);
   if (status == BRIM_OK) status = brim_gguf_config_of(&arena, file, &tree);
-  for (size_t i = 0; status == BRIM_OK && i < sizeof keys / sizeof keys[0]; i++) {
-    const brim_yaml *want = brim_yaml_get(w->base->tree, keys[i]), *have = brim_yaml_get(tree, keys[i]);
-    if (!want || brim_yaml_is_null(want) || (i == 4 && !w->base->gguf)) continue;
-    if (!have || (float)strtod(have->scalar, NULL) != (float)strtod(want->scalar, NULL))
-      status = brim_fail(BRIM_EINTERNAL, "'%s', read again, has another %s", path, keys[i]);
-  }
+  if (status == BRIM_OK) status = compare_configs(w->base->tree, tree, path);
   if (status == BRIM_OK) status = brim_export_check_tokenizer(w->base, file);
   brim_gguf_close(file);
   brim_arena_release(&arena);

@@ -271,6 +271,18 @@ class Kept(Chat):
         self.assertEqual(len(self.kept()), 1)
         self.assert_same_records("a", "b")
 
+    def test_a_resumed_run_ends_like_an_uninterrupted_one(self):
+        words = [*MODEL, *DATA, "training.steps=8", "training.batch_size=2", "training.checkpoint_every_steps=4"]
+        self.train("whole", *words)
+        shutil.copytree(self.folder / "whole", self.folder / "part", symlinks=True)
+        shutil.rmtree(self.checkpoint("part", 8))
+        (self.folder / "part/summary.json").unlink()
+        (self.folder / "part/checkpoints/last").unlink()
+        (self.folder / "part/checkpoints/last").symlink_to("step-00000004")
+        shutil.rmtree(self.folder / "cache")
+        self.brim("train", "--resume", "part")
+        self.assert_same_checkpoint("whole", "part", 8)
+
     def test_a_damaged_file_is_found_and_made_again(self):
         whole = self.data()
         path, = self.kept()

@@ -277,7 +277,7 @@ static bool next_line(chat_file *f, const char **line, size_t *bytes)
     f->at += *bytes + (end != NULL);
     f->line++;
     size_t blank = 0;
-    while (blank < *bytes && strchr(" \t\r", (*line)[blank])) blank++;
+    while (blank < *bytes && (*line)[blank] && strchr(" \t\r", (*line)[blank])) blank++;
     if (blank < *bytes) return true;
   }
   return false;

@@ -56,7 +56,7 @@ static bool matches(encoder *e, const pcre2_code *code, const char *text, size_t
   return pcre2_match(code, (PCRE2_SPTR)text, bytes, 0, PCRE2_NO_UTF_CHECK, e->match, e->limits) >= 0;
 }
 
-/* Returns the start of the last character of at least one byte. */
+/* Returns the start of the last character; bytes > 0. */
 static size_t last_character(const char *text, size_t bytes)
 {
   size_t at = bytes - 1;
@@ -64,7 +64,7 @@ static size_t last_character(const char *text, size_t bytes)
   return at;
 }
 
-/* Returns whether no letter touches the token. */
+/* Whether no word character touches the token. */
 static bool is_single(encoder *e, const char *text, size_t bytes, size_t start, size_t end)
 {
   const size_t before = start > 0 ? last_character(text, start) : 0;
@@ -88,10 +88,10 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
   return end;
 }
 
-/* A part of the text; `first`: it begins where the text begins. */
+/* Encodes a part of a text; `first`: it is the beginning of the text. */
 typedef brim_status (*part_fn)(encoder *e, const char *text, size_t bytes, bool first);
 
-/* Cuts added tokens out, and gives what is between them to `next`. */
+/* Takes the added tokens of the text, and passes the parts between them to `next`. */
 static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, const char *text, size_t bytes,
                              bool first, part_fn next)
 {
@@ -112,7 +112,7 @@ static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, c
     if (a->right) end = spaces_after(text, bytes, end);
     if (start > done) BRIM_TRY(next(e, text + done, start - done, first && done == 0));
     BRIM_TRY(e->take(e->context, &a->id, 1));
-    done = end; /* the library looks for the next token after this one, not after the spaces that it takes */
+    done = end; /* as in the library, the search goes on at the token's end, before the spaces that it takes */
   }
   return done < bytes ? next(e, text + done, bytes - done, first && done == 0) : BRIM_OK;
 }

@@ -1,4 +1,4 @@
-# No plugin: what datasets of language models have in common. Sets the target brim_language, if there are the libraries.
+# Not a plugin: the code shared by datasets of text. Defines the target brim_language if the libraries exist.
 include_guard(GLOBAL)
 pkg_check_modules(UTF8PROC IMPORTED_TARGET GLOBAL libutf8proc)
 if(NOT PCRE2_FOUND OR NOT UTF8PROC_FOUND)

@@ -41,8 +41,7 @@ static const brim_param table[] = {
         "Face, with the same ids"),
     BRIM_PARAM(PATH, text_params, tokenizer, "", NULL,
                "for tokens=gpt2 and tokens=hf: a tokenizer.json, or a folder with one, with vocab.json and merges.txt, "
-               "or with "
-               "encoder.json and vocab.bpe"),
+               "or with encoder.json and vocab.bpe; for tokens=hf also a GGUF file"),
     BRIM_PARAM(PATH, text_params, cache, "", NULL,
                "folder of cached tokens for tokens=gpt2 and tokens=hf; empty: ~/.cache/brim"),
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
