@@ -632,6 +632,8 @@ brim_status library_item(run *r, const value *o, const value *key, value *out)
       return BRIM_OK;
     }
   }
+  if (o->kind == VALUE_DICT && value_is_sequence(key, SEQUENCE_TUPLE))
+    return run_fail(r, "tuples as keys are not supported here");
   if (key->kind == VALUE_INT || key->kind == VALUE_BOOL) {
     if (o->kind == VALUE_STRING) return character_at(r, o, key->integer, out);
     if (!is_list(o)) return BRIM_OK;
