@@ -85,7 +85,7 @@ enum node_kind {
   NODE_DATA,       /* text */
   NODE_PRINT,      /* a */
   NODE_IF,         /* a: test; b: body; c: otherwise */
-  NODE_FOR,        /* a: target; b: what; c: body; d: without elements; e: filter */
+  NODE_FOR,        /* a: target; b: sequence; c: body; d: body without elements; e: filter */
   NODE_SET,        /* a: target; b: value */
   NODE_SET_BLOCK,  /* a: target; b: filters; c: body */
   NODE_MACRO,      /* name; a: parameters; c: body; e: the macro around it; flag: uses caller */
@@ -103,7 +103,7 @@ enum node_kind {
   NODE_ATTRIBUTE, /* a, text */
   NODE_ITEM,      /* a, b */
   NODE_SLICE,     /* a, b, c, which may be NULL */
-  NODE_CALL,      /* a: what; b: arguments */
+  NODE_CALL,      /* a: function; b: arguments */
   NODE_KEYWORD,   /* text, a: an argument by name */
   NODE_FILTER,    /* a: NULL is the text of a block; builtin; b: arguments */
   NODE_TEST,
