@@ -571,7 +571,7 @@ static brim_status bind_method(run *r, const value *o, const builtin *b, value *
   return BRIM_OK;
 }
 
-/* Looks for an attribute that is no key; *found: whether there is one. */
+/* Looks for an attribute that is not a key; *found: whether there is one. */
 static brim_status own_attribute(run *r, const value *o, slice name, value *out, bool *found)
 {
   const builtin *b = find_method(o, name);
