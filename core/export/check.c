@@ -11,7 +11,7 @@
 typedef struct check {
   const brim_export_model *model;
   const char *path;
-  brim_tensor *tensor; /* the values that the file must have */
+  brim_tensor *tensor; /* what the file must have */
   const brim_tensor **list;
   const brim_weights *weights;
 } check;
@@ -28,7 +28,7 @@ static uint32_t dtype_of(const brim_export_model *m, const brim_safetensor *t)
   return m->dtype && is_real(t) ? m->dtype : t->dtype;
 }
 
-/* Writes the values that the export makes of a parameter. */
+/* Writes what the export makes of a parameter. */
 static void make_expected(const brim_export_model *m, const brim_safetensor *t, size_t count, void *out)
 {
   brim_convert(dtype_of(m, t), out, t->dtype, t->data, count);
