@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "cli/cli.h"
+#include "cli/generate_chat.h"
 #include "cli/generate_model.h"
 #include "cli/generate_print.h"
 #include "graph/plan_json.h"
@@ -21,7 +22,8 @@ typedef struct generate {
   const char *prompt, *prompt_file;
   const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples, *context; /* numbers, as typed; NULL: the
                                                                                           default */
-  bool json, plan;
+  const char *system;
+  bool json, plan, chat;
   brim_generate_model model;
   brim_generate_options how;
   int64_t sample_count, context_tokens;
@@ -92,6 +94,8 @@ static brim_status take_numbers(generate *g)
   BRIM_TRY(take_sampling(g));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
   if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");
+  if (g->system && !g->chat) return brim_fail(BRIM_ECONFIG, "--system is for --chat");
+  if (g->chat && g->sample_count > 1) return brim_fail(BRIM_ECONFIG, "--chat and --num-samples exclude each other");
   g->how.seed = (uint64_t)seed;
   return BRIM_OK;
 }
@@ -177,14 +181,19 @@ static brim_status make_tokens(generate *g)
 
 /* ---- the work ---- */
 
-static brim_status make_texts(generate *g, brim_generator *generator, int64_t side_by_side)
+static void catch_interrupt(generate *g)
 {
-  brim_generate_text text[TEXTS_MAX];
-  brim_status status = BRIM_OK;
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
   g->how.stopped = &stopped;
+}
+
+static brim_status make_texts(generate *g, brim_generator *generator, int64_t side_by_side)
+{
+  brim_generate_text text[TEXTS_MAX];
+  brim_status status = BRIM_OK;
+  catch_interrupt(g);
   g->how.take = brim_generate_print_token;
   g->how.end = brim_generate_print_end;
   g->how.context = &g->printer;
@@ -240,6 +249,46 @@ static brim_status generate_all(generate *g, const brim_generator_options *optio
   return status;
 }
 
+/* ---- conversations ---- */
+
+static brim_status print_chat_json(const generate *g, json_t *messages)
+{
+  return brim_cli_print_json(json_pack("{s:s, s:I, s:O}", g->model.run ? "run" : "model", g->model.path, "seed",
+                                       (json_int_t)g->how.seed, "messages", messages));
+}
+
+static brim_status converse(generate *g, brim_generator *generator)
+{
+  const brim_generation *planned = &brim_generator_plan(generator)->program[0].graph->generation;
+  const brim_data *data = &g->drive->setup->data;
+  brim_generate_chat chat = {.data = data, .generator = generator, .quiet = g->json};
+  catch_interrupt(g);
+  chat.how = g->how;
+  chat.limit = planned->capacity > 0 ? planned->capacity : data->train.sample.dim[0];
+  brim_generate_chat_begin(&chat, g->system);
+  brim_status status = g->prompt_text.length > 0
+                           ? brim_generate_chat_say(&chat, brim_text_str(&g->prompt_text), g->prompt_text.length)
+                           : brim_generate_chat_read(&chat);
+  if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
+    const brim_status printed = print_chat_json(g, chat.messages);
+    if (printed != BRIM_OK) status = printed;
+  }
+  brim_generate_chat_release(&chat);
+  return status;
+}
+
+static brim_status run_chat(generate *g)
+{
+  brim_generator *generator = NULL;
+  const brim_generator_options options = {.texts = 1, .tokens = g->how.tokens, .context = g->context_tokens};
+  BRIM_TRY(brim_generate_chat_check(&g->drive->setup->data));
+  if (g->plan) return print_plan(g, &options);
+  BRIM_TRY(brim_generator_open(g->drive, g->model.checkpoint[0] ? g->model.checkpoint : NULL, &options, &generator));
+  const brim_status status = converse(g, generator);
+  brim_generator_close(generator);
+  return status;
+}
+
 static brim_status run(generate *g)
 {
   if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
@@ -247,6 +296,7 @@ static brim_status run(generate *g)
   BRIM_TRY(brim_generate_model_defaults(&g->model, &g->how));
   BRIM_TRY(take_sampling(g));
   BRIM_TRY(brim_drive_open(g->model.config, &(brim_setup_options){.run = g->model.run, .unread = true}, &g->drive));
+  if (g->chat) return run_chat(g);
   BRIM_TRY(make_tokens(g));
   BRIM_TRY(brim_generator_check(g->drive, g->prompt_tokens, g->prompt_count));
   const brim_generator_options options = {.texts = g->sample_count < TEXTS_MAX ? g->sample_count : TEXTS_MAX,
@@ -275,6 +325,9 @@ static void release(generate *g)
 static const brim_option options[] = {
     {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "text to continue (default: start a new text)"},
     {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "read the prompt from a file"},
+    {"--chat", BRIM_CLI_FLAG(generate, chat), NULL,
+     "a conversation: answer each line of standard input, or the prompt, by the model's chat template"},
+    {"--system", BRIM_CLI_STRING(generate, system), "TEXT", "with --chat: the system message"},
     {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
      "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
@@ -316,13 +369,14 @@ const brim_command brim_command_generate = {
     "usage: brim generate RUN|MODEL [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature "
     "T]\n"
     "                     [--top-k K] [--top-p P] [--repetition-penalty X] [--seed S] [--num-samples N] [--context N]\n"
-    "                     [--checkpoint best|last|PATH] [--plan] [--json]\n"
+    "                     [--checkpoint best|last|PATH] [--chat [--system TEXT]] [--plan] [--json]\n"
     "\n"
     "  brim generate runs/a --prompt 'Once upon'      200 more tokens, sampled by probability\n"
     "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable token\n"
     "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, from probable tokens only\n"
     "  brim generate runs/a --seed 2 --json           another text, as JSON with the tokens' numbers\n"
     "  brim generate Qwen3-0.6B --prompt 'Once upon'  a model's folder, as Hugging Face has it\n"
+    "  brim generate SmolLM2-135M-Instruct --chat     a conversation, a line for each turn\n"
     "  Ctrl-C ends the text where it is, with exit status 130.\n"
     "\n"
     "The text is printed as it is generated. The same seed gives the same text. Several texts are generated side by\n"

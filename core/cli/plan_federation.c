@@ -124,8 +124,11 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
       printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
   printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
-  printf("the server takes %s of it, and each client that trains at the same time %s; more clients or rounds take no "
-         "more\n",
+  printf(brim_setup_is_isolated(d->setup)
+             ? "of a client's process, the global model and the sums of updates take %s, and training %s; more rounds "
+               "take no more\n"
+             : "the server takes %s of it, and each client that trains at the same time %s; more clients or rounds "
+               "take no more\n",
          brim_format_bytes(a, sizeof a, plan->persistent_bytes), brim_format_bytes(b, sizeof b, plan->lane_bytes));
   if (kept > 0)
     printf("each client keeps %s from round to round, in " BRIM_STATES_NAME

@@ -261,14 +261,21 @@ static bool is_left(const brim_sweep_job *job)
   return job->state == BRIM_JOB_WAITING || (job->state == BRIM_JOB_INTERRUPTED && job->end.signal != 0);
 }
 
+static void log_job_to_resume(const brim_sweep_run *run, size_t job, brim_text *out)
+{
+  char folder[BRIM_PATH_MAX], name[32];
+  snprintf(name, sizeof name, "%zu", job);
+  if (brim_path_join(folder, run->folder, name) == BRIM_OK)
+    brim_text_printf(out, "\nresume job %zu with: %s %s", job, brim_run_resume_words(folder), folder);
+}
+
 static void log_jobs_left(brim_sweep_run *run)
 {
   size_t left = 0;
   brim_text text = {0};
   for (size_t i = 0; i < run->sweep.jobs; i++) {
     const bool is = is_left(&run->job[i]);
-    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is)
-      brim_text_printf(&text, "\nresume job %zu with: brim train --resume %s/%zu", i, run->folder, i);
+    if (run->job[i].state == BRIM_JOB_INTERRUPTED && !is) log_job_to_resume(run, i, &text);
     if (is && left++ < LEFT_SHOWN_MAX) brim_text_printf(&text, "\nleft: job %zu: %s", i, brim_sweep_label(run, i));
   }
   if (left > LEFT_SHOWN_MAX)

@@ -253,7 +253,7 @@ static brim_status start_ranks(brim_rank_launch *launch, const char *const *word
 {
   const brim_status status = brim_launch_run(launch, word, &ending->reported);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
-  return brim_fail_add(status, "resume with: brim train --resume %s", launch->folder);
+  return brim_fail_add(status, "resume with: %s %s", brim_run_resume_words(launch->folder), launch->folder);
 }
 
 /* [init] Rank 0 prints for all. */

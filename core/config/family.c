@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/gguf.h"
 #include "base/text.h"
 #include "config/interpolate.h"
 
@@ -38,9 +39,11 @@ static const char *config_path(brim_composition *c, const char *group, const cha
     c->unsettled = c->unsettled || !c->previous; /* a file may set it after this option: see the next walk */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s=hf reads the network from the folder in %s, which is not set", group,
                  key);
-    brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it", key);
+    brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it, or to a GGUF file",
+                      key);
     return NULL;
   }
+  if (brim_is_gguf(folder)) return folder;
   const char *path = brim_arena_printf(c->arena, "%s/config.json", folder);
   if (stat(path, &info) == 0) return path;
   brim_problem(&c->problems, BRIM_ELOAD, "no config.json in '%s', so %s=hf does not know the network", folder, group);

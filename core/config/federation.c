@@ -153,6 +153,31 @@ static void check_network(brim_composition *c, const brim_config *config, const 
 
 /* ---- edges ---- */
 
+/* With several rounds of an edge its model is a mean that the core computes, and clients train several times before a
+ * round commits. */
+static void refuse_edge_rounds(brim_composition *c, const brim_config *config)
+{
+  static const char states[] = "clients have no state between an edge's rounds";
+  const brim_settings *s = &config->settings;
+  const brim_federate_settings *f = &s->federate;
+  const brim_config_choice *aggregator = brim_config_aggregator(config);
+  const char *id = !aggregator ? "fedavg" : aggregator->file[0] ? "" : aggregator->plugin->id;
+  const brim_refusal keys[] = {
+      {"aggregator.id", strcmp(id, "fedavg") != 0 && strcmp(id, "uniform") != 0,
+       "an edge's model is the mean of its clients' models", "set aggregator=fedavg or uniform"},
+      {"federate.local", f->local >= BRIM_LOCAL_SCAFFOLD, states, "set federate.local=fedavg or fedprox"},
+      {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, states, "set it to average"},
+      {"federate.local_parameters", f->local_parameters[0] != '\0', states, "leave it out"},
+      {"federate.error_feedback", f->error_feedback, states, "leave it out"},
+      {"federate.personal", f->personal != BRIM_PERSONAL_NONE, states, "leave it out"},
+      {"federate.mode", f->mode == BRIM_FEDERATE_PROCESSES, "an edge is a part of the process that trains its clients",
+       "set federate.mode=simulate"},
+      {"federate.over_selection", f->over_selection > 0, "all clients of an edge arrive together", "leave it out"},
+      {"privacy.clip_norm", s->privacy.clip_norm > 0, "a client sends several updates in a round", "leave it out"},
+  };
+  if (f->edge_rounds > 1) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edge_rounds above 1");
+}
+
 static void check_edges(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -170,6 +195,12 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
                     (long long)s->total_clients);
     brim_problem_hint(&c->problems, "set federate.edges to %lld at most", (long long)s->total_clients);
   }
+  if (s->federate.edges == 0 && s->federate.edge_rounds > 1) {
+    brim_problem_at(&c->problems, brim_origin_of(config, "federate.edge_rounds"),
+                    "federate.edge_rounds=%lld has no effect without edges", (long long)s->federate.edge_rounds);
+    brim_problem_hint(&c->problems, "set federate.edges=N, or leave it out");
+  }
+  refuse_edge_rounds(c, config);
   const brim_refusal keys[] = {
       {"federate.async", s->federate.async, "an edge adds up the updates of clients that start together",
        "leave one of them out"},
@@ -177,6 +208,30 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
        "set aggregator=fedavg, uniform, qfedavg or fednova"},
   };
   if (s->federate.edges > 0) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edges");
+}
+
+/* The key that switches the world on, if it is not world.simulate. */
+static const char *cause_of_world(const brim_composition *c, const brim_schema *schema, const brim_config *config)
+{
+  const brim_federate_settings *f = &config->settings.federate;
+  if (f->async) return "federate.async";
+  if (f->edges > 0) return "federate.edges";
+  if (f->deadline_seconds > 0) return "federate.deadline_seconds";
+  if (f->over_selection > 0) return "federate.over_selection";
+  if (is_changed(c, schema, config, "network")) return "network";
+  return is_changed(c, schema, config, "world") ? "a key of world" : NULL;
+}
+
+/* Decides whether the world is simulated. Only the command line can say that it is not: false is also the default. */
+static void decide_world(brim_composition *c, const brim_schema *schema, brim_config *config)
+{
+  const brim_yaml *node = brim_yaml_get_path(config->root, "world.simulate");
+  const char *cause = cause_of_world(c, schema, config);
+  config->settings.has_world = cause != NULL;
+  if (!cause || config->settings.world.simulate || !node || !node->origin.text) return;
+  brim_problem_at(&c->problems, &node->origin, "world.simulate=false has no effect: %s switches the simulation on",
+                  cause);
+  brim_problem_hint(&c->problems, "leave out one of the two");
 }
 
 static void check_world(brim_composition *c, const brim_config *config)
@@ -233,6 +288,16 @@ static void check_numbers(brim_composition *c, const brim_schema *schema, const 
                       (long long)s->clients_per_round);
   }
   check_local(c, schema, config);
+}
+
+static void check_finetuning(brim_composition *c, const brim_config *config)
+{
+  const brim_federate_settings *f = &config->settings.federate;
+  if (f->finetune_epochs == 0 || f->train) return;
+  brim_problem_at(&c->problems, brim_origin_of(config, "federate.finetune_epochs"),
+                  "federate.finetune_epochs=%lld has no effect with federate.train=false",
+                  (long long)f->finetune_epochs);
+  brim_problem_hint(&c->problems, "leave out one of the two");
 }
 
 /* Ditto's personal models have all parameters; a local parameter is personal already. */
@@ -336,7 +401,7 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
 /* ---- asynchronous rounds ---- */
 
 /* Settings that assume a common start of a round's clients, or a state of clients that are in flight only once. */
-static void refuse_async(brim_composition *c, const brim_config *config)
+static void refuse_async(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
   const brim_federate_settings *f = &s->federate;
@@ -348,6 +413,8 @@ static void refuse_async(brim_composition *c, const brim_config *config)
        "set federate.max_staleness, which leaves out updates by rounds"},
       {"federate.over_selection", f->over_selection > 0, "a round takes the first updates of all clients in flight",
        "set federate.concurrency higher"},
+      {"world.too_few", is_set(c, schema, config, "world.too_few"),
+       "a place stays free until a client is available, and rounds do not wait for many", "leave it out"},
       {"federate.local", f->local >= BRIM_LOCAL_SCAFFOLD,
        "the controls of client and server would be of different rounds", "set federate.local=fedavg or fedprox"},
       {"federate.norm_buffers", f->norm_buffers == BRIM_NORM_BUFFERS_KEEP, "clients have no state",
@@ -375,7 +442,7 @@ static void check_async(brim_composition *c, const brim_schema *schema, brim_con
   brim_settings *s = &config->settings;
   if (s->federate.async) {
     if (s->federate.concurrency == 0) s->federate.concurrency = s->clients_per_round;
-    refuse_async(c, config);
+    refuse_async(c, schema, config);
     if (s->federate.concurrency <= s->total_clients) return;
     brim_problem_at(&c->problems, brim_origin_of(config, "federate.concurrency"),
                     "federate.concurrency %lld is more than the %lld clients of total_clients",
@@ -411,11 +478,22 @@ static void refuse_choices(brim_composition *c, const brim_config *config)
   }
 }
 
+/* total_clients=0 on the command line of a federation is the mistake, rather than everything else that is chosen. */
+static bool refuse_no_clients(brim_composition *c, const brim_config *config)
+{
+  const brim_yaml *clients = brim_yaml_get_path(config->root, "total_clients");
+  if (!clients || !clients->origin.text || !brim_config_server_optimizer(config)) return false;
+  brim_problem_at(&c->problems, &clients->origin, "there are no clients: total_clients is 0");
+  brim_problem_hint(&c->problems, "set total_clients=N, or train without a federation: brim train");
+  return true;
+}
+
 void brim_federation_resolve(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_settings *s = &config->settings;
   const brim_config_choice *server = brim_config_server_optimizer(config);
   if (s->total_clients == 0) {
+    if (refuse_no_clients(c, config)) return;
     brim_privacy_refuse(c, config);
     refuse_choices(c, config);
     return;
@@ -439,14 +517,13 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   check_numbers(c, schema, config);
   count_processes(c, config);
   check_personal(c, schema, config);
+  check_finetuning(c, config);
   check_attack(c, schema, config);
   check_aggregator(c, config);
   check_compression(c, schema, config);
   check_async(c, schema, config);
   check_edges(c, schema, config);
-  s->has_world = s->federate.async || s->federate.edges > 0 || s->federate.deadline_seconds > 0 ||
-                 s->federate.over_selection > 0 || is_changed(c, schema, config, "world") ||
-                 is_changed(c, schema, config, "network");
+  decide_world(c, schema, config);
   check_world(c, config);
   brim_privacy_resolve(c, config);
   s->training.steps = s->rounds;

@@ -313,6 +313,9 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),
+    FIXED(I64, T, finetune_epochs, "0", "[0,1000000]",
+          "at the end, also evaluate each client on its samples after it has trained the global model for this many "
+          "passes; 0: do not"),
     FREE(I64, T, checkpoint_every_rounds, "10", "[1,1000000000]", "rounds between checkpoints"),
     FIXED(F64, T, target_accuracy, "0", "[0,1]",
           "end the run when an evaluation (on validation data if there is any) reaches this accuracy; 0: no target"),
@@ -331,6 +334,9 @@ static const brim_setting federate_table[] = {
     FIXED(I64, T, edges, "0", "[0,1000000]",
           "edges between clients and server in the simulated world: client k sends to edge k mod edges, which adds up "
           "its clients' updates; 0: clients send to the server"),
+    FIXED(I64, T, edge_rounds, "1", "[1,100000]",
+          "with edges: rounds of an edge with its clients in each round of the server (hierarchical federated "
+          "averaging); an edge averages its clients' models"),
     FIXED(BOOL, T, async, "false", NULL,
           "asynchronous rounds (FedBuff) in the simulated world: clients start one by one, and a round ends when "
           "clients_per_round updates have arrived"),

@@ -148,7 +148,9 @@ typedef struct brim_federate_settings {
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
+  int64_t finetune_epochs;                 /* of each client before an evaluation at the end; 0: none */
   int64_t edges;                           /* between clients and server; 0: none */
+  int64_t edge_rounds;                     /* of an edge with its clients in a round of the server */
   bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;

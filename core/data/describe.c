@@ -43,7 +43,8 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
   if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " target numbers; 1 to %d are possible", id, info->targets,
                      TARGETS_MAX);
-  if (!is_values && info->classes < 2)
+  const bool is_unknown = info->estimated && info->task == BRIM_TASK_TOKENS && info->classes == 0;
+  if (!is_values && info->classes < 2 && !is_unknown)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
                      info->task == BRIM_TASK_TOKENS ? "token" : "class",
                      info->classes == 1              ? ""

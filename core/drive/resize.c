@@ -84,8 +84,8 @@ brim_status brim_resize_ask(brim_resize *r, bool *changes)
 static bool is_over(const brim_resize *r, uint64_t more)
 {
   const brim_work *w = r->work;
-  return w->roomy_looks && r->returns < BRIM_RESIZE_RETURNS_MAX &&
-         w->roomy_looks(w->self, more) >= (int64_t)BRIM_RESIZE_ROOMY_LOOKS << r->returns;
+  return w->checks_with_room && r->returns < BRIM_RESIZE_RETURNS_MAX &&
+         w->checks_with_room(w->self, more) >= (int64_t)BRIM_RESIZE_CHECKS << r->returns;
 }
 
 static void log_return(const brim_resize *r, const brim_choice *to, uint64_t after)

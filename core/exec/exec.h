@@ -95,6 +95,8 @@ brim_status brim_exec_zero_states(brim_exec *exec);
 /* [step] Reads the metrics: sum of losses, right answers and, in evaluation with fewer than BRIM_MANY_CLASSES classes,
  * the confusion matrix [classes*classes]; for real targets the sum of losses and the errors. See brim/ops.h. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
+/* [step] The same, and sets these metrics to 0. */
+brim_status brim_exec_take_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
 /* Whether all elements of a tensor are finite. Slow; allocates. */
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, bool *finite);

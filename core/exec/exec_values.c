@@ -30,6 +30,12 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
 
+brim_status brim_exec_take_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
+{
+  BRIM_TRY(brim_exec_metrics(exec, program, out, count));
+  return exec->backend->zero(exec->self, exec->base + exec->plan->metrics_offset, count * sizeof *out);
+}
+
 brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *p, const brim_tensor *t, bool *finite)
 {
   const size_t count = (size_t)brim_shape_count(&t->shape);

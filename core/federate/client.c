@@ -11,7 +11,9 @@
 #include "federate/fold.h"
 #include "graph/federate.h"
 
-#define PERSONAL_STREAM 4 /* of BRIM_STREAM_CLIENT: seeds of personal models' steps */
+/* Of BRIM_STREAM_CLIENT: seeds of the steps of personal models, and of training before the last evaluation. */
+#define PERSONAL_STREAM 4
+#define FINETUNE_STREAM 5
 
 static uint64_t values_bytes(const brim_setup *s)
 {
@@ -63,17 +65,17 @@ void brim_lane_close(brim_lane *l)
 
 /* ---- training ---- */
 
-/* A client's turn. */
+/* The training of one client in a round. */
 typedef struct turn {
   brim_lane *lane;
   brim_client_result *result;
   brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
-  double factor; /* of the schedule, by rounds */
+  double factor; /* of the schedule, which goes by rounds */
   int64_t steps; /* taken so far */
   double rates;  /* the sum of their learning rates */
   double pull;   /* weight of the distance from the global model */
-  double steer;  /* of the control: 1, or 0 for a personal model */
+  double steer;  /* factor of the control: 1, or 0 for a personal model, which has none */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */
@@ -221,6 +223,17 @@ brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64
   return brim_kept_stage(l->kept, &own, round, result->rates);
 }
 
+/* The accuracy over the training since metrics were zeroed; NAN for real targets. */
+static brim_status take_accuracy(const brim_lane *l, const brim_client_result *result, double *out)
+{
+  const int32_t task = l->drive->setup->data.train.task;
+  double metrics[2];
+  BRIM_TRY(brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2));
+  *out = task == BRIM_TASK_VALUES ? NAN
+                                  : metrics[1] / (task == BRIM_TASK_TOKENS ? result->tokens : (double)result->samples);
+  return BRIM_OK;
+}
+
 /* Trains the client's personal model (Ditto: Li et al., Fair and Robust Federated Learning Through Personalization,
  * ICML 2021, algorithm 1), and stages it. It begins as the global model of the client's first round. It depends on the
  * global model and not on the client's update, so it can come first, while the lane is free. */
@@ -243,6 +256,7 @@ static brim_status train_personal(const turn *of, const brim_keeping *own, int64
   BRIM_TRY(brim_exec_zero_states(l->exec));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
   for (int64_t e = 0; e < epochs; e++) BRIM_TRY(make_epoch(&t, round * epochs + e));
+  BRIM_TRY(take_accuracy(l, &result, &of->result->personal));
   return brim_kept_stage_personal(l->kept, own);
 }
 
@@ -264,6 +278,7 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
     return brim_fail(BRIM_ENOMEM_DEVICE, "client %lld failed: injected by %s", (long long)result->client,
                      BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_kept_check(l->kept, result->client));
   BRIM_TRY(brim_kept_begin(l->kept, &own));
   if (brim_setup_is_ditto(s)) BRIM_TRY(train_personal(&t, &own, round));
   BRIM_TRY(adopt(l, &own));
@@ -276,23 +291,19 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   return measure(&t);
 }
 
-/* Runs the client's training batches, forward only. metrics: the sums of losses and of right answers; *counted: the
- * weight of the losses. */
-static brim_status evaluate(brim_lane *l, brim_client_result *client, bool is_personal, double metrics[2],
-                            double *counted)
+/* Runs the client's training batches with the model in the lane, forward only. metrics: the sums of losses and of right
+ * answers; *counted: the weight of the losses. */
+static brim_status run_batches(brim_lane *l, brim_client_result *client, bool is_plain, double metrics[2],
+                               double *counted)
 {
   const brim_setup *s = l->drive->setup;
   const int64_t samples = brim_setup_client_samples(s, brim_partition_count(&s->partition, client->client)),
                 full = s->settings->training.effective_batch_size;
-  const brim_keeping own = keeping_of(l, client);
   const turn t = {.lane = l, .result = client, .attacker = {s, client->client, 0}};
   double tokens = 0;
   *counted = 0;
-  BRIM_TRY(write_class_weights(l));
-  BRIM_TRY(adopt(l, &own));
-  if (is_personal) BRIM_TRY(brim_kept_write_personal(l->kept, &own));
   BRIM_TRY(brim_exec_zero_metrics(l->exec));
-  brim_client_order_make(&l->order, &s->partition, client->client, is_personal ? BRIM_EPOCH_PLAIN : 0);
+  brim_client_order_make(&l->order, &s->partition, client->client, is_plain ? BRIM_EPOCH_PLAIN : 0);
   for (int64_t at = 0; at < samples; at += l->batch.span.count) {
     const int64_t left = (samples - at < full - at % full ? samples - at : full - at % full);
     BRIM_TRY(read_batch(&t, 0, at, brim_setup_client_micro(s, l->drive->choice.micro_batch, left)));
@@ -305,11 +316,32 @@ static brim_status evaluate(brim_lane *l, brim_client_result *client, bool is_pe
   return brim_exec_metrics(l->exec, brim_exec_plan(l->exec)->program, metrics, 2);
 }
 
+/* Loads the global model, with the client's own parameters, and perhaps its personal model. */
+static brim_status load_client(brim_lane *l, const brim_client_result *client, bool is_personal)
+{
+  const brim_keeping own = keeping_of(l, client);
+  BRIM_TRY(write_class_weights(l));
+  BRIM_TRY(brim_kept_check(l->kept, client->client));
+  BRIM_TRY(adopt(l, &own));
+  return is_personal ? brim_kept_write_personal(l->kept, &own) : BRIM_OK;
+}
+
+/* On the client's samples without augmentation. */
+static brim_status find_accuracy(brim_lane *l, brim_client_result *client, double *accuracy)
+{
+  const brim_setup *s = l->drive->setup;
+  double metrics[2], counted;
+  BRIM_TRY(run_batches(l, client, true, metrics, &counted));
+  *accuracy = metrics[1] / (double)brim_setup_client_samples(s, brim_partition_count(&s->partition, client->client));
+  return BRIM_OK;
+}
+
 brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
 {
   brim_client_result of = {.client = client, .is_malicious = brim_attack_has(l->drive->setup, client)};
   double metrics[2], counted;
-  BRIM_TRY(evaluate(l, &of, false, metrics, &counted));
+  BRIM_TRY(load_client(l, &of, false));
+  BRIM_TRY(run_batches(l, &of, false, metrics, &counted));
   *loss = metrics[0] / counted;
   return BRIM_OK;
 }
@@ -317,12 +349,27 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
 /* On its samples without augmentation and with their true labels, also if it is malicious. */
 brim_status brim_lane_score(brim_lane *l, int64_t client, double *accuracy)
 {
-  const brim_setup *s = l->drive->setup;
   brim_client_result of = {.client = client};
-  double metrics[2], counted;
-  BRIM_TRY(evaluate(l, &of, true, metrics, &counted));
-  *accuracy = metrics[1] / (double)brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
-  return BRIM_OK;
+  BRIM_TRY(load_client(l, &of, true));
+  return find_accuracy(l, &of, accuracy);
+}
+
+/* Trains on the client's own loss, without terms of federate.local, at the rate that the schedule begins with. The
+ * epochs follow those of the last round. */
+brim_status brim_lane_finetune(brim_lane *l, int64_t client, double *accuracy)
+{
+  const brim_setup *s = l->drive->setup;
+  const brim_federate_settings *f = &s->settings->federate;
+  const int64_t first = s->settings->rounds * f->edge_rounds * f->local_epochs;
+  const brim_philox key =
+      brim_random4((uint64_t)s->settings->seed, BRIM_STREAM_CLIENT, FINETUNE_STREAM, (uint64_t)client, 0);
+  brim_client_result of = {.client = client};
+  turn t = {.lane = l, .result = &of, .seed = (uint64_t)key.v[0] << 32 | key.v[1]};
+  BRIM_TRY(brim_schedule_factor(s->schedule, s->schedule_params, 0, l->drive->order.steps, &t.factor));
+  BRIM_TRY(load_client(l, &of, false));
+  BRIM_TRY(brim_exec_zero_states(l->exec));
+  for (int64_t e = 0; e < f->finetune_epochs; e++) BRIM_TRY(make_epoch(&t, first + e));
+  return find_accuracy(l, &of, accuracy);
 }
 
 brim_status brim_lane_fold(brim_lane *l, const brim_client_result *result, double weight, int64_t clients)

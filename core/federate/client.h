@@ -19,6 +19,7 @@ typedef struct brim_client_result {
   double norm;             /* of its update */
   double rates;            /* of its steps, see brim_control_rates; only the rank that trained it knows */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
+  double personal;         /* accuracy of its personal model over that model's training (Ditto); else NAN */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
   int64_t version;         /* of the global model from which it starts: the number of rounds before it */
@@ -57,6 +58,9 @@ brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, in
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
 /* [step, any thread] The accuracy of a client's personal model, or if it has none of the global one, on its samples. */
 brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
+/* [step, any thread] The accuracy of the global model on a client's samples after federate.finetune_epochs passes of
+ * training on them. */
+brim_status brim_lane_finetune(brim_lane *lane, int64_t client, double *accuracy);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

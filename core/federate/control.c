@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/convert.h"
 #include "federate/fold.h"
+#include "graph/federate.h"
 
 /* A parameter with a control. */
 typedef struct part {
@@ -26,7 +27,7 @@ struct brim_control {
   part *part;
   size_t count;
   int64_t values, clients;
-  double share;       /* of c in what clients compute: 1, or 0 for FedDyn */
+  double share;       /* factor of c in the clients' correction: 1, or 0 for FedDyn */
   double alpha;       /* of FedDyn; else 0 */
   double *now, *next; /* [values] c and c' */
   double *room;       /* FedDyn: for the largest part; else NULL */
@@ -155,19 +156,11 @@ brim_status brim_control_learn(brim_control *c, brim_exec *exec, const brim_prog
   return BRIM_OK;
 }
 
-/* The sum of updates of a parameter: it becomes the parameter's gradient. */
-static const brim_tensor *sum_of(const brim_graph *serve, size_t parameter)
-{
-  for (size_t i = 0; i < serve->node_count; i++)
-    if (serve->node[i]->out[0] == serve->parameter[parameter].gradient) return serve->node[i]->in[0];
-  return NULL;
-}
-
 brim_status brim_control_shift(const brim_control *c, brim_exec *exec, const brim_program *serve, double weight)
 {
   for (size_t k = 0; k < c->count && c->alpha > 0; k++) {
     const part *p = &c->part[k];
-    const brim_tensor *tensor = sum_of(serve->graph, p->parameter);
+    const brim_tensor *tensor = brim_graph_sum_of(serve->graph, p->parameter);
     double *sum = c->room;
     if (!tensor) return brim_fail(BRIM_EINTERNAL, "the server has no sum for '%s'", p->name);
     BRIM_TRY(brim_exec_read(exec, serve, tensor, sum));

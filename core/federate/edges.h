@@ -1,7 +1,7 @@
 /* Edges between the clients and the server of the simulated world (federate.edges), as in hierarchical federated
- * learning (Liu et al., Client-Edge-Cloud Hierarchical Federated Learning, ICC 2020) with one edge round for each round
- * of the server. The server sends the model to the edges, an edge sends it to its clients, adds up their updates, and
- * sends the sum to the server. So only time and bytes depend on edges. Internal to core/federate. */
+ * learning (Liu et al., Client-Edge-Cloud Hierarchical Federated Learning, ICC 2020). The server sends the model to the
+ * edges, an edge sends it to its clients, adds up their updates, and sends the sum to the server. Only time and bytes
+ * are here; round_edges.h has several rounds of an edge. Internal to core/federate. */
 #ifndef BRIM_FEDERATE_EDGES_H
 #define BRIM_FEDERATE_EDGES_H
 #include "federate/world.h"

@@ -22,7 +22,7 @@ struct brim_kept {
   brim_control *control; /* NULL without SCAFFOLD */
   field *field;
   size_t count;
-  const field *residual; /* [residuals] what compression left out: a part of `field` after `count` */
+  const field *residual; /* [residuals] the residuals of compression: a part of `field` after `count` */
   size_t residuals;
   const field *personal; /* [personals] the personal model: after those */
   size_t personals;
@@ -120,6 +120,11 @@ static brim_status write_fields(brim_kept *k, const brim_keeping *lane, const fi
     BRIM_TRY(brim_exec_write(lane->exec, lane->adopt, value_of(lane, f), lane->scratch));
   }
   return BRIM_OK;
+}
+
+brim_status brim_kept_check(const brim_kept *k, int64_t client)
+{
+  return k && brim_states_has(k->states, client) ? brim_states_check(k->states, client) : BRIM_OK;
 }
 
 brim_status brim_kept_write(brim_kept *k, const brim_keeping *lane)

@@ -33,6 +33,7 @@ static brim_status open_federation(brim_federation *f)
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   BRIM_TRY(brim_async_open(f));
+  BRIM_TRY(brim_edges_open(f->setup, &f->edges));
   return brim_selection_open(f->setup, &f->selection);
 }
 
@@ -64,6 +65,7 @@ void brim_federation_close(brim_federation *f)
   brim_protection_close(&f->protection);
   brim_fleet_close(f->fleet);
   brim_async_close(f->async);
+  brim_edges_close(f->edges);
   pthread_mutex_destroy(&f->adding);
   free(f->client);
   free(f->fate);
@@ -159,6 +161,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));
+  BRIM_TRY(brim_edges_place(f));
   f->worker = brim_try_calloc((size_t)workers, sizeof *f->worker);
   if (!f->worker) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %d lanes", (int)drive->choice.lanes);
   for (int32_t i = 0; i < workers; i++) f->worker[i].federation = f;
@@ -241,8 +244,8 @@ static void work(void *context, int32_t lane)
   }
 }
 
-/* Lanes may work in queues of their own: before they start, what the server has started is done, and afterwards, what
- * they have started. */
+/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for theirs at the
+ * end. */
 brim_status brim_federation_work(brim_federation *f)
 {
   if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));
@@ -351,11 +354,12 @@ static brim_status select_clients(brim_federation *f, double clock)
       round, BRIM_ATTEMPTS_MAX, least);
 }
 
-/* The samples that a client trains on over all local epochs. */
+/* The samples that a client trains on over all local epochs of all its edge's rounds. */
 static int64_t count_samples(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
-  return s->settings->federate.local_epochs * brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
+  return s->settings->federate.edge_rounds * s->settings->federate.local_epochs *
+         brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
 }
 
 /* The result of a client at the start of the round, which is final if the client will not arrive or is only simulated.
@@ -369,6 +373,7 @@ static brim_client_result begin_client(const brim_federation *f, int64_t i)
                           .version = f->round,
                           .number = f->round,
                           .discount = 1,
+                          .personal = NAN,
                           .sketch = f->sketch ? f->sketch + i * BRIM_SKETCH : NULL};
   if (f->fleet) r.fate = f->fate[i];
   if (f->async) brim_async_describe(f, i, &r);
@@ -412,7 +417,7 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
-  brim_federation_deal(f);
+  brim_federation_distribute(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
@@ -444,12 +449,19 @@ brim_status brim_federation_train_version(brim_federation *f, int64_t version)
   return f->turns > 0 ? brim_federation_work(f) : BRIM_OK;
 }
 
+bool brim_federation_has_model(const brim_federation *f)
+{
+  return !f->is_model_lost;
+}
+
 brim_status brim_federation_train(brim_federation *f, int64_t round, double clock)
 {
   const double start = brim_now();
   if (!f->is_open || f->round != round) BRIM_TRY(begin_round(f, round, clock));
   atomic_store(&f->is_torn, false);
-  const brim_status status = f->async ? brim_async_train(f) : brim_federation_train_version(f, round);
+  const brim_status status = f->async   ? brim_async_train(f)
+                             : f->edges ? brim_edges_train(f)
+                                        : brim_federation_train_version(f, round);
   f->pace.seconds += brim_now() - start;
   if (atomic_load(&f->is_torn)) brim_federation_forget(f);
   return status;
@@ -521,9 +533,9 @@ brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
   return brim_selection_accuracy(f->selection, out);
 }
 
-void brim_federation_tell(const brim_federation *f, brim_text *out)
+void brim_federation_print(const brim_federation *f, brim_text *out)
 {
-  if (f->fleet) brim_fleet_tell(f->fleet, out);
+  if (f->fleet) brim_fleet_print(f->fleet, out);
 }
 
 size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)

@@ -57,17 +57,20 @@ brim_status brim_federation_add_up(brim_federation *federation, brim_round_resul
 brim_status brim_federation_learn(brim_federation *federation, double accuracy);
 /* [step] Call when the round has committed or failed; if it has failed, undoes brim_federation_learn. */
 void brim_federation_end(brim_federation *federation, bool is_committed);
-/* [any] The accuracies of clients over their last training. ENOMEM_HOST. */
+/* [any] The accuracies of clients over their last training, or with Ditto over that of their personal models.
+ * ENOMEM_HOST. */
 brim_status brim_federation_accuracy(const brim_federation *federation, brim_spread *out);
-/* [step] Evaluates each client's personal model, or if it has none the global one, on its samples, in all lanes; every
+/* [step] Evaluates each client on its samples, in all lanes: its personal model, or if it has none the global one; or,
+ * with `finetunes`, the global model after training on these samples (federate.finetune_epochs). Every
  * rank evaluates all of them, unless clients are isolated. EINTERRUPTED once *stop is set (may be NULL); ENOMEM_HOST.
  */
-brim_status brim_federation_score(brim_federation *federation, const volatile int *stop, brim_spread *out);
+brim_status brim_federation_score(brim_federation *federation, bool finetunes, const volatile int *stop,
+                                  brim_spread *out);
 /* [any] Epsilon (differential privacy) after `rounds` committed rounds, or with `next` after one more. With local noise
  * it is that of the client that has sent the most updates. 0 without noise. */
 double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
-void brim_federation_tell(const brim_federation *federation, brim_text *out);
+void brim_federation_print(const brim_federation *federation, brim_text *out);
 /* [any] Once a plan has been placed: the clients' statistics and the rounds of their states, as tensors of a
  * checkpoint in the federation's memory: to be written, or to be read into between two rounds. Returns their number;
  * if out is NULL, only counts them. */

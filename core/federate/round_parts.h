@@ -10,6 +10,7 @@
 #include "federate/flights.h"
 #include "federate/protect.h"
 #include "federate/round.h"
+#include "federate/round_edges.h"
 #include "federate/versions.h"
 #include "federate/whole.h"
 
@@ -41,6 +42,8 @@ struct brim_federation {
   brim_client_result *client;   /* [clients] in the order of selection */
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
+  brim_edges *edges;            /* NULL: an edge makes one round for each of the server */
+  bool is_model_lost;           /* the arena has no longer the global model */
   brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
@@ -68,7 +71,7 @@ struct brim_federation {
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
-  brim_lane_fn ask;         /* what lanes compute of clients instead of training them; else NULL */
+  brim_lane_fn ask;         /* computes a number of a client in a lane, instead of training it; else NULL */
   double *answer;           /* its results by turn */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
@@ -79,13 +82,13 @@ struct brim_federation {
 };
 
 /* [step] Assigns the clients of the round to ranks. All ranks know the same speeds, so they get the same result. */
-void brim_federation_deal(brim_federation *federation);
+void brim_federation_distribute(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] A number of each client, such as its loss, in all lanes. Every rank computes all of them, unless clients are
- * isolated. */
+/* [step] Computes a number of each client, such as its loss, in all lanes. Every rank computes all of them, unless
+ * clients are isolated. */
 brim_status brim_federation_ask(brim_federation *federation, brim_lane_fn ask, const int64_t *client, int64_t count,
                                 double *out);
 /* [step] For isolated clients: the process of each computes its own number, and all exchange them. If one fails, all

@@ -5,16 +5,20 @@
 
 /* A rank's report about a client to the other ranks. */
 typedef struct report {
-  double samples, loss, squares, norm, correct, counted, tokens, has_arrived;
+  double samples, loss, squares, norm, correct, personal, counted, tokens, has_arrived;
 } report;
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
 /* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
- * in their processes. */
-void brim_federation_deal(brim_federation *f)
+ * in their own processes. */
+void brim_federation_distribute(brim_federation *f)
 {
   if (brim_setup_is_isolated(f->setup)) {
     for (int64_t k = 0; k < f->clients; k++) f->rank[k] = brim_setup_rank_of_client(f->selected[k]);
+    return;
+  }
+  if (f->edges) {
+    brim_edges_distribute(f);
     return;
   }
   const int32_t ranks = f->setup->world.ranks;
@@ -36,7 +40,8 @@ static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
   report own[REPORTS];
   for (int64_t i = 0; i < count; i++) {
     const brim_client_result *c = &f->client[first + i];
-    own[i] = (report){(double)c->samples, c->loss, c->squares, c->norm, c->correct, c->counted, c->tokens, c->arrived};
+    own[i] = (report){(double)c->samples, c->loss,    c->squares, c->norm,   c->correct,
+                      c->personal,        c->counted, c->tokens,  c->arrived};
   }
   BRIM_TRY(brim_dist_exchange(f->setup->options.dist, own, (uint32_t)((size_t)count * sizeof *own), f->all));
   for (int64_t i = 0; i < count; i++) {
@@ -47,6 +52,7 @@ static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
     c->squares = r->squares;
     c->norm = r->norm;
     c->correct = r->correct;
+    c->personal = r->personal;
     c->counted = r->counted;
     c->tokens = r->tokens;
     c->arrived = r->has_arrived > 0;

@@ -13,7 +13,7 @@
 
 /* The columns of a client that a round changes. */
 typedef struct row {
-  float loss, square_loss, norm, accuracy;
+  float loss, square_loss, norm, accuracy, personal;
   int32_t last_round, times;
 } row;
 
@@ -26,7 +26,7 @@ typedef struct call {
   brim_selection_result result;
   brim_losses_fn losses;
   void *context;
-  brim_status asked; /* result of the last question about losses, on the host's side */
+  brim_status asked; /* how the host's last computation of losses for the selector ended */
   brim_error loss;   /* its text, if other ranks could not be reached */
 } call;
 
@@ -42,6 +42,7 @@ struct brim_selection_host {
   /* columns, [count] */
   int64_t *samples, *candidate;
   float *loss, *square_loss, *norm, *accuracy, *seconds, *joules;
+  float *personal; /* accuracies of personal models, which selectors do not see; NULL without them */
   int32_t *last_round, *times;
   uint32_t *labels;
   float *sketch; /* [count, BRIM_SKETCH] */
@@ -147,6 +148,11 @@ static brim_status make_columns(brim_selection_host *h)
     for (size_t i = 0; *reals[k] && i < count; i++) (*reals[k])[i] = NAN;
     all = all && *reals[k];
   }
+  if (brim_setup_is_ditto(h->setup)) {
+    h->personal = brim_try_malloc(count * sizeof *h->personal);
+    for (size_t i = 0; h->personal && i < count; i++) h->personal[i] = NAN;
+    all = all && h->personal;
+  }
   h->last_round = brim_try_malloc(count * sizeof *h->last_round);
   h->times = brim_try_calloc(count, sizeof *h->times);
   if (!all || !h->last_round || !h->times)
@@ -176,7 +182,7 @@ static brim_status make_columns(brim_selection_host *h)
   return h->ops->needs & BRIM_NEED_LABELS && h->clients.classes > 0 ? count_labels(h) : BRIM_OK;
 }
 
-/* Is it a plugin from outside the core? */
+/* Whether the selector is a plugin from outside the core. */
 static bool is_guarded(const brim_config_choice *choice)
 {
   return choice->file[0] != '\0';
@@ -226,9 +232,10 @@ void brim_selection_close(brim_selection_host *h)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   if (h->guard && brim_guard_is_lost(h->guard)) return; /* the hung thread may still use all of it */
   brim_guard_close(h->guard);
-  void *const all[] = {h->samples,    h->candidate, h->loss,    h->square_loss, h->norm,          h->seconds, h->joules,
-                       h->last_round, h->times,     h->labels,  h->sketch,      h->sketch_before, h->state,   h->next,
-                       h->before,     h->undo,      h->arrived, h->is_chosen,   h->chosen,        h->accuracy};
+  void *const all[] = {h->samples, h->candidate,  h->loss,    h->square_loss, h->norm,    h->seconds,
+                       h->joules,  h->last_round, h->times,   h->labels,      h->sketch,  h->sketch_before,
+                       h->state,   h->next,       h->before,  h->undo,        h->arrived, h->is_chosen,
+                       h->chosen,  h->accuracy,   h->personal};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) free(all[i]);
   free(h);
 }
@@ -373,7 +380,8 @@ static void take_in(brim_selection_host *h, int64_t round, const brim_client_res
 {
   const int64_t k = c->client;
   h->before[h->undo_count] =
-      (row){h->loss[k], h->square_loss[k], h->norm[k], h->accuracy[k], h->last_round[k], h->times[k]};
+      (row){h->loss[k],       h->square_loss[k], h->norm[k], h->accuracy[k], h->personal ? h->personal[k] : NAN,
+            h->last_round[k], h->times[k]};
   h->undo[h->undo_count] = k;
   if (h->sketch) swap_sketch(h, k, h->undo_count, c->arrived ? c->sketch : h->sketch + k * BRIM_SKETCH);
   h->arrived[h->undo_count++] = c->arrived;
@@ -384,14 +392,16 @@ static void take_in(brim_selection_host *h, int64_t round, const brim_client_res
   h->square_loss[k] = (float)(c->squares / c->counted);
   h->norm[k] = (float)c->norm;
   h->accuracy[k] = (float)accuracy_of(h, c);
+  if (h->personal) h->personal[k] = (float)c->personal;
 }
 
 brim_status brim_selection_accuracy(const brim_selection_host *h, brim_spread *out)
 {
+  const float *accuracy = h->personal ? h->personal : h->accuracy;
   brim_tally tally = {0};
   brim_status status = BRIM_OK;
   for (int64_t k = 0; k < h->setup->partition.clients && status == BRIM_OK; k++)
-    if (!isnan(h->accuracy[k])) status = brim_tally_add(&tally, (double)h->accuracy[k]);
+    if (!isnan(accuracy[k])) status = brim_tally_add(&tally, (double)accuracy[k]);
   if (status == BRIM_OK) *out = brim_tally_spread(&tally);
   brim_tally_release(&tally);
   return status;
@@ -414,6 +424,7 @@ static void put_back(brim_selection_host *h)
     h->square_loss[k] = r->square_loss;
     h->norm[k] = r->norm;
     h->accuracy[k] = r->accuracy;
+    if (h->personal) h->personal[k] = r->personal;
     h->last_round[k] = r->last_round;
     h->times[k] = r->times;
   }
@@ -482,6 +493,9 @@ size_t brim_selection_tensors(brim_selection_host *h, brim_safetensor out[BRIM_S
                                      .dtype = BRIM_DTYPE_F32,
                                      .shape = {2, {h->clients.count, BRIM_SKETCH}},
                                      .data = h->sketch};
+  if (h->personal)
+    out[count++] = (brim_safetensor){
+        .name = "clients.personal_accuracy", .dtype = BRIM_DTYPE_F32, .shape = clients, .data = h->personal};
   if (h->state)
     out[count++] = (brim_safetensor){.name = "clients.state",
                                      .dtype = BRIM_DTYPE_F64,

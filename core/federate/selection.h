@@ -48,11 +48,12 @@ int64_t brim_selection_most_times(const brim_selection_host *host);
 /* [step] Call when the round has committed or failed; if it has failed, undoes brim_selection_learn. */
 void brim_selection_end(brim_selection_host *host, bool is_committed);
 
-/* [any] The accuracies of clients over their last training, of those that have trained. ENOMEM_HOST. */
+/* [any] The accuracies of clients over their last training, or with Ditto over that of their personal models, of those
+ * that have trained. ENOMEM_HOST. */
 brim_status brim_selection_accuracy(const brim_selection_host *host, brim_spread *out);
 
 /* [any] The columns and the selector's state as tensors of a checkpoint, in the host's memory: to be written, or to be
  * read into between two rounds. */
-#define BRIM_SELECTION_TENSORS 9
+#define BRIM_SELECTION_TENSORS 10
 size_t brim_selection_tensors(brim_selection_host *host, brim_safetensor out[BRIM_SELECTION_TENSORS]);
 #endif

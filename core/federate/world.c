@@ -18,7 +18,7 @@
  * check. Stream 8 is that of edges.c. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
-#define LOOKS_MAX 10000 /* availability checks before a round is given up */
+#define CHECKS_MAX 10000 /* availability checks before a round is given up */
 
 struct brim_fleet {
   const brim_setup *setup;
@@ -35,7 +35,9 @@ struct brim_fleet {
   float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
   float *channel;          /* [clients] in round channel_round */
   int64_t channel_round;
-  uint8_t *seen; /* [federate.edges] while edges are counted */
+  int64_t rounds;  /* of an edge, or of a client without edges, in a round of the server */
+  uint8_t *seen;   /* [federate.edges] while edges are counted */
+  double *slowest; /* [federate.edges] seconds of an edge's slowest client in a round */
   brim_trace_times times;
 };
 
@@ -131,7 +133,8 @@ static brim_status open_fleet(brim_fleet *f)
   f->gflops = brim_try_malloc(clients * sizeof *f->gflops);
   f->channel = brim_try_malloc(clients * sizeof *f->channel);
   f->seen = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, 1);
-  if (!f->gflops || !f->channel || !f->seen)
+  f->slowest = brim_try_calloc((size_t)f->setup->settings->federate.edges + 1, sizeof *f->slowest);
+  if (!f->gflops || !f->channel || !f->seen || !f->slowest)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a world of %zu clients", clients);
   begin_channels(f);
   BRIM_TRY(measure_model(f));
@@ -153,6 +156,7 @@ brim_status brim_fleet_open(const brim_setup *setup, brim_fleet **out)
   f->network = &setup->settings->network;
   f->seed = (uint64_t)setup->settings->seed;
   f->clients = setup->partition.clients;
+  f->rounds = setup->settings->federate.edge_rounds;
   f->looks = (brim_setup_aggregator(setup)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
   const brim_status status = open_fleet(f);
   if (status == BRIM_OK)
@@ -170,10 +174,11 @@ void brim_fleet_close(brim_fleet *f)
   free(f->mbit);
   free(f->channel);
   free(f->seen);
+  free(f->slowest);
   free(f);
 }
 
-void brim_fleet_tell(const brim_fleet *f, brim_text *out)
+void brim_fleet_print(const brim_fleet *f, brim_text *out)
 {
   brim_text_printf(out,
                    "a batch of %lld samples is %" PRIu64 " operations, an update %" PRIu64
@@ -209,7 +214,7 @@ static void walk_channels(brim_fleet *f, int64_t round)
     }
 }
 
-/* The phases of a client's round, in order. */
+/* The phases of a client's round, in order; with several rounds of its edge, the sum of each over them. */
 typedef struct phases {
   double down, compute, up; /* seconds */
 } phases;
@@ -228,7 +233,7 @@ static double send(const brim_fleet *f, const brim_link *link, int64_t client, i
   return brim_link_seconds(link, (double)f->channel[client], bytes, delay);
 }
 
-/* Including its loss under the global model, if the aggregator needs that. */
+/* The seconds of its training, and of its loss under the global model if the aggregator needs that. */
 static double train_seconds(const brim_fleet *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -244,7 +249,9 @@ static double train_seconds(const brim_fleet *f, int64_t client)
 static phases predict(const brim_fleet *f, int64_t client, int64_t round, double down, double up)
 {
   const brim_link n = find_link(f, client, round);
-  return (phases){send(f, &n, client, f->bytes, down), train_seconds(f, client), send(f, &n, client, f->up_bytes, up)};
+  const double rounds = (double)f->rounds;
+  return (phases){rounds * send(f, &n, client, f->bytes, down), rounds * train_seconds(f, client),
+                  rounds * send(f, &n, client, f->up_bytes, up)};
 }
 
 static double joules_of(const brim_fleet *f, double radio, double compute)
@@ -256,11 +263,12 @@ static double joules_of(const brim_fleet *f, double radio, double compute)
 static brim_expense spend(const brim_fleet *f, const phases *p, double seconds)
 {
   const double all = p->down + p->compute + p->up;
-  if (seconds >= all) return (brim_expense){all, joules_of(f, p->down + p->up, p->compute), f->bytes + f->up_bytes};
+  if (seconds >= all)
+    return (brim_expense){all, joules_of(f, p->down + p->up, p->compute), f->rounds * (f->bytes + f->up_bytes)};
   const double down = fmin(seconds, p->down), compute = fmin(seconds - down, p->compute),
                up = fmin(seconds - down - compute, p->up);
-  const double received = (p->down > 0 ? down / p->down : 1) * (double)f->bytes,
-               sent = (up > 0 ? up / p->up : 0) * (double)f->up_bytes;
+  const double rounds = (double)f->rounds, received = rounds * (p->down > 0 ? down / p->down : 1) * (double)f->bytes,
+               sent = rounds * (up > 0 ? up / p->up : 0) * (double)f->up_bytes;
   return (brim_expense){seconds, joules_of(f, down + up, compute), (int64_t)floor(received + sent)};
 }
 
@@ -332,7 +340,7 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
     /* Checks of different attempts have different numbers. */
     *candidates = list_candidates(f, m, look * BRIM_ATTEMPTS_MAX + m->attempt, columns->candidate);
     if (*candidates >= needed) break;
-    if (++look == LOOKS_MAX || (period > 0 && m->clock - start > period))
+    if (++look == CHECKS_MAX || (period > 0 && m->clock - start > period))
       return refuse_wait(m, m->clock - start, needed);
     m->clock += f->world->check_seconds;
   }
@@ -374,7 +382,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* When the client finishes or stops, regardless of the others. */
+/* Draws when the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->number);
@@ -421,14 +429,28 @@ static double find_end(const brim_fate *fate, int64_t count, double deadline)
   return surplus ? arrived : late ? deadline : fmax(arrived, stopped);
 }
 
+/* A round of an edge lasts as long as its slowest client takes. Clients that stop take no part in any. */
+static void wait_for_edges(const brim_fleet *f, const int64_t *client, int64_t count, brim_fate *fate)
+{
+  const int64_t edges = f->setup->settings->federate.edges;
+  memset(f->slowest, 0, (size_t)edges * sizeof *f->slowest);
+  for (int64_t i = 0; i < count; i++) {
+    double *seconds = &f->slowest[client[i] % edges];
+    if (fate[i].outcome == BRIM_OUTCOME_ARRIVES) *seconds = fmax(*seconds, fate[i].spent.seconds);
+  }
+  for (int64_t i = 0; i < count; i++)
+    if (fate[i].outcome == BRIM_OUTCOME_ARRIVES) fate[i].spent.seconds = f->slowest[client[i] % edges];
+}
+
 brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count,
                              brim_fate *fate)
 {
   const brim_settings *s = f->setup->settings;
   const double deadline = s->federate.deadline_seconds;
+  for (int64_t i = 0; i < count; i++) begin_turn(f, m, client[i], &fate[i]);
+  if (f->rounds > 1) wait_for_edges(f, client, count, fate);
   for (int64_t i = 0; i < count; i++) {
     const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
-    begin_turn(f, m, client[i], &fate[i]);
     fate[i].spent.seconds += trip.down + trip.up; /* until the server has the result */
     if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
   }

@@ -135,6 +135,15 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
   return finish(g, out);
 }
 
+const brim_tensor *brim_graph_sum_of(const brim_graph *serve, size_t parameter)
+{
+  const brim_parameter *p = &serve->parameter[parameter];
+  const brim_tensor *to = p->is_buffer ? p->value : p->gradient;
+  for (size_t i = 0; i < serve->node_count && to; i++)
+    if (serve->node[i]->out[0] == to) return serve->node[i]->in[0];
+  return NULL;
+}
+
 int64_t brim_graph_largest(const brim_graph *g, bool sent)
 {
   int64_t most = 0;

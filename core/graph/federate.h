@@ -24,6 +24,8 @@ brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
 brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out);
 /* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);
+/* The sum of updates of a parameter, in the server's step; NULL if it is not sent. */
+const brim_tensor *brim_graph_sum_of(const brim_graph *serve, size_t parameter);
 /* The number of values of the largest parameter that is not frozen (`sent`: and not local, so that clients send it); 0
  * if there is no such parameter. For any of these graphs. */
 int64_t brim_graph_largest(const brim_graph *g, bool sent);

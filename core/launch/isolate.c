@@ -159,6 +159,22 @@ static void take_turns(const brim_config *config, int32_t ranks, brim_isolated *
     snprintf(out[r].device, sizeof out[r].device, "%s:%d", backend, r == 0 ? 0 : (int)(r - 1) % count);
 }
 
+/* Refuses shares of devices that do not exist. */
+static brim_status check_devices(const brim_config *config, const brim_shares *table, const char *policy)
+{
+  const char *backend = brim_config_choice_of(config, "backend")->plugin->id;
+  const int32_t count = brim_launch_devices(config);
+  for (size_t i = 0; i < table->count && count > 0; i++) {
+    const brim_share *share = &table->item[i];
+    if (!is_of(share->of, backend) || strtol(share->of + strlen(backend) + 1, NULL, 10) < count) continue;
+    return brim_fail(BRIM_ECONFIG,
+                     "policy.%s gives '%s' a share of %s, but there is no such device\nbackend '%s' has %d device%s, "
+                     "numbered from 0",
+                     policy, share->who, share->of, backend, (int)count, count == 1 ? "" : "s");
+  }
+  return BRIM_OK;
+}
+
 brim_status brim_isolate_plan(const brim_config *config, int32_t ranks, brim_isolated *out)
 {
   const char *policy = "";
@@ -170,7 +186,7 @@ brim_status brim_isolate_plan(const brim_config *config, int32_t ranks, brim_iso
     if (table) BRIM_TRY(take_share(config, table, policy, &out[r]));
     BRIM_TRY(narrow(config, &out[r]));
   }
-  return BRIM_OK;
+  return table ? check_devices(config, table, policy) : BRIM_OK;
 }
 
 /* ---- the environment ---- */

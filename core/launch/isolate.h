@@ -17,7 +17,7 @@ typedef struct brim_isolated {
 bool brim_isolate_is_wanted(const brim_config *config);
 /* [init] For each of the `ranks` ranks: its name, and its device by the table of shares of a policy, or without one in
  * turn. Respects CUDA_VISIBLE_DEVICES, GPU_DEVICE_ID and `device`. ECONFIG: a process has no share, a share belongs to
- * no process, or the user asks for another device than the table. */
+ * no process or is of a device that does not exist, or the user asks for another device than the table. */
 brim_status brim_isolate_plan(const brim_config *config, int32_t ranks, brim_isolated *out);
 /* [init] Sets the environment of a process that becomes that rank. */
 void brim_isolate_set(const brim_isolated *rank);

@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "launch/launch_start.h"
 #include "store/checkpoint.h"
+#include "store/rundir.h"
 
 #define LOST_SECONDS 2   /* to learn how a lost rank ended */
 #define END_SECONDS 2    /* for processes to end when the job is over; the same again for mpirun */
@@ -106,9 +107,8 @@ static void stop(launcher *l, int number)
   if (++l->stops == 1) return;
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
   if (folder[0] && brim_checkpoint_exists(folder))
-    brim_log(BRIM_LOG_INFO,
-             "ended at once: the steps after the last checkpoint are lost\nresume with: brim train --resume %s",
-             folder);
+    brim_log(BRIM_LOG_INFO, "ended at once: the steps after the last checkpoint are lost\nresume with: %s %s",
+             brim_run_resume_words(folder), folder);
   else
     brim_log(BRIM_LOG_INFO, "ended at once: there is no checkpoint yet, so all steps are lost");
   end_job(l, -1);

@@ -85,12 +85,22 @@ static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
   return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, brim_graph_largest(g, true));
 }
 
+/* With federate.edge_rounds: the global model while edges train, and their sum; see federate/round_edges.c. */
+static uint64_t edges_bytes(const brim_setup *s, const brim_graph *g)
+{
+  const brim_federate_settings *f = &s->settings->federate;
+  const uint64_t values = (uint64_t)brim_graph_sent(g, true), largest = (uint64_t)brim_graph_largest(g, true),
+                 of_edge = sizeof(double) + sizeof(int32_t), of_value = brim_dtype_bytes(g->real) + sizeof(double);
+  if (f->edge_rounds == 1 || !f->train) return 0;
+  return values * of_value + 3 * largest * sizeof(double) + (uint64_t)f->edges * of_edge;
+}
+
 /* With federate.async: for clients that are in flight. */
 static uint64_t versions_bytes(const brim_setup *s, const brim_plan *plan)
 {
-  if (plan->lane_count == 0 || brim_setup_versions(s) == 0) return 0;
+  if (plan->lane_count == 0) return 0;
   const brim_graph *g = brim_plan_program(plan->lane[0], BRIM_PROGRAM_ADOPT, 0)->graph;
-  return (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g, false)) * brim_dtype_bytes(g->real);
+  return edges_bytes(s, g) + (uint64_t)(brim_setup_versions(s) * brim_graph_sent(g, false)) * brim_dtype_bytes(g->real);
 }
 
 static uint64_t noise_bytes(const brim_setup *s, const brim_plan *plan)

@@ -277,7 +277,7 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
-  const bool evaluates = brim_setup_needs_losses(p->setup) || brim_setup_scores_personal(p->setup);
+  const bool evaluates = brim_setup_needs_losses(p->setup) || brim_setup_scores_clients(p->setup);
   for (size_t i = 0; i < sizes && evaluates; i++) add_shape(&client, BRIM_PROGRAM_EVALUATE, size[i]);
   return client;
 }

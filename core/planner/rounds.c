@@ -85,7 +85,8 @@ static double busy_seconds(const lane *l)
                 micro = brim_setup_client_micro(s, l->choice->micro_batch, samples);
   const brim_program *train = find_train(l, micro);
   if (l->info.on_host || !train) return 0;
-  return brim_rates_seconds(&rates, train->cost) * (double)s->settings->federate.local_epochs * (double)samples /
+  return brim_rates_seconds(&rates, train->cost) *
+         (double)(s->settings->federate.local_epochs * s->settings->federate.edge_rounds) * (double)samples /
          (double)micro;
 }
 
@@ -95,7 +96,7 @@ static brim_prediction predict_client(const lane *l)
   const brim_rates rates = brim_rates_of(&l->info);
   const int64_t full = s->settings->training.effective_batch_size,
                 samples = brim_setup_client_samples(s, s->partition.samples / s->partition.clients);
-  const double epochs = (double)s->settings->federate.local_epochs;
+  const double epochs = (double)(s->settings->federate.local_epochs * s->settings->federate.edge_rounds);
   brim_prediction t = {0};
   add_steps(l, &rates, full, epochs * (double)(samples / full), &t);
   add_steps(l, &rates, samples % full, epochs, &t);

@@ -15,6 +15,7 @@ static const struct {
 } known[] = {
     {"loss", "loss", LOSS, true},
     {"accuracy", "accuracy", PERCENT, true},
+    {"personal_accuracy", "accuracy of the clients' own models in training", PERCENT, true},
     {"f1", "F1", LOSS, true},
     {"perplexity", "perplexity", PLAIN, true},
     {"mae", "mean absolute error", PLAIN, true},

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "store/record.h"
+#include "store/rundir.h"
 
 #define HASH_ROOM 17
 
@@ -38,7 +39,7 @@ brim_status brim_partition_record_write(const brim_data *data, const brim_partit
       json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "kind", brim_partition_names[data->settings->partition.kind],
                 "clients", (json_int_t)p->clients, "samples", (json_int_t)p->samples, "least", (json_int_t)p->least,
                 "most", (json_int_t)p->most, "moved", (json_int_t)p->moved, "hash", format_hash(p, hash));
-  const brim_status status = record ? brim_record_write(run, BRIM_PARTITION_RECORD_NAME, record)
+  const brim_status status = record ? brim_record_write(run, BRIM_RUN_PARTITION_NAME, record)
                                     : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the partition's record");
   json_decref(record);
   return status;
@@ -48,16 +49,16 @@ brim_status brim_partition_record_check(const brim_partition *p, const char *run
 {
   char hash[HASH_ROOM];
   json_t *record = NULL;
-  BRIM_TRY(brim_record_read(run, BRIM_PARTITION_RECORD_NAME, &record));
+  BRIM_TRY(brim_record_read(run, BRIM_RUN_PARTITION_NAME, &record));
   if (!record) return BRIM_OK;
   const char *was = json_string_value(json_object_get(record, "hash"));
   brim_status status = BRIM_OK;
   if (!was)
-    status = brim_fail(BRIM_ELOAD, "'%s/" BRIM_PARTITION_RECORD_NAME "' has no 'hash'", run);
+    status = brim_fail(BRIM_ELOAD, "'%s/" BRIM_RUN_PARTITION_NAME "' has no 'hash'", run);
   else if (strcmp(was, format_hash(p, hash)) != 0)
     status = brim_fail(BRIM_ELOAD,
                        "clients have other samples than when '%s' began: the hash of the partition is %s, "
-                       "but " BRIM_PARTITION_RECORD_NAME
+                       "but " BRIM_RUN_PARTITION_NAME
                        " says %s\nthe labels of the dataset or the file partition.path have changed since",
                        run, hash, was);
   json_decref(record);

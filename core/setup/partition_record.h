@@ -5,7 +5,6 @@
 #include "data/partition.h"
 
 #define BRIM_PARTITION_TABLE_NAME "partition.csv"
-#define BRIM_PARTITION_RECORD_NAME "partition.json"
 #define BRIM_PARTITION_ROWS_MAX (INT64_C(1) << 24) /* of the table; larger ones are not written, with a message */
 
 /* [init] Writes both. EIO. */

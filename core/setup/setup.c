@@ -178,6 +178,8 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
     return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " describes the run's data", run);
   }
   BRIM_TRY(brim_data_describe(&s->data, plugin, s->dataset, s->settings));
+  const bool is_estimate = s->data.train.estimated || s->data.validation.estimated || s->data.test.estimated;
+  if (is_estimate && s->options.read_data) BRIM_TRY(brim_data_open(&s->data, plugin, s->dataset, s->settings));
   BRIM_TRY(brim_data_keep(&s->data, &s->kept));
   const brim_status status = is_kept ? brim_data_compare(s->was, s->kept, s->options.resume != NULL) : BRIM_OK;
   if (status == BRIM_OK) return BRIM_OK;
@@ -251,6 +253,11 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
                                    "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = count_answers(s);
+  if (s->answers < 1)
+    return brim_fail(BRIM_ECONFIG,
+                     "the vocabulary is not known: dataset '%s' has not read its tokenizer, and the model "
+                     "has no vocabulary of its own",
+                     s->data.plugin->id);
   s->grain = choose_grain(s, device);
   BRIM_TRY(brim_setup_find_norm_group(s));
   BRIM_TRY(check_offload(s));

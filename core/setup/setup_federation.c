@@ -123,6 +123,16 @@ static brim_status check_async(const brim_setup *s)
                    brim_setup_kept_bytes(s)));
 }
 
+static brim_status check_finetuning(const brim_setup *s)
+{
+  if (s->settings->federate.finetune_epochs == 0 || s->data.train.task == BRIM_TASK_CLASS) return BRIM_OK;
+  return brim_setup_add_origin(
+      s, brim_fail(BRIM_ECONFIG,
+                   "'federate.finetune_epochs' is for accuracies, but dataset=%s has no classes\nleave it "
+                   "out",
+                   brim_config_choice_of(s->config, "dataset")->name));
+}
+
 /* Clipping and noise leave out running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
@@ -236,6 +246,7 @@ brim_status brim_setup_open_federation(brim_setup *s)
   BRIM_TRY(check_controls(s));
   BRIM_TRY(check_attack(s));
   BRIM_TRY(check_async(s));
+  BRIM_TRY(check_finetuning(s));
   BRIM_TRY(check_privacy(s));
   if ((brim_partition_reads_data(s->settings) || brim_setup_selector_needs(s, BRIM_NEED_LABELS)) && !s->data.opened) {
     s->reads = true;

@@ -103,7 +103,9 @@ bool brim_setup_allows(const brim_setup *s, int64_t batch)
 static int64_t part_from(const brim_setup *s, enum brim_part part, int32_t rank)
 {
   if (brim_setup_is_isolated(s)) return rank > 0 ? s->data.count[part] : 0;
-  return s->data.count[part] * rank / s->world.ranks;
+  const int64_t unit = brim_setup_eval_unit(s), count = s->data.count[part], units = (count + unit - 1) / unit,
+                from = units * rank / s->world.ranks * unit;
+  return from < count ? from : count;
 }
 
 void brim_setup_part(const brim_setup *s, enum brim_part part, int64_t *first, int64_t *count)
@@ -159,6 +161,11 @@ int64_t brim_setup_eval_batch(const brim_setup *s, int64_t batch)
 {
   const int64_t set = s->settings->training.eval_batch_size;
   return set ? set : brim_setup_is_federated(s) ? 4 * batch : batch;
+}
+
+int64_t brim_setup_eval_unit(const brim_setup *s)
+{
+  return brim_setup_is_federated(s) ? brim_setup_eval_batch(s, s->settings->training.effective_batch_size) : 1;
 }
 
 /* ---- weights of samples ---- */

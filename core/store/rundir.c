@@ -62,16 +62,24 @@ static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  
                                         "events.jsonl",       "data.json",      "weights.json", "profile.jsonl",
                                         "participants.jsonl", "report.html",    "states.bin"};
 
+const char *brim_run_resume_words(const char *path)
+{
+  char file[BRIM_PATH_MAX];
+  struct stat info;
+  const bool is_federation = brim_path_join(file, path, BRIM_RUN_PARTITION_NAME) == BRIM_OK && stat(file, &info) == 0;
+  return is_federation ? "brim federate --resume" : "brim train --resume";
+}
+
 static brim_status fail_taken(const char *dir, size_t mark)
 {
   if (mark >= FIRST_OTHER)
     return brim_fail(BRIM_ECONFIG,
                      "'%s' already has a file %s, which the run would overwrite\nset another run.dir, or none", dir,
                      run_marks[mark]);
-  return brim_fail(BRIM_ECONFIG,
-                   "'%s' already holds a run (it has %s)\nto resume it: brim train --resume %s\nfor a new run, set "
-                   "another run.dir, or none",
-                   dir, run_marks[mark], dir);
+  return brim_fail(
+      BRIM_ECONFIG,
+      "'%s' already holds a run (it has %s)\nto resume it: %s %s\nfor a new run, set another run.dir, or none", dir,
+      run_marks[mark], brim_run_resume_words(dir), dir);
 }
 
 static brim_status create_given(const char *dir)

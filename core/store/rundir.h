@@ -26,6 +26,10 @@ brim_status brim_run_check_dir(const char *dir);
  * another run.dir) nor other files with names that a run writes. `dir` empty: runs/<name>-YYYYmmdd-HHMMSS, numbered
  * if taken ("-2"). `name` must be a single path component (else ECONFIG). */
 brim_status brim_run_create(const char *dir, const char *name, char *path, size_t room);
+/* [any] "brim train --resume", or "brim federate --resume" for the folder of a federation: the words before the
+ * folder's name in the command that resumes the run. */
+const char *brim_run_resume_words(const char *path);
+#define BRIM_RUN_PARTITION_NAME "partition.json" /* in the folder of a federation: setup/partition_record.h */
 #define BRIM_RUN_LOCK_NAME ".lock"
 /* Locks a run's folder (flock on <run>/.lock); the lock is released when the process ends or closes *fd. EINVAL if
  * another process, which the text names, holds it, or if there is no such folder. Only the holder may write below

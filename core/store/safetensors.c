@@ -73,7 +73,9 @@ uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor)
 
 uint64_t brim_safetensor_bytes(const brim_safetensor *tensor)
 {
-  return (uint64_t)brim_shape_count(&tensor->shape) * brim_safetensor_element_bytes(tensor);
+  const uint64_t count = (uint64_t)brim_shape_count(&tensor->shape);
+  if (tensor->packed) return count / tensor->packed->count * tensor->packed->bytes;
+  return count * brim_safetensor_element_bytes(tensor);
 }
 
 void brim_safetensor_format(const brim_safetensor *tensor, brim_text *out)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,21 +13,24 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-#define MAGIC "brimstat"
-#define ALIGNMENT 64u /* of slots */
+#define MAGIC "brimsta2"
+#define MAGIC_BEFORE "brimstat" /* without checksums, of brim 0.12.0 */
+#define ALIGNMENT 64u           /* of slots */
 #define HEADER_BYTES 64u
 #define STAMPS_READ 1024 /* stamps that are read at a time */
-#define COPY_BYTES 16384
+#define PART_BYTES 16384 /* of a slot that are read at a time; a multiple of BLOCK_BYTES */
 
 /* The file: a header, a stamp for each slot, the slots. Numbers have the machine's byte order. */
 typedef struct header {
   char magic[8];
   uint64_t bytes, hash;
   int64_t slots;
-  char unused[HEADER_BYTES - 32];
+  char unused[HEADER_BYTES - 40];
+  uint64_t checksum; /* of the bytes before it */
 } header;
 typedef struct stamp {
   int32_t client, round; /* round: from 1; 0: the slot holds no complete state */
+  uint64_t checksum;     /* of the slot */
 } stamp;
 
 struct brim_states {
@@ -163,6 +167,48 @@ void brim_states_checkpointed(brim_states *s)
   }
 }
 
+/* ---- checksums ---- */
+
+enum { SUMS = 4, BLOCK_BYTES = SUMS * sizeof(uint64_t) };
+
+/* Four sums side by side, so that a multiplication need not wait for the one before. For one word, each step is a
+ * bijection of the sum, and for one sum, of the word: so a change within one word always changes the result. */
+typedef struct checksum {
+  uint64_t sum[SUMS];
+} checksum;
+
+static uint64_t mix(uint64_t sum, uint64_t word)
+{
+  sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+  return sum ^ sum >> 29;
+}
+
+/* `bytes` is a multiple of BLOCK_BYTES. */
+static void add_blocks(checksum *c, const char *data, size_t bytes)
+{
+  for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+    uint64_t word[SUMS];
+    memcpy(word, data + at, sizeof word);
+    for (int i = 0; i < SUMS; i++) c->sum[i] = mix(c->sum[i], word[i]);
+  }
+}
+
+static uint64_t finish(const checksum *c, uint64_t bytes)
+{
+  uint64_t sum = mix(0, bytes);
+  for (int i = 0; i < SUMS; i++) sum = mix(sum, c->sum[i]);
+  return sum;
+}
+
+static uint64_t checksum_of(const header *h)
+{
+  checksum c = {{0}};
+  char block[2 * BLOCK_BYTES] = {0};
+  memcpy(block, h, offsetof(header, checksum));
+  add_blocks(&c, block, sizeof block);
+  return finish(&c, offsetof(header, checksum));
+}
+
 /* ---- the file ---- */
 
 static uint64_t stamp_at(int64_t slot)
@@ -175,11 +221,28 @@ static brim_status write_stamp(const brim_states *s, int64_t slot, stamp value)
   return brim_file_write_at(s->fd, s->path, &value, sizeof value, stamp_at(slot));
 }
 
+/* The bytes at the end of the last part that do not exist count as 0. */
+static brim_status find_checksum(const brim_states *s, int64_t slot, uint64_t *out)
+{
+  char part[PART_BYTES];
+  checksum c = {{0}};
+  for (uint64_t at = 0; at < s->layout.bytes; at += sizeof part) {
+    const uint64_t rest = s->layout.bytes - at, bytes = rest < sizeof part ? rest : sizeof part,
+                   whole = brim_round_up(bytes, BLOCK_BYTES);
+    BRIM_TRY(brim_file_read_at(s->fd, s->path, part, bytes, offset_of(&s->layout, slot) + at));
+    memset(part + bytes, 0, whole - bytes);
+    add_blocks(&c, part, whole);
+  }
+  *out = finish(&c, s->layout.bytes);
+  return BRIM_OK;
+}
+
 /* Makes a sparse file: holes read as zeros, so no slot has a stamp. */
 static brim_status make_file(const brim_states *s)
 {
   header h = {.bytes = s->layout.bytes, .hash = s->layout.hash, .slots = s->slots};
   memcpy(h.magic, MAGIC, sizeof h.magic);
+  h.checksum = checksum_of(&h);
   BRIM_TRY(brim_file_set_length(s->fd, s->path, offset_of(&s->layout, s->slots)));
   return brim_file_write_at(s->fd, s->path, &h, sizeof h, 0);
 }
@@ -194,6 +257,39 @@ static brim_status make_unlinked(brim_states *s)
   return make_file(s);
 }
 
+static bool has_magic(const header *h, const char *magic)
+{
+  return memcmp(h->magic, magic, sizeof h->magic) == 0;
+}
+
+static brim_status check_header(const brim_states *s, const char *path, const header *h)
+{
+  if (has_magic(h, MAGIC_BEFORE))
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' is of an earlier version of brim, without checksums\nresume the run with the version that "
+                     "started it",
+                     path);
+  if (!has_magic(h, MAGIC) || h->checksum != checksum_of(h))
+    return brim_fail(
+        BRIM_ELOAD,
+        "the header of '%s', the file of client states, is damaged\nrestore the file from a copy, or start "
+        "the run again",
+        path);
+  if (h->bytes != s->layout.bytes)
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' has client states of %" PRIu64 " bytes, but those of this run have %" PRIu64
+                     ": it belongs to another model or precision",
+                     path, h->bytes, s->layout.bytes);
+  if (h->slots != s->slots)
+    return brim_fail(BRIM_ELOAD,
+                     "'%s' has room for %" PRId64 " client states, but this run needs %" PRId64
+                     ": it belongs to another total_clients or clients_per_round",
+                     path, h->slots, s->slots);
+  if (h->hash != s->layout.hash)
+    return brim_fail(BRIM_ELOAD, "'%s' has client states of a model with other parameters", path);
+  return BRIM_OK;
+}
+
 static brim_status open_existing(const brim_states *s, const char *path, int *fd)
 {
   header h;
@@ -204,13 +300,7 @@ static brim_status open_existing(const brim_states *s, const char *path, int *fd
                      "checkpoints: resume such a run with the version that started it",
                      path, strerror(errno));
   BRIM_TRY(brim_file_read_at(*fd, path, &h, sizeof h, 0));
-  if (memcmp(h.magic, MAGIC, sizeof h.magic) == 0 && h.bytes == s->layout.bytes && h.hash == s->layout.hash &&
-      h.slots == s->slots)
-    return BRIM_OK;
-  return brim_fail(BRIM_ELOAD,
-                   "'%s' has client states of %" PRIu64 " bytes for another model, number of clients or precision; "
-                   "those of this run have %" PRIu64 " bytes",
-                   path, h.bytes, s->layout.bytes);
+  return check_header(s, path, &h);
 }
 
 brim_status brim_states_attach(brim_states *s, const char *folder, enum brim_states_access access)
@@ -248,6 +338,25 @@ brim_status brim_states_sync(const brim_states *s)
   return s->fd >= 0 ? brim_file_sync(s->fd, s->path) : BRIM_OK;
 }
 
+static brim_status read_stamp(const brim_states *s, int fd, int64_t slot, stamp *out)
+{
+  return brim_file_read_at(fd, s->path, out, sizeof *out, stamp_at(slot));
+}
+
+brim_status brim_states_check(const brim_states *s, int64_t client)
+{
+  const int64_t slot = s->newest[client];
+  stamp t;
+  uint64_t sum;
+  BRIM_TRY(read_stamp(s, s->fd, slot, &t));
+  BRIM_TRY(find_checksum(s, slot, &sum));
+  if (t.client == client && t.round == s->round[client] && t.checksum == sum) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "the state of client %" PRId64 " from round %d in '%s' is damaged: its checksum does not match its "
+                   "contents\nrestore the file from a copy and resume, or start the run again",
+                   client, (int)s->round[client], s->path);
+}
+
 brim_status brim_states_read(const brim_states *s, int64_t client, uint64_t at, void *data, uint64_t bytes)
 {
   return brim_file_read_at(s->fd, s->path, data, bytes, offset_of(&s->layout, s->newest[client]) + at);
@@ -260,7 +369,7 @@ brim_status brim_states_read_place(const brim_states *s, int64_t place, uint64_t
 
 brim_status brim_states_unstamp(const brim_states *s, int64_t place)
 {
-  return write_stamp(s, s->place[place], (stamp){0, 0});
+  return write_stamp(s, s->place[place], (stamp){0, 0, 0});
 }
 
 brim_status brim_states_write(const brim_states *s, int64_t place, uint64_t at, const void *data, uint64_t bytes)
@@ -270,7 +379,9 @@ brim_status brim_states_write(const brim_states *s, int64_t place, uint64_t at, 
 
 brim_status brim_states_stamp(const brim_states *s, int64_t place, int64_t client, int64_t round)
 {
-  return write_stamp(s, s->place[place], (stamp){(int32_t)client, (int32_t)(round + 1)});
+  uint64_t sum;
+  BRIM_TRY(find_checksum(s, s->place[place], &sum));
+  return write_stamp(s, s->place[place], (stamp){(int32_t)client, (int32_t)(round + 1), sum});
 }
 
 /* ---- a resume ---- */
@@ -292,7 +403,7 @@ static brim_status find_slot(brim_states *s, int64_t slot, stamp t)
 /* The run will repeat the rounds after the checkpoint, so stamps of other slots must not be found later. */
 static brim_status clear_slot(brim_states *s, int64_t slot, stamp t)
 {
-  return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0}) : BRIM_OK;
+  return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0, 0}) : BRIM_OK;
 }
 
 static brim_status for_each_stamp(brim_states *s, int fd, brim_status (*handle)(brim_states *s, int64_t slot, stamp t))
@@ -306,12 +417,15 @@ static brim_status for_each_stamp(brim_states *s, int fd, brim_status (*handle)(
   return BRIM_OK;
 }
 
-/* Copies the states in use from the run's file to this rank's own. */
+/* Copies the states in use, with their stamps, from the run's file to this rank's own. */
 static brim_status copy_states(const brim_states *s, int from)
 {
-  char part[COPY_BYTES];
+  char part[PART_BYTES];
+  stamp t;
   for (int64_t k = 0; k < s->layout.clients; k++) {
     if (s->newest[k] < 0) continue;
+    BRIM_TRY(read_stamp(s, from, s->newest[k], &t));
+    BRIM_TRY(write_stamp(s, s->newest[k], t));
     for (uint64_t at = 0; at < s->layout.bytes; at += sizeof part) {
       const uint64_t offset = offset_of(&s->layout, s->newest[k]) + at, rest = s->layout.bytes - at,
                      bytes = rest < sizeof part ? rest : sizeof part;

@@ -2,7 +2,8 @@
  * slot and the slot that the last checkpoint refers to, which are often the same. A round writes only to other slots,
  * so a failed round changes nothing, and after a kill at any moment the slots of the last checkpoint are intact.
  * Checkpoints do not copy states: they contain the round of each client's state (brim_states_rounds). A slot is valid
- * if its stamp, in a table at the start of the file, has the client and that round.
+ * if its stamp, in a table at the start of the file, has the client and that round. A stamp also has a checksum of the
+ * slot, which brim_states_check compares.
  *
  * The file is read and written by offset rather than mapped, so that a full disk is an error instead of a signal and
  * the file's pages do not count as memory of the process.
@@ -37,8 +38,8 @@ enum brim_states_access {
 /* [init] Makes the index, without a file. No client has a state. ENOMEM_HOST. */
 brim_status brim_states_open(const brim_states_layout *layout, brim_states **out);
 void brim_states_close(brim_states *states); /* NULL: nothing */
-/* [init] Opens the file in the folder; NULL: makes an unlinked file. ELOAD: it is missing or has another layout;
- * EIO. */
+/* [init] Opens the file in the folder; NULL: makes an unlinked file. ELOAD: it is missing, damaged or has another
+ * layout; EIO. */
 brim_status brim_states_attach(brim_states *states, const char *folder, enum brim_states_access access);
 bool brim_states_is_attached(const brim_states *states);
 /* [any] The round of each client's state, from 1; 0: it has none. [clients], to be written to a checkpoint or, between
@@ -55,13 +56,16 @@ static inline bool brim_states_has(brim_states *states, int64_t client)
 {
   return brim_states_rounds(states)[client] > 0;
 }
+/* [step, any thread] Checks the newest state of a client that has one against its checksum; call it before the state's
+ * parts are read. ELOAD: the state is damaged; EIO. */
+brim_status brim_states_check(const brim_states *states, int64_t client);
 /* [step, any thread] Reads a part of the newest state of a client that has one. EIO. */
 brim_status brim_states_read(const brim_states *states, int64_t client, uint64_t at, void *data, uint64_t bytes);
 
 /* [step] Begins a round of `count` clients, at places 0, 1, ..., and discards the slots of an unfinished round. */
 void brim_states_begin(brim_states *states, int64_t count);
 /* [step, any thread; each place on one thread] Writes the state of the client at a place: first unstamped, then in
- * parts, then stamped with its client and round (from 0). EIO. */
+ * parts, then stamped with its client, its round (from 0) and a checksum of the slot. EIO. */
 brim_status brim_states_unstamp(const brim_states *states, int64_t place);
 brim_status brim_states_write(const brim_states *states, int64_t place, uint64_t at, const void *data, uint64_t bytes);
 brim_status brim_states_stamp(const brim_states *states, int64_t place, int64_t client, int64_t round);

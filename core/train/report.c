@@ -31,7 +31,8 @@ void brim_report_init(brim_report *r)
                      .test_step = -1,
                      .first_step_seconds = NAN,
                      .client_model = "",
-                     .client_accuracy = {NAN, NAN, NAN}};
+                     .client_accuracy = {NAN, NAN, NAN},
+                     .finetuned_accuracy = {NAN, NAN, NAN}};
 }
 
 void brim_report_begin(brim_report *r, const brim_drive *d)
@@ -344,14 +345,26 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
 }
 
 /* Accuracies that are all 0 are equal. */
-static double accuracy_gini(const brim_report *r)
+static double accuracy_gini(const brim_spread *accuracy)
 {
-  return r->client_accuracy.mean > 0 ? r->client_accuracy.gini : 0;
+  return accuracy->mean > 0 ? accuracy->gini : 0;
 }
 
 static void set_number(json_t *object, const char *key, double value)
 {
   json_object_set_new(object, key, brim_json_figure(value));
+}
+
+/* Of clients: "client_accuracy_mean" and so on. */
+static void set_accuracy(json_t *object, const char *name, const brim_spread *accuracy)
+{
+  const double value[] = {accuracy->mean, accuracy->variance, accuracy_gini(accuracy)};
+  static const char *const figure[] = {"mean", "variance", "gini"};
+  char key[64];
+  for (size_t i = 0; i < 3 && isfinite(accuracy->mean); i++) {
+    snprintf(key, sizeof key, "%s_%s", name, figure[i]);
+    set_number(object, key, value[i]);
+  }
 }
 
 static void set_bytes(json_t *object, const char *key, uint64_t value)
@@ -458,11 +471,8 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
     set_number(s, "joules", r->world_joules);
     set_bytes(s, "bytes", (uint64_t)r->world_bytes);
   }
-  if (isfinite(r->client_accuracy.mean)) {
-    set_number(s, "client_accuracy_mean", r->client_accuracy.mean);
-    set_number(s, "client_accuracy_variance", r->client_accuracy.variance);
-    set_number(s, "client_accuracy_gini", accuracy_gini(r));
-  }
+  set_accuracy(s, "client_accuracy", &r->client_accuracy);
+  set_accuracy(s, "finetuned_accuracy", &r->finetuned_accuracy);
   set_scores(s, r);
   brim_report_release(r);
   return write_json(dir, "summary.json", s);
@@ -505,6 +515,14 @@ const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)
   return out;
 }
 
+/* Of clients, if it was evaluated. */
+static void say_accuracy(const char *of, const brim_spread *accuracy)
+{
+  if (isfinite(accuracy->mean))
+    brim_say("accuracy on each client's samples%s: mean %.2f %%, standard deviation %.2f %%, Gini %.4f", of,
+             100 * accuracy->mean, 100 * sqrt(accuracy->variance), accuracy_gini(accuracy));
+}
+
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
   const double gb = 1e-9; /* gigabytes, as the systems that brim replaces print memory */
@@ -523,9 +541,8 @@ void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
     brim_say("test loss %.4f%s%s%s", e->loss, brim_report_format(figures, sizeof figures, e), top, f1);
   }
   if (r->no_test[0]) brim_say("%s", r->no_test);
-  if (isfinite(r->client_accuracy.mean))
-    brim_say("accuracy on each client's samples%s: mean %.2f %%, standard deviation %.2f %%, Gini %.4f",
-             r->client_model, 100 * r->client_accuracy.mean, 100 * sqrt(r->client_accuracy.variance), accuracy_gini(r));
+  say_accuracy(r->client_model, &r->client_accuracy);
+  say_accuracy(", after fine-tuning on them", &r->finetuned_accuracy);
   if (r->queue_seconds > 0)
     snprintf(queue, sizeof queue, ", after %s in the queue",
              brim_format_seconds(queued, sizeof queued, r->queue_seconds));

@@ -132,8 +132,8 @@ brim_status brim_running_watch_memory(brim_running *r);
 void brim_running_aim(brim_running *r);
 /* Cleans up and prints the freed memory in GB, in the format of the system that brim replaces. */
 void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup);
-/* Implement brim_work.roomy_looks and heed_pressure. */
-int64_t brim_running_roomy_looks(void *running, uint64_t more);
+/* Implement brim_work.checks_with_room and heed_pressure. */
+int64_t brim_running_checks_with_room(void *running, uint64_t more);
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes);
 
 #endif

@@ -125,8 +125,8 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   return BRIM_OK;
 }
 
-int64_t brim_running_roomy_looks(void *running, uint64_t more)
+int64_t brim_running_checks_with_room(void *running, uint64_t more)
 {
   const brim_running *r = running;
-  return brim_pressure_roomy_looks(r->pressure, more, r->drive->planner.device_info.on_host);
+  return brim_pressure_checks_with_room(r->pressure, more, r->drive->planner.device_info.on_host);
 }

@@ -30,11 +30,12 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
-/* The mean over the clients that have trained, each with its own parameters. */
+/* The mean over the clients that have trained, each with its own parameters or its personal model. */
 static void record_personal(brim_running *r)
 {
   brim_spread accuracy;
-  if (!brim_setup_is_personal(r->drive->setup)) return;
+  const brim_setup *s = r->drive->setup;
+  if (!brim_setup_is_personal(s) && !brim_setup_is_ditto(s)) return;
   if (brim_trainer_client_accuracy(r->trainer, &accuracy) != BRIM_OK) accuracy.mean = NAN;
   brim_jsonl_number(&r->metrics, "personal_accuracy", accuracy.mean);
 }
@@ -209,20 +210,36 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   return BRIM_OK;
 }
 
-brim_status brim_running_evaluate_clients(brim_running *r)
+/* What an evaluation of each client is of. */
+enum subject { GLOBAL, PERSONAL, FINETUNED };
+
+static brim_status evaluate_clients(brim_running *r, enum subject subject, brim_spread *out)
 {
-  const brim_setup *s = r->drive->setup;
+  const volatile int *stop = r->options->dist ? NULL : r->stop;
   const double start = brim_now();
-  if (!brim_setup_is_federated(s) || !r->settings->federate.client_accuracy || r->report.task != BRIM_TASK_CLASS)
-    return BRIM_OK;
-  /* The global model's local parameters still have their initial values. */
-  if (brim_setup_is_personal(s)) return brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy);
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  BRIM_TRY((brim_setup_is_ditto(s) ? brim_trainer_evaluate_personal : brim_trainer_evaluate_clients)(
-      r->trainer, r->options->dist ? NULL : r->stop, &r->report.client_accuracy));
+  if (subject == GLOBAL)
+    BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, stop, out));
+  else
+    BRIM_TRY(brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out));
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;
+}
+
+brim_status brim_running_evaluate_clients(brim_running *r)
+{
+  const brim_setup *s = r->drive->setup;
+  if (!brim_setup_is_federated(s) || r->report.task != BRIM_TASK_CLASS) return BRIM_OK;
+  if (r->settings->federate.client_accuracy) {
+    /* The global model's local parameters still have their initial values. */
+    if (brim_setup_is_personal(s))
+      BRIM_TRY(brim_trainer_client_accuracy(r->trainer, &r->report.client_accuracy));
+    else
+      BRIM_TRY(evaluate_clients(r, brim_setup_is_ditto(s) ? PERSONAL : GLOBAL, &r->report.client_accuracy));
+  }
+  if (!brim_setup_finetunes(s)) return BRIM_OK;
+  return evaluate_clients(r, FINETUNED, &r->report.finetuned_accuracy);
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/order.h"
+#include "store/rundir.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -151,10 +152,11 @@ static brim_status interrupt(brim_running *r)
   r->is_interrupted = true;
   const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
   brim_running_event(r, "interrupted", strsignal(signal));
-  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\nresume with: brim train --resume %s",
+  return brim_fail(BRIM_EINTERRUPTED, "%s after step %lld of %lld%s\nresume with: %s %s",
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->drive->order.steps,
-                   r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "", r->dir);
+                   r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "",
+                   brim_run_resume_words(r->dir), r->dir);
 }
 
 static brim_status evaluate_test(brim_running *r)
@@ -200,9 +202,9 @@ static brim_status give_up(brim_running *r, brim_status failure)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
   brim_error_put(&first);
   if (r->loop.checkpoint_step < 0) return failure;
-  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sresume with: brim train --resume %s",
+  return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sresume with: %s %s",
                        (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "once the plugin is fixed, " : "",
-                       r->dir);
+                       brim_run_resume_words(r->dir), r->dir);
 }
 
 /* Whether a policy caused the failure, so that the training state is sound. */
@@ -257,7 +259,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   return BRIM_OK;
 }
 
-/* The same after another rank has failed: its part of the turn is what this rank has lost. */
+/* Repeats the turn after another rank has failed; goes back to a checkpoint first if the parameters are lost. */
 static brim_status redo_of_others(brim_running *r)
 {
   const brim_verdict *v = brim_trainer_verdict(r->trainer);
@@ -410,7 +412,7 @@ brim_work brim_running_work(brim_running *r)
                      .failed = failed,
                      .is_ahead = is_ahead,
                      .heed_pressure = brim_running_heed_pressure,
-                     .roomy_looks = brim_running_roomy_looks,
+                     .checks_with_room = brim_running_checks_with_room,
                      .step_seconds = brim_running_step_seconds,
                      .placed_bytes = placed_bytes,
                      .has_values = has_values,

@@ -10,6 +10,7 @@
 #include "base/handler_text.h"
 #include "base/text.h"
 #include "brim/host.h"
+#include "store/rundir.h"
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU};
 #define WATCHED (sizeof watched / sizeof watched[0])
@@ -19,7 +20,7 @@ static atomic_llong first_ms; /* time of the first signal, by brim_now(); 0: non
 static atomic_bool is_speaking;
 static _Atomic(const char *) doing;
 static atomic_llong checkpoint_at, commit_at; /* steps */
-static char folder[4096];                     /* set before the first step; empty until then */
+static char resume[4200]; /* the command that resumes the run: set before the first step; empty until then */
 
 /* ---- texts ---- */
 
@@ -58,9 +59,9 @@ static void print_lost(void)
     brim_handler_text_add(&w, "; no step is lost");
   }
   brim_handler_text_add(&w, "\n");
-  if (folder[0]) {
-    brim_handler_text_add(&w, "resume with: brim train --resume ");
-    brim_handler_text_add(&w, folder);
+  if (resume[0]) {
+    brim_handler_text_add(&w, "resume with: ");
+    brim_handler_text_add(&w, resume);
     brim_handler_text_add(&w, "\n");
   }
   brim_handler_text_write(&w);
@@ -90,7 +91,7 @@ const volatile sig_atomic_t *brim_stop_watch(bool speaks)
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
   first_signal = 0;
   atomic_store(&first_ms, 0);
-  folder[0] = '\0';
+  resume[0] = '\0';
   brim_stop_at(-1, 0);
   brim_stop_doing(BRIM_STOP_BEGINNING);
   atomic_store(&is_speaking, speaks);
@@ -111,7 +112,7 @@ bool brim_stop_wanted(void)
 
 void brim_stop_set_folder(const char *name)
 {
-  snprintf(folder, sizeof folder, "%s", name);
+  snprintf(resume, sizeof resume, "%s %s", brim_run_resume_words(name), name);
 }
 
 void brim_stop_doing(const char *what)

@@ -237,6 +237,8 @@ void brim_trainer_close(brim_trainer *t)
   brim_federation_close(t->federation);
   brim_snapshot_release(&t->kept);
   free(t->metrics);
+  free(t->exact);
+  free(t->exact_of_ranks);
   free(t);
 }
 

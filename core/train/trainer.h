@@ -100,9 +100,11 @@ brim_status brim_trainer_evaluate(brim_trainer *trainer, enum brim_part part, co
  * client's samples, computed in one pass over the training data without augmentation. The same on all ranks.
  * EINTERRUPTED as above; ENOMEM_HOST, and errors of the data and the backend. */
 brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
-/* [step] The same for clients' personal models, computed in the lanes; a client without one counts with the global
- * model. Batches are those of training, so samples that training leaves out do not count. */
-brim_status brim_trainer_evaluate_personal(brim_trainer *trainer, const volatile int *stop, brim_spread *out);
+/* [step] The same in the lanes, for clients' personal models (a client without one counts with the global model), or
+ * with `finetunes` for the global model after each client has trained it (federate.finetune_epochs). Batches are those
+ * of training, so samples that training leaves out do not count. */
+brim_status brim_trainer_evaluate_own(brim_trainer *trainer, bool finetunes, const volatile int *stop,
+                                      brim_spread *out);
 /* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also memory whose contents can be made
  * again, namely samples decoded ahead and caches of the backend's libraries. Results about recompute are kept: they
  * take some kilobytes, and seconds to compute. */

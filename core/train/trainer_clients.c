@@ -185,10 +185,10 @@ static brim_status count_clients(const pass *p, brim_spread *out)
   return status;
 }
 
-brim_status brim_trainer_evaluate_personal(brim_trainer *t, const volatile int *stop, brim_spread *out)
+brim_status brim_trainer_evaluate_own(brim_trainer *t, bool finetunes, const volatile int *stop, brim_spread *out)
 {
   double sum[BRIM_BALLOT_SUMS] = {0};
-  const brim_status status = brim_federation_score(t->federation, stop, out);
+  const brim_status status = brim_federation_score(t->federation, finetunes, stop, out);
   if (status != BRIM_OK) t->failed_at = brim_now();
   return brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum);
 }

@@ -1,5 +1,6 @@
 /* Evaluations of a trainer. See trainer.h. */
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "train/scores.h"
@@ -29,24 +30,6 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* Computes the sums over this rank's samples; they stay on the device. *weight, *tokens: see brim_setup_weigh. */
-static brim_status evaluate(brim_trainer *t, brim_loader *loader, const volatile int *stop, double *weight,
-                            double *tokens)
-{
-  BRIM_TRY(brim_exec_zero_metrics(t->exec));
-  const brim_step step = {.loss_scale = 1};
-  for (;;) {
-    const brim_batch *batch = NULL;
-    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted during evaluation");
-    BRIM_TRY(brim_loader_next(loader, &batch));
-    if (!batch) return BRIM_OK;
-    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
-    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
-    BRIM_TRY(brim_exec_run(t->exec, program, &step, NULL));
-    brim_setup_weigh(t->drive->setup, batch, weight, tokens);
-  }
-}
-
 /* The number of metrics of an evaluation. */
 static size_t count_metrics(const brim_trainer *t)
 {
@@ -59,7 +42,82 @@ static size_t count_metrics(const brim_trainer *t)
 brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
-  return t->metrics ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
+  t->exact = brim_try_calloc(count_metrics(t) + 1, sizeof *t->exact);
+  const brim_setup *s = t->drive->setup;
+  if (s->options.dist) t->exact_of_ranks = brim_try_calloc((size_t)s->world.ranks, BRIM_EXCHANGE_BYTES);
+  return t->metrics && t->exact && (t->exact_of_ranks || !s->options.dist)
+             ? BRIM_OK
+             : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the metrics of an evaluation");
+}
+
+/* ---- sums that do not depend on ranks ---- */
+
+/* A federation ends with the same bits on any number of ranks. So it adds up exactly what is not a count: over the
+ * samples of a unit on the device, one after another, and over units here. The weight of the losses follows them. */
+static size_t count_exact(const brim_trainer *t)
+{
+  const brim_setup *s = t->drive->setup;
+  if (!brim_setup_is_federated(s)) return 0;
+  return s->data.train.task == BRIM_TASK_VALUES ? count_metrics(t) : 1;
+}
+
+static brim_status take_unit(brim_trainer *t, const brim_program *program, double *weight)
+{
+  const size_t count = count_exact(t);
+  BRIM_TRY(brim_exec_take_metrics(t->exec, program, t->metrics, count));
+  for (size_t i = 0; i < count; i++) brim_exact_add(&t->exact[i], t->metrics[i]);
+  brim_exact_add(&t->exact[count], *weight);
+  *weight = 0;
+  return BRIM_OK;
+}
+
+#define EXACTS (BRIM_EXCHANGE_BYTES / sizeof(brim_exact)) /* in one exchange */
+
+/* Adds up over all ranks, and replaces the metrics and the weight. */
+static brim_status finish_exact(brim_trainer *t, double *weight)
+{
+  brim_dist *dist = t->drive->setup->options.dist;
+  const size_t count = count_exact(t), all = count > 0 ? count + 1 : 0;
+  const int32_t ranks = t->drive->setup->world.ranks;
+  for (size_t first = 0; first < all && dist; first += EXACTS) {
+    const size_t some = all - first < EXACTS ? all - first : EXACTS;
+    brim_exact own[EXACTS];
+    memcpy(own, t->exact + first, some * sizeof *own);
+    memset(t->exact + first, 0, some * sizeof *own);
+    BRIM_TRY(brim_dist_exchange(dist, own, (uint32_t)(some * sizeof *own), t->exact_of_ranks));
+    for (int32_t r = 0; r < ranks; r++)
+      for (size_t i = 0; i < some; i++)
+        brim_exact_merge(&t->exact[first + i], (const brim_exact *)t->exact_of_ranks + (size_t)r * some + i);
+  }
+  for (size_t i = 0; i < count; i++) t->metrics[i] = brim_exact_value(&t->exact[i]);
+  if (all > 0) *weight = brim_exact_value(&t->exact[count]);
+  return BRIM_OK;
+}
+
+/* ---- an evaluation ---- */
+
+/* Computes the sums over this rank's samples, which stay on the device, except the exact ones. *weight, *tokens: see
+ * brim_setup_weigh. */
+static brim_status evaluate(brim_trainer *t, brim_loader *loader, const part_stream *of, const volatile int *stop,
+                            double *weight, double *tokens)
+{
+  const int64_t unit = brim_setup_eval_unit(t->drive->setup);
+  const size_t exact = count_exact(t);
+  BRIM_TRY(brim_exec_zero_metrics(t->exec));
+  memset(t->exact, 0, (exact + 1) * sizeof *t->exact);
+  const brim_step step = {.loss_scale = 1};
+  for (;;) {
+    const brim_batch *batch = NULL;
+    if (stop && *stop) return brim_fail(BRIM_EINTERRUPTED, "interrupted during evaluation");
+    BRIM_TRY(brim_loader_next(loader, &batch));
+    if (!batch) return BRIM_OK;
+    const int64_t end = batch->span.first + batch->span.count;
+    const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
+    BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
+    BRIM_TRY(brim_exec_run(t->exec, program, &step, NULL));
+    brim_setup_weigh(t->drive->setup, batch, weight, tokens);
+    if (exact > 0 && (end % unit == 0 || end == of->first + of->count)) BRIM_TRY(take_unit(t, program, weight));
+  }
 }
 
 /* Computes the errors of real targets. r2 of several targets is the mean of theirs, as in scikit-learn's r2_score; it
@@ -91,11 +149,12 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   options.context = &stream;
   brim_loader *loader = NULL;
   brim_status status = brim_loader_open(&options, &loader);
-  if (status == BRIM_OK) status = evaluate(t, loader, stop, &sum[0], &sum[1]);
+  if (status == BRIM_OK) status = evaluate(t, loader, &stream, stop, &sum[0], &sum[1]);
   brim_loader_close(loader);
   if (status != BRIM_OK) t->failed_at = brim_now();
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
   BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
+  BRIM_TRY(finish_exact(t, &sum[0]));
   const double samples = (double)d->setup->data.count[part];
   *out = brim_evaluation_none();
   out->task = info->task;

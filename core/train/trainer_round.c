@@ -53,7 +53,7 @@ brim_status brim_trainer_client_accuracy(const brim_trainer *t, brim_spread *out
 
 void brim_trainer_print_world(const brim_trainer *t, brim_text *out)
 {
-  if (t->federation) brim_federation_tell(t->federation, out);
+  if (t->federation) brim_federation_print(t->federation, out);
 }
 
 double brim_trainer_epsilon(const brim_trainer *t, bool next)
@@ -83,11 +83,24 @@ static brim_status add_up(brim_trainer *t)
   return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
+/* What helps against divergence. Plain gradient descent on a pull of strength a diverges if a times the rate is 2 or
+ * more. */
+static const char *advice_of(const brim_setup *s)
+{
+  if (brim_setup_is_ditto(s))
+    return "if it was a personal model, lower federate.personal_lambda (times optimizer.lr, it must be below 2); else "
+           "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
+  if (brim_setup_is_feddyn(s))
+    return "lower federate.alpha (times optimizer.lr, it must be below 2) or optimizer.lr, or train fewer local epochs "
+           "(federate.local_epochs)";
+  return "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
+}
+
 /* Reports that too few updates are left because clients diverged. Clients lost to the simulated world are replaced
  * within the round instead. */
 static brim_status refuse(brim_trainer *t)
 {
-  static const char instead[] = "lower optimizer.lr, or train fewer local epochs (federate.local_epochs)";
+  const char *instead = advice_of(t->drive->setup);
   const long long trained = (long long)(t->round.arrived + t->round.diverged), diverged = (long long)t->round.diverged,
                   round = (long long)t->state.step + 1,
                   least = (long long)t->drive->setup->settings->federate.min_clients;

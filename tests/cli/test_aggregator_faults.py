@@ -25,7 +25,7 @@ class AggregatorFaults(Case):
         run = bad.replace(":", " ")
         result = self.federate(run, "aggregator=bad", bad=bad, status=FAILED)
         self.assert_error(result, "aggregator 'bad'", "there is a checkpoint of step 2", "once the plugin is fixed",
-                          "brim train --resume", *parts)
+                          "brim federate --resume", *parts)
         self.brim("federate", "--resume", run, f"--plugin-path={self.plugins}")
         self.assert_same_checkpoint("whole", run, 4)
 

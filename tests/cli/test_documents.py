@@ -97,12 +97,6 @@ class Steps(Documents):
         self.assert_same_checkpoint("whole", "half", 4, ["model.safetensors", "optimizer.safetensors"])
         self.assertIn("validation", {record["split"] for record in self.records("whole")})
 
-    def test_ranks_train_as_one(self):
-        words = [*self.words(), "training.batch_size=4"]
-        self.brim(*words, "run.dir=one")
-        self.brim(*words, "dist.ranks=2", "run.dir=two")
-        self.assert_same_checkpoint("one", "two", 4, ["model.safetensors"])
-
     def test_bf16_runs(self):
         self.brim(*self.words(), "precision=bf16", "training.batch_size=4", "run.dir=small")
         self.assertLess(self.records("small")[-1]["loss"], 4)

@@ -61,6 +61,10 @@ KINDS = {
                 "federate.compression_share=0.2", "federate.error_feedback=true"],
     "fednova": [*MLP, "training.batch_size=8", "partition=dirichlet", "partition.alpha=0.5", "aggregator=fednova",
                 "optimizer.momentum=0.5", "server_optimizer=adam", "federate.compression=sign"],
+    "edge rounds": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
+                    "partition.alpha=0.5", "training.batch_size=8", "federate.edges=3", "federate.edge_rounds=3",
+                    "federate.local=fedprox", "federate.mu=0.3", "federate.compression=quantize",
+                    "edge_network=dynamic", "world.dropout=0.2", "server_optimizer=adam", "method=divfl"],
     "async": [*SMALL, "model=lightcnn", "model.width=4", "model.norm=batch", "partition=dirichlet",
               "partition.alpha=0.5", "training.batch_size=8", "federate.async=true", "federate.concurrency=9",
               "federate.max_staleness=1", "world.speed_sigma=2", "server_optimizer=adam", "method=divfl"],
@@ -355,14 +359,14 @@ class Federate(FederationCase):
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
-        """In the plan and before the run, which leaves no folder."""
+        """The plan fails with the sizes, and so does the run before it makes a folder."""
         clients, each = 10_000_000, 4 * 2 * 7 * 1024
         disk = os.statvfs(self.folder)
         if disk.f_bavail * disk.f_frsize > clients * each:
             self.skipTest("this disk has room for them")
         words = [*SMALL, "model=lightcnn", "model.width=1024", "model.norm=batch", "partition=dirichlet_each",
                  "partition.samples=10", f"total_clients={clients}", f"rounds={clients}", "federate.norm_buffers=keep"]
-        wanted = "client states take up to 534.2 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
+        wanted = "client states take up to 534.4 GiB on the disk of", "56.0 KiB for each of 10000000 clients", "free"
         self.assert_error(self.brim("--config-name", "federate", "plan", *words, status=NO_FIT), *wanted)
         self.assert_error(self.federate("run", *words, status=NO_FIT), *wanted)
         self.assertFalse((self.folder / "run").exists())
@@ -380,6 +384,24 @@ class Federate(FederationCase):
         self.brim("federate", "--resume", "recent")
         self.assert_same_checkpoint("whole", "recent", 8)
         self.assert_error(self.brim("federate", "--resume", "old", status=3), "step-00000002", "no longer has")
+
+    def test_a_damaged_state_of_a_client_ends_the_run(self):
+        words = [*KINDS["kept norms"], "training.keep_checkpoints=9", "federate.checkpoint_every_rounds=1", "rounds=8"]
+        self.federate("run", *words, status=NO_FIT, env={"BRIM_FAULT": attempts(6, 12)})
+        path = self.folder / "run" / "states.bin"
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        for at in states.slots(self.folder / "run"):
+            damaged[at] ^= 4
+        path.write_bytes(damaged)
+        self.assert_error(self.brim("federate", "--resume", "run", status=3), "the state of client", "states.bin",
+                          "is damaged: its checksum does not match", "restore the file from a copy")
+        path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+        self.assert_error(self.brim("federate", "--resume", "run", status=3), "the header of", "is damaged")
+        path.write_bytes(whole)
+        self.brim("federate", "--resume", "run")
+        self.federate("undisturbed", *words)
+        self.assert_same_checkpoint("undisturbed", "run", 8)
 
     # ---- partitions ----
 
@@ -458,7 +480,7 @@ class Federate(FederationCase):
         self.assertIn("picture in plan.svg", printed.err)
         plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
         drawing = xml.fromstring(self.read("plan.svg"))
-        parts = collections.defaultdict(list)  # by the height of their upper edge
+        parts = collections.defaultdict(list)  # of each name, the y of its lower edge
         for rect in drawing.findall(".//{*}rect"):
             title = rect.find("{*}title")
             if title is not None:
@@ -510,7 +532,8 @@ class Federate(FederationCase):
                 (["federate.norm_buffers=keep"], ["model=mlp", "has no running statistics", "remove it"]),
                 (["federate.norm_buffers=local"], ["average|keep, got local", "argument"]),
                 (["~server_optimizer"], ["server_optimizer"]),
-                (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"])):
+                (["total_clients=0", "clients_per_round=1", "~server_optimizer"], ["there are no clients"]),
+                (["total_clients=0"], ["there are no clients: total_clients is 0", "argument", "brim train"])):
             with self.subTest(words):
                 result = self.federate("run", *MLP, *words, status=USAGE)
                 self.assert_error(result, *parts)
@@ -534,7 +557,7 @@ class Federate(FederationCase):
         result = self.federate("run", *words, "rounds=9", status=FAILED)
         step = max(self.steps("run"))
         self.assert_error(result, f"all 5 clients of round {step + 1} have diverged",
-                          f"there is a checkpoint of step {step}", "brim train --resume run")
+                          f"there is a checkpoint of step {step}", "brim federate --resume run")
         self.federate("short", *words, f"rounds={step}")
         self.assert_same_checkpoint("short", "run", step, STATE)
 

@@ -219,6 +219,7 @@ class Async(FederationCase):
         words = [*MLP, "federate.async=true"]
         for key, message in (
                 ("federate.deadline_seconds=3", "a round has no start from which clients could be late"),
+                ("world.too_few=go_on", "a place stays free until a client is available"),
                 ("federate.over_selection=0.1", "a round takes the first updates of all clients in flight"),
                 ("federate.local=scaffold", "the controls of client and server would be of different rounds"),
                 ("federate.norm_buffers=keep", "clients have no state"),
@@ -236,6 +237,8 @@ class Async(FederationCase):
                                   "cannot be combined with federate.async=true", f": {key}")
         self.assert_error(self.federate("run", *words, "federate.concurrency=13", status=USAGE),
                           "federate.concurrency 13 is more than the 12 clients of total_clients")
+        self.assert_error(self.federate("run", *words, "world.simulate=false", status=USAGE),
+                          "world.simulate=false has no effect: federate.async switches", ": world.simulate=false")
         for key in "federate.concurrency=3", "federate.max_staleness=3", "federate.staleness_exponent=1":
             self.assert_error(self.federate("run", *MLP, key, status=USAGE),
                               f"'{key.split('=')[0]}' has no effect without federate.async=true")

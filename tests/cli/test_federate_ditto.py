@@ -65,16 +65,57 @@ class Ditto(DrawnCase):
         both = [states.read(self.folder / run, self.checkpoint(run, 4), "f") for run in ("step", "backward")]
         self.assertEqual(*both)
 
-    def test_clients_accuracy_is_that_of_their_personal_models(self):
-        """A client that has not trained counts with the global model. Malicious clients train on wrong labels, but
-        count with the true ones."""
-        draw, classes, features = random.Random(3), 3, 4
+    def write_classes(self, classes, features, draw):
+        """A dataset=csv of classes around different means. Returns the rows; row k is of class k % classes."""
         rows = [[float_of(draw.gauss(k % classes == f, 1.2)) for f in range(features)] for k in range(150)]
         folder = self.folder / "data"
         folder.mkdir()
         for file in "train.csv", "test.csv":
             (folder / file).write_text(",".join([*(f"x{f}" for f in range(features)), "y"]) + "\n" + "".join(
                 ",".join([*map(repr, row), f"class {k % classes}"]) + "\n" for k, row in enumerate(rows)))
+        return rows
+
+    @staticmethod
+    def accuracy(model, samples, rows, classes):
+        """Of a linear model: its weights, then its biases."""
+        features, right = len(rows[0]), 0
+        for i in samples:
+            logits = [sum(model[k * features + f] * rows[i][f] for f in range(features)) +
+                      model[classes * features + k] for k in range(classes)]
+            right += logits.index(max(logits)) == i % classes
+        return right / len(samples)
+
+    def test_records_have_the_accuracy_of_personal_models_by_round(self):
+        """Of the clients that have trained, each over the last training of its model. With one pass and one batch that
+        is the model before the round: for a new client the global one, for others that of its last round."""
+        rows = self.write_classes(3, 4, random.Random(5))
+        words = ["dataset=csv", f"dataset.path={self.folder / 'data'}", "dataset.label=y", "dataset.standardise=false",
+                 "model=mlp", "model.hidden=[]", "backend=reference", "total_clients=4", "clients_per_round=2",
+                 "method=round_robin", "partition=dirichlet", "partition.alpha=0.5", "training.batch_size=150",
+                 "optimizer.lr=0.5", "federate.personal=ditto", "federate.checkpoint_every_rounds=1"]
+        known, before = {}, []
+        for step in range(6):
+            run = f"run {step}"
+            self.federate(run, *words, f"rounds={step}")
+            kept = states.read(self.folder / run, self.checkpoint(run, step), "d") if step else {}
+            before.append((kept, self.model(run, step)))
+        records = [record for record in self.records("run 5") if record["split"] == "train"]
+        lines = self.records("run 5", "participants.jsonl")
+        self.assertEqual(len(records), 5)
+        parts = self.partition("run 5")
+        for (kept, shared), record, line in zip(before, records, lines):
+            for client in line["client"]:
+                known[client] = self.accuracy(kept.get(client, shared), parts[client], rows, 3)
+            self.assertAlmostEqual(record["personal_accuracy"], statistics.fmean(known.values()), places=6)
+        self.assertEqual(len(known), 4)
+        self.assertIn("own models", self.read("run 5", "report.html"))
+
+    def test_clients_accuracy_is_that_of_their_personal_models(self):
+        """A client that has not trained counts with the global model. Malicious clients train on wrong labels, but
+        count with the true ones."""
+        classes, features = 3, 4
+        rows = self.write_classes(classes, features, random.Random(3))
+        folder = self.folder / "data"
         words = ["dataset=csv", f"dataset.path={folder}", "dataset.label=y", "dataset.standardise=false", "model=mlp",
                  "model.hidden=[]", "backend=reference", "total_clients=9", "clients_per_round=2", "rounds=3",
                  "method=round_robin", "partition=dirichlet", "partition.alpha=0.5", "training.batch_size=8",
@@ -89,13 +130,7 @@ class Ditto(DrawnCase):
         self.assertEqual(len(kept), 6)
         accuracy = []
         for client, samples in sorted(self.partition("run").items()):
-            model = kept.get(client, shared)
-            right = 0
-            for i in samples:
-                logits = [sum(model[k * features + f] * rows[i][f] for f in range(features)) +
-                          model[classes * features + k] for k in range(classes)]
-                right += logits.index(max(logits)) == i % classes
-            accuracy.append(right / len(samples))
+            accuracy.append(self.accuracy(kept.get(client, shared), samples, rows, classes))
         summary = self.summary("run")
         self.assertAlmostEqual(summary["client_accuracy_mean"], statistics.fmean(accuracy), places=12)
         self.assertAlmostEqual(summary["client_accuracy_variance"], statistics.pvariance(accuracy), places=12)
@@ -120,7 +155,7 @@ class Ditto(DrawnCase):
     def test_a_client_whose_personal_model_is_not_finite_has_diverged(self):
         result = self.federate("run", *MLP, *DITTO, "federate.personal_lambda=1e38", "federate.personal_epochs=9",
                                status=FAILED)
-        self.assert_error(result, "have diverged", "its personal model's parameter")
+        self.assert_error(result, "have diverged", "its personal model's parameter", "lower federate.personal_lambda")
 
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ of plain loops over the formulas of docs/guide/federated.md."""
 import math
 import random
 
+from drawn import ROUNDS, DrawnCase, zeros
 from ranks import Ranks
-from support import NO_FIT, USAGE, main
-from test_federate import MLP, attempts
+from support import FAILED, NO_FIT, USAGE, main
+from test_federate import KINDS, MLP, attempts
 from test_federate_world import NETWORKS, PLAYED, World, costs_of, philox, words_of
 
 EDGE = 8  # the random stream
 
 
-class Edges(Ranks):
+class Edges(Ranks, DrawnCase):
     def federate(self, run, *words, status=0, env=None):
         return self.brim("federate", f"run.dir={run}", *words, status=status, env=env)
 
@@ -103,17 +104,78 @@ class Edges(Ranks):
                     self.assertEqual(a["bytes"], b["bytes"] - b["edge_bytes"])
                     self.assertGreater(b["simulated_seconds"], a["simulated_seconds"])
 
+    def test_an_edge_averages_its_clients_several_times(self):
+        """Against plain loops in double precision."""
+        draw = random.Random(29)
+        for number in range(8):
+            name, edges, rounds = f"edges {number}", draw.randint(1, 3), draw.randint(2, 4)
+            aggregator, mu, clients = draw.choice(["fedavg", "uniform"]), draw.choice([0, 0.4]), draw.randint(4, 7)
+            words = [f"federate.edges={edges}", f"federate.edge_rounds={rounds}", f"aggregator={aggregator}"]
+            words += ["federate.local=fedprox", f"federate.mu={mu}"] if mu else []
+            case, parts, model = self.draw(draw, name, *words, mu=mu, clients=clients, selected=clients - 1)
+            moved = zeros(model)
+            for step in range(ROUNDS):
+                total, chosen = zeros(model), case.chosen(step)
+                weight = {c: len(parts[c]) if aggregator == "fedavg" else 1 for c in chosen}
+                for edge in {c % edges for c in chosen}:
+                    of_edge, members = model, [c for c in chosen if c % edges == edge]
+                    all_members = sum(weight[c] for c in members)
+                    for _ in range(rounds):
+                        change = zeros(model)
+                        for c in members:
+                            change += (case.train(of_edge, rows=parts[c]) - of_edge) * (weight[c] / all_members)
+                        of_edge += change
+                    total += (of_edge - model) * (all_members / sum(weight.values()))
+                moved = moved * case.momentum + total
+                model += moved * case.server_rate
+                self.assert_close(self.model_after(name, step + 1, case, words), model, (name, step))
+
+    def test_rounds_of_an_edge_take_time_and_bytes(self):
+        """Each lasts as long as its slowest client; the server's model crosses to the edge once."""
+        base = [*MLP, "network=moderate", "partition=dirichlet", "federate.edges=3", "edge_network=satellite",
+                "edge_network.jitter_ms=[0]", "network.jitter_ms=[0]", "method=round_robin", "federate.train=false"]
+        for run, rounds in ("one", 1), ("five", 5):
+            self.federate(run, *base, f"federate.edge_rounds={rounds}")
+        for one, five, lines in zip(self.training("one"), self.training("five"),
+                                    zip(self.records("one", "participants.jsonl"),
+                                        self.records("five", "participants.jsonl"), strict=True), strict=True):
+            trips = one["simulated_seconds"] - max(lines[0]["seconds"])
+            for a, b in zip(lines[0]["seconds"], lines[1]["seconds"], strict=True):
+                self.assertAlmostEqual(b, 5 * a, places=6)
+            self.assertAlmostEqual(five["simulated_seconds"], trips + 5 * max(lines[0]["seconds"]), places=6)
+            self.assertEqual(one["edge_bytes"], five["edge_bytes"])
+            self.assertEqual(five["bytes"] - five["edge_bytes"], 5 * (one["bytes"] - one["edge_bytes"]))
+
+    def test_a_client_that_fails_in_any_round_of_its_edge_changes_no_bit(self):
+        words = [*KINDS["edge rounds"], "memory.recompute=none"]
+        self.federate("whole", *words)
+        for number, fault in enumerate(["client:1", "client:4", "client:8", "client:11", "begin:1+"]):
+            for lanes in (2,) if "+" in fault else (1, 2):  # one lane would give up
+                run = f"faulty {number} {lanes}"
+                self.federate(run, *words, f"parallel_clients={lanes}", env={"BRIM_FAULT": attempts(3, 4) if "+" in fault else f"step:3:{fault}"})
+                self.assert_same_checkpoint("whole", run, 4, ["model.safetensors", "optimizer.safetensors"])
+
+    def test_an_edge_whose_clients_diverge_is_left_out(self):
+        words = [*MLP, "federate.edges=2", "federate.edge_rounds=3", "clients_per_round=12", "rounds=1",
+                 "optimizer.lr=1e3", "federate.local=fedprox"]
+        result = self.federate("run", *words, status=FAILED)
+        self.assert_error(result, "all 12 clients of round 1 have diverged")
+
     def test_records_do_not_depend_on_ranks_and_resumes(self):
-        self.federate("whole", *self.WORDS)
-        self.federate("cut", *self.WORDS, status=NO_FIT, env={"BRIM_FAULT": attempts(4, 12)})
-        self.brim("federate", "--resume", "cut")
-        process = self.start_ranks(2, "federate", "run.dir=ranks", *self.WORDS)
-        self.assertEqual(process.wait(), 0, process.communicate())
-        keys = "simulated_seconds", "simulated_clock", "joules", "bytes", "edge_bytes", "loss"
-        for other in "cut", "ranks":
-            self.assert_same_checkpoint("whole", other, 4, ["model.safetensors", "optimizer.safetensors", "state.json"])
-            for a, b in zip(self.training("whole"), self.training(other), strict=True):
-                self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
+        keys = "simulated_seconds", "simulated_clock", "joules", "bytes", "edge_bytes", "loss", "accuracy"
+        for rounds in 1, 3:
+            words, whole, cut, ranks = [*self.WORDS, f"federate.edge_rounds={rounds}"], *(
+                f"{name} {rounds}" for name in ("whole", "cut", "ranks"))
+            self.federate(whole, *words)
+            self.federate(cut, *words, status=NO_FIT, env={"BRIM_FAULT": attempts(4, 12)})
+            self.brim("federate", "--resume", cut)
+            process = self.start_ranks(2, "federate", f"run.dir={ranks}", *words)
+            self.assertEqual(process.wait(), 0, process.communicate())
+            for other in cut, ranks:
+                self.assert_same_checkpoint(whole, other, 4,
+                                            ["model.safetensors", "optimizer.safetensors", "state.json"])
+                for a, b in zip(self.training(whole), self.training(other), strict=True):
+                    self.assertEqual([a[key] for key in keys], [b[key] for key in keys])
 
     def test_networks_of_edges_are_those_of_clients(self):
         """Options with the same names and values."""
@@ -128,6 +190,13 @@ class Edges(Ranks):
                 (["federate.edges=2", "edge_network.latency_ms=[1,2]"],
                  "'edge_network.jitter_ms' has 0 values, and edge_network.latency_ms has 2"),
                 (["federate.edges=2", "aggregator=median"], "the server gets sums from the edges, and not each update"),
+                (["federate.edge_rounds=2"], "federate.edge_rounds=2 has no effect without edges"),
+                (["federate.edges=2", "federate.edge_rounds=2", "federate.personal=ditto"],
+                 "clients have no state between an edge's rounds"),
+                (["federate.edges=2", "federate.edge_rounds=2", "aggregator=fednova"],
+                 "an edge's model is the mean of its clients' models"),
+                (["federate.edges=2", "federate.edge_rounds=2", "federate.over_selection=0.5"],
+                 "all clients of an edge arrive together"),
                 (["federate.edges=2", "federate.async=true"],
                  "an edge adds up the updates of clients that start together")):
             with self.subTest(message):

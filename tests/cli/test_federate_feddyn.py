@@ -89,7 +89,7 @@ class FedDyn(DrawnCase):
     def test_a_client_that_would_move_its_control_too_far_is_left_out(self):
         words = [*MODEL, "optimizer=sgd", "optimizer.momentum=0", "optimizer.lr=1e-6", "optimizer.weight_decay=1e5"]
         result = self.federate("run", *words, "federate.local=feddyn", "federate.alpha=1e5", status=FAILED)
-        self.assert_error(result, "have diverged", "update times federate.alpha")
+        self.assert_error(result, "have diverged", "update times federate.alpha", "lower federate.alpha")
 
 
 if __name__ == "__main__":

@@ -180,6 +180,8 @@ class Limits(Processes):
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1])
         out = self.brim("--config-name", "federate", "plan", *SMALL, *TABLE, PROCESSES).out
         self.assertIn("in the process of each of 3 clients; the server's process needs", out)
+        self.assertIn("of a client's process, the global model and the sums of updates take", out)
+        self.assertNotIn("the server takes", out)
 
 
 class Refusals(Processes):
@@ -199,8 +201,7 @@ class Refusals(Processes):
         self.refuse("{cpu:0: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2, alice: 0.1}}",
                     "policy.capped gives 'alice' a share of cpu:0, but no process has this name",
                     "the processes are server and client_1 and so on")
-        self.refuse("{cpu:7: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2}}", "no device 'cpu:7'",
-                    status=NO_FIT)
+        self.refuse("{cpu:7: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2}}", "policy.capped gives 'server' a share of cpu:7, but there is no such device", "numbered from 0")
 
     def test_a_table_that_gives_away_more_than_a_device_has(self):
         self.refuse("{cpu:0: {server: 0.4, client_1: 0.4, client_2: 0.4}, cpu:1: {client_3: 0.1}}",
@@ -276,7 +277,7 @@ class Ends(Processes):
                 process = self.launch_long(name, TABLE)
                 os.kill(self.processes(name)[name], signal.SIGKILL)
                 result = self.finish(process, FAILED)
-                self.assert_error(result, "was killed by signal 9", f"with: brim train --resume {self.folder / name}")
+                self.assert_error(result, "was killed by signal 9", f"with: brim federate --resume {self.folder / name}")
                 self.assertEqual(result.err.count("error: "), 1, result)
                 self.until_nothing_runs(name)
                 self.brim("federate", "--resume", name)

@@ -88,7 +88,7 @@ class Stop(Runs):
         result = self.federate("run", *words, f"federate.min_clients={arrived + 1}", status=FAILED)
         self.assert_error(result, f"{short['clients_left_out']} of the 5 clients of round {short['step']} have "
                                   f"diverged; federate.min_clients needs {arrived + 1} updates",
-                          "brim train --resume run")
+                          "brim federate --resume run")
         self.assertEqual(max(self.steps("run")), short["step"] - 1)
 
     def test_rules_that_cannot_work_are_refused(self):

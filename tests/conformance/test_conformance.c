@@ -525,9 +525,9 @@ static bool is_quick_tier(void)
   return tier && strcmp(tier, "quick") == 0;
 }
 
-/* Rows with norm groups are `grouped`: the splits are multiples of the group, and the remainders at least one group.
- * The quick tier splits a large row only at the last total of a table, which leaves a remainder: large rows take most
- * of the time here. */
+/* With `grouped`, checks the rows with norm groups, whose parts are multiples of the group or, if last, at least one
+ * group; without it the others. The quick tier checks large rows, which take most of the time, only with the last cut
+ * of a table, which leaves a smaller last part. */
 static void check_cuts(const backend *on, int64_t grain, const cut *c, size_t cuts, bool grouped)
 {
   BENCH_EACH_ROW (row) {

@@ -11,9 +11,11 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/exact.h"
 #include "base/spread.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "brim/random.h"
 
 static void errors_keep_text_origin_and_added_lines(void **unused)
 {
@@ -243,21 +245,54 @@ static void a_tally_has_the_spread_of_its_values(void **unused)
   }
 }
 
+/* Numbers of very different sizes, in any order and in any parts. */
+static void exact_sums_do_not_depend_on_the_order(void **state)
+{
+  (void)state;
+  enum { NUMBERS = 2000 };
+  double number[NUMBERS], first = 0;
+  long double sum = 0;
+  for (uint32_t i = 0; i < NUMBERS; i++) {
+    const brim_philox r = brim_random4(3, 1, 0, i, 0);
+    number[i] = ldexp((double)r.v[0] - (double)(r.v[1] >> 1), -(int)(r.v[2] % 70));
+    sum += (long double)number[i];
+  }
+  for (uint32_t order = 0; order < 50; order++) {
+    brim_exact part[3] = {{{0}}};
+    for (uint32_t i = 0; i < NUMBERS; i++)
+      brim_exact_add(&part[brim_random4(4, 1, order, i, 0).v[0] % 3], number[(i * 7 + order * 13) % NUMBERS]);
+    brim_exact_merge(&part[0], &part[1]);
+    brim_exact_merge(&part[0], &part[2]);
+    if (order == 0) first = brim_exact_value(&part[0]);
+    assert_true(brim_exact_value(&part[0]) == first);
+  }
+  assert_true(fabs(first - (double)sum) <= 1e-15 * fabs(first));
+  brim_exact odd = {{0}};
+  brim_exact_add(&odd, 0.25);
+  brim_exact_add(&odd, 1e300);
+  assert_true(brim_exact_value(&odd) == 1e300);
+  brim_exact_add(&odd, NAN);
+  assert_true(isnan(brim_exact_value(&odd)));
+}
+
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(errors_keep_text_origin_and_added_lines),
-                                     cmocka_unit_test(an_error_can_quote_the_one_before),
-                                     cmocka_unit_test(every_status_has_a_name_a_text_and_an_exit_status),
-                                     cmocka_unit_test(overlong_errors_are_truncated),
-                                     cmocka_unit_test(edit_distance_counts_swaps_as_one),
-                                     cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
-                                     cmocka_unit_test(case_dashes_and_underscores_do_not_matter),
-                                     cmocka_unit_test(control_characters_are_escaped),
-                                     cmocka_unit_test(tables_show_control_characters),
-                                     cmocka_unit_test(the_nearest_word_is_suggested),
-                                     cmocka_unit_test(bytes_and_seconds_are_formatted),
-                                     cmocka_unit_test(numbers_are_printed_as_printf_does),
-                                     cmocka_unit_test(a_tally_has_the_spread_of_its_values),
-                                     cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(errors_keep_text_origin_and_added_lines),
+      cmocka_unit_test(an_error_can_quote_the_one_before),
+      cmocka_unit_test(every_status_has_a_name_a_text_and_an_exit_status),
+      cmocka_unit_test(overlong_errors_are_truncated),
+      cmocka_unit_test(edit_distance_counts_swaps_as_one),
+      cmocka_unit_test(short_words_are_suggested_only_if_they_begin_alike),
+      cmocka_unit_test(case_dashes_and_underscores_do_not_matter),
+      cmocka_unit_test(control_characters_are_escaped),
+      cmocka_unit_test(tables_show_control_characters),
+      cmocka_unit_test(the_nearest_word_is_suggested),
+      cmocka_unit_test(bytes_and_seconds_are_formatted),
+      cmocka_unit_test(numbers_are_printed_as_printf_does),
+      cmocka_unit_test(a_tally_has_the_spread_of_its_values),
+      cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate),
+      cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,6 +241,42 @@ static void it_takes_the_free_memory(void **state)
   end(&f);
 }
 
+/* Otherwise the plan for the smaller room, or no plan, would be taken first, and the larger one only after another such
+ * time. */
+static void the_wait_begins_anew_when_more_becomes_free(void **state)
+{
+  (void)state;
+  for (uint64_t less = 350; less <= 400; less += 50) { /* in which a plan is possible, and none */
+    fixture f;
+    BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
+    f.waits_for = 380;
+    assert_true(changes(&f, 0));
+    f.waits_for = 0;
+    f.others = less;
+    assert_true(changes_at(&f, 1, 9) < 0);
+    f.others = 0;
+    assert_true(changes_at(&f, 10, 50) == 20);
+    assert_int_equal(f.own, 400);
+    end(&f);
+  }
+}
+
+static void room_that_comes_and_goes_does_not_make_it_wait_for_ever(void **state)
+{
+  (void)state;
+  fixture f;
+  double now = 1;
+  BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
+  f.waits_for = 380;
+  assert_true(changes(&f, 0));
+  f.waits_for = 0;
+  do f.others = f.others == 350 ? 200 : 350;
+  while (!changes(&f, now) && now++ < 50);
+  assert_true(now == 12);
+  assert_int_equal(f.own, 130);
+  end(&f);
+}
+
 static void the_floor_is_kept(void **state)
 {
   (void)state;
@@ -388,6 +424,8 @@ int main(void)
       cmocka_unit_test(as_much_is_given_back_as_is_needed),
       cmocka_unit_test(memory_must_have_been_free_for_a_while),
       cmocka_unit_test(it_takes_the_free_memory),
+      cmocka_unit_test(the_wait_begins_anew_when_more_becomes_free),
+      cmocka_unit_test(room_that_comes_and_goes_does_not_make_it_wait_for_ever),
       cmocka_unit_test(the_floor_is_kept),
       cmocka_unit_test(a_plan_is_not_changed_for_little),
       cmocka_unit_test(no_bit_of_the_results_changes),

@@ -55,6 +55,7 @@ static void expect_states(brim_states *s, const int32_t *round)
     assert_int_equal(brim_states_rounds(s)[k], round[k]);
     assert_int_equal(brim_states_has(s, k), round[k] > 0);
     if (round[k] == 0) continue;
+    must(brim_states_check(s, k));
     must(brim_states_read(s, k, 0, values, sizeof values));
     for (int i = 0; i < VALUES; i++) assert_int_equal(values[i], value_of(k, round[k]));
   }
@@ -191,12 +192,92 @@ static void a_file_of_another_run_is_refused(void **state)
   other.hash++;
   must(brim_states_open(&other, &s));
   assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
-  assert_non_null(strstr(brim_error_text(), "another model, number of clients or precision"));
+  assert_non_null(strstr(brim_error_text(), "a model with other parameters"));
+  brim_states_close(s);
+  other = layout;
+  other.bytes += 4;
+  must(brim_states_open(&other, &s));
+  assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "states of 6000 bytes, but those of this run have 6004"));
+  brim_states_close(s);
+  other = layout;
+  other.clients++;
+  must(brim_states_open(&other, &s));
+  assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "room for 17 client states, but this run needs 19"));
   brim_states_close(s);
   unlink(scratch("./" BRIM_STATES_NAME));
   must(brim_states_open(&layout, &s));
   assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "resume such a run with the version"));
+  brim_states_close(s);
+}
+
+static void flip_bit(long byte, int bit)
+{
+  FILE *file = fopen(scratch("./" BRIM_STATES_NAME), "r+b");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, byte, SEEK_SET), 0);
+  const int value = fgetc(file);
+  assert_int_equal(fseek(file, byte, SEEK_SET), 0);
+  assert_true(fputc(value ^ 1 << bit, file) != EOF);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* Every bit of the state and of its stamp. */
+static void a_damaged_state_is_found_when_it_is_checked(void **state)
+{
+  (void)state;
+  brim_states *s = open_states(BRIM_STATES_CREATE);
+  int32_t last[CLIENTS] = {0};
+  play_round(s, 0, 0, last, true);
+  const long first = (long)brim_states_file_bytes(&layout, 1), end = first + (long)layout.bytes;
+  for (long byte = first; byte < end; byte += byte % 97 + 1) {
+    const int bit = (int)(byte % 8);
+    flip_bit(byte, bit);
+    assert_int_equal(brim_states_check(s, 1), BRIM_ELOAD);
+    assert_non_null(strstr(brim_error_text(), "the state of client 1 from round 1"));
+    must(brim_states_check(s, 0));
+    flip_bit(byte, bit);
+    must(brim_states_check(s, 1));
+  }
+  for (long byte = 64 + 16; byte < 64 + 32; byte++) {
+    flip_bit(byte, 3);
+    assert_int_equal(brim_states_check(s, 1), BRIM_ELOAD);
+    flip_bit(byte, 3);
+  }
+  brim_states_close(s);
+}
+
+static void a_damaged_header_is_named(void **state)
+{
+  (void)state;
+  brim_states *s;
+  brim_states_close(open_states(BRIM_STATES_CREATE));
+  must(brim_states_open(&layout, &s));
+  for (long byte = 0; byte < 64; byte++) {
+    flip_bit(byte, 5);
+    assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+    assert_non_null(strstr(brim_error_text(), "header"));
+    assert_non_null(strstr(brim_error_text(), "is damaged"));
+    flip_bit(byte, 5);
+  }
+  must(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE));
+  brim_states_close(s);
+}
+
+static void a_file_without_checksums_is_of_an_earlier_version(void **state)
+{
+  (void)state;
+  brim_states *s;
+  brim_states_close(open_states(BRIM_STATES_CREATE));
+  FILE *file = fopen(scratch("./" BRIM_STATES_NAME), "r+b");
+  assert_non_null(file);
+  assert_int_equal(fwrite("brimstat", 1, 8, file), 8);
+  assert_int_equal(fclose(file), 0);
+  must(brim_states_open(&layout, &s));
+  assert_int_equal(brim_states_attach(s, scratch("."), BRIM_STATES_SHARE), BRIM_ELOAD);
+  assert_non_null(strstr(brim_error_text(), "earlier version"));
   brim_states_close(s);
 }
 
@@ -221,6 +302,9 @@ int main(void)
       cmocka_unit_test(a_client_takes_at_most_two_slots_and_the_file_is_sparse),
       cmocka_unit_test(a_checkpoint_whose_states_are_gone_is_refused),
       cmocka_unit_test(a_file_of_another_run_is_refused),
+      cmocka_unit_test(a_damaged_state_is_found_when_it_is_checked),
+      cmocka_unit_test(a_damaged_header_is_named),
+      cmocka_unit_test(a_file_without_checksums_is_of_an_earlier_version),
       cmocka_unit_test(without_a_folder_the_file_has_no_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

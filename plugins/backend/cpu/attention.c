@@ -306,7 +306,7 @@ static void weigh_values(const attention *a, const tile *t, scratch *s)
   add_to_queries(a, t, s->score, a->v, a->y, s);
 }
 
-/* A block of queries of one head. */
+/* Computes a block of queries of one head. */
 static void attend(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
@@ -376,7 +376,7 @@ static void send_back(const attention *a, const tile *t, scratch *s, bool to_que
   add_to_keys(a, t, s->score, a->dy, a->dv, s);
 }
 
-/* A block of dq of one head. */
+/* Computes a block of dq of one head. */
 static void send_to_queries(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
@@ -411,7 +411,7 @@ static void send_to_keys(void *arg, int64_t task, int32_t thread)
   send_to_keys_of(a, task / a->k_blocks / a->attr->kv_heads, kv_head, task % a->k_blocks, false, scratch_of(a, thread));
 }
 
-/* All of one key head and the query heads that share it. */
+/* Computes dk and dv of one key head, and dq of the query heads that share it. */
 static void send_to_head(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;

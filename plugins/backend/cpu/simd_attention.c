@@ -13,7 +13,7 @@ static inline int64_t whole_vectors(int64_t count)
   return (count + LANES - 1) / LANES * LANES;
 }
 
-/* A pairwise sum: a chain of LANES additions would take longer than the row's vectors. */
+/* Adds in pairs: LANES additions one after another would take longer than those of the row's vectors. */
 static inline float sum_of(vf v)
 {
   float x[LANES];

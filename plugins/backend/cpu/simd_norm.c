@@ -105,7 +105,7 @@ static void products_of(const cpu_norm_plane *p, const float *x, const float *dy
   }
 }
 
-/* ---- one lane of contiguous values: dealt to WAYS lanes, and the rest to the first of them ---- */
+/* ---- one lane of contiguous values: distributed to WAYS lanes, the rest to the first of them ---- */
 
 static double add_up(const double *ways)
 {

@@ -10,12 +10,13 @@
 
 #include "../tokens/windows.h"
 #include "brim/brim.h"
+#include "chat_model.h"
 #include "text_tokens.h"
 
 #define BYTES_VOCABULARY 256
 
 typedef struct text_params {
-  const char *path, *files, *validation, *test, *tokenizer, *cache;
+  const char *path, *files, *validation, *test, *tokenizer, *cache, *template;
   int64_t context, stride;
   double test_fraction;
   int32_t tokens, client;
@@ -40,8 +41,7 @@ static const brim_param table[] = {
         "Face, with the same ids"),
     BRIM_PARAM(PATH, text_params, tokenizer, "", NULL,
                "for tokens=gpt2 and tokens=hf: a tokenizer.json, or a folder with one, with vocab.json and merges.txt, "
-               "or with "
-               "encoder.json and vocab.bpe"),
+               "or with encoder.json and vocab.bpe; for tokens=hf also a GGUF file"),
     BRIM_PARAM(PATH, text_params, cache, "", NULL,
                "folder of cached tokens for tokens=gpt2 and tokens=hf; empty: ~/.cache/brim"),
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
@@ -53,6 +53,9 @@ static const brim_param table[] = {
     BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
                "clients of a federation: none; file: each file is a client, samples do not cross files, and the test "
                "split is the end of each file"),
+    BRIM_PARAM(PATH, text_params, template, "", NULL,
+               "for tokens=hf and brim generate --chat: a chat template, a file or one that comes with brim "
+               "(" TEMPLATE_SHIPPED "); empty: the model's own"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, VALIDATION, TEST, SPLITS };
@@ -67,6 +70,7 @@ typedef struct text_dataset {
   windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
   char byte[BYTES_VOCABULARY];
   char kept[128];
+  chat_model chat; /* opened when needed */
 } text_dataset;
 
 /* Returns whether the split is the end of the training text. */
@@ -257,6 +261,7 @@ static void text_destroy(void *self)
     token_file_close(&d->text[i]);
   }
   tokenizer_free(d->vocabulary);
+  chat_model_close(&d->chat);
   free(d);
 }
 
@@ -441,6 +446,15 @@ static brim_status text_end_of_text(const void *self, int32_t *out)
   return BRIM_OK;
 }
 
+static brim_status text_converse(void *self, const char *json, brim_conversation *out)
+{
+  text_dataset *d = self;
+  if (d->params->tokens != TOKENS_HF)
+    return brim_fail(BRIM_ECONFIG, "conversations need the tokenizer of a model: dataset.tokens=hf");
+  if (!d->chat.vocabulary) BRIM_TRY(chat_model_open(d->params->tokenizer, d->params->template, &d->chat));
+  return chat_model_converse(&d->chat, json, out);
+}
+
 /* Saves the vocabulary's hash, because ids mean other texts in another vocabulary. Bytes need none. */
 static brim_status text_keep(void *self, const char **json)
 {
@@ -464,7 +478,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .decode = text_decode,
                                      .end_of_text = text_end_of_text,
                                      .keep = text_keep,
-                                     .client = text_client};
+                                     .client = text_client,
+                                     .converse = text_converse};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

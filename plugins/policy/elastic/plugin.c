@@ -40,6 +40,7 @@ typedef struct run {
   uint64_t before, after;          /* arena before and after the last change; another size was not chosen here */
   double wanted_since, free_since; /* negative if memory is not wanted, or not free */
   uint64_t room_bytes;             /* that a plan could have used at every check since free_since */
+  uint64_t most_bytes;             /* the most that it could have used at one of them */
   uint64_t hopeless_bytes;         /* that cannot be given back; 0 if not tried */
   uint64_t refused_bytes;          /* that a run waits for, and whose refusal was reported */
 } run;
@@ -180,15 +181,29 @@ static brim_status grow(run *r, const brim_step_view *v, const brim_device_view 
   return take(r, v, &plan, within, peak, out);
 }
 
-/* Returns whether there has been room for more for long enough. room_bytes is the least room in that time. */
+/* Whether there is so much more room than before that a larger plan than so far may be possible. More room than the
+ * first plan needs is of no use. */
+static int has_grown(const run *r, const brim_step_view *v, uint64_t room)
+{
+  const uint64_t gain = of_percent(r->p->min_gain_percent, v->planned_bytes),
+                 most = r->had_bytes + (r->p->reserve_mb << 20);
+  return r->most_bytes < most && (room >= r->most_bytes + gain || room >= most);
+}
+
+/* Returns whether there has been room for more for long enough. room_bytes is the least room in that time, which begins
+ * anew when the room has grown: otherwise a plan for the smaller room would delay the larger one. Room that only comes
+ * back does not begin it anew. */
 static int is_free(run *r, const brim_step_view *v, uint64_t room)
 {
   if (v->waiting > 0 || room <= v->planned_bytes) {
     r->free_since = -1;
     return 0;
   }
-  if (r->free_since < 0 || room < r->room_bytes) r->room_bytes = room;
-  if (r->free_since < 0) r->free_since = v->seconds;
+  if (r->free_since < 0 || has_grown(r, v, room)) {
+    r->free_since = v->seconds;
+    r->room_bytes = r->most_bytes = room;
+  }
+  if (room < r->room_bytes) r->room_bytes = room;
   return v->seconds - r->free_since >= r->p->grow_after_seconds;
 }
 
