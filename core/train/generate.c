@@ -177,12 +177,8 @@ typedef struct wish {
 
 static brim_status make_wish(const brim_drive *d, const brim_generator_options *o, wish *out)
 {
-  const brim_dataset_info *info = &d->setup->data.train;
-  if (info->task != BRIM_TASK_TOKENS)
-    return brim_fail(
-        BRIM_ECONFIG,
-        "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
-  const int64_t sample = info->sample.dim[0];
+  BRIM_TRY(brim_generator_check(d, NULL, 0));
+  const int64_t sample = d->setup->data.train.sample.dim[0];
   *out = (wish){.limit = o->context > 0 ? o->context : sample};
   const brim_status status = brim_planner_check_generation(&d->planner, &d->choice, out->limit);
   if (status == BRIM_ENOTSUP) {
@@ -292,6 +288,10 @@ const char *brim_generator_without_cache(const brim_generator *g)
 brim_status brim_generator_check(const brim_drive *drive, const int32_t *prompt, int64_t count)
 {
   const int64_t vocabulary = drive->setup->data.train.classes;
+  if (drive->setup->data.train.task != BRIM_TASK_TOKENS)
+    return brim_fail(
+        BRIM_ECONFIG,
+        "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
   for (int64_t i = 0; i < count; i++)
     if (prompt[i] < 0 || prompt[i] >= vocabulary)
       return brim_fail(BRIM_ECONFIG, "the prompt's token %" PRId64 " is %" PRId32 "; tokens are 0 to %" PRId64, i + 1,
