@@ -341,7 +341,7 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
-  (f->edges ? brim_edges_distribute : brim_federation_deal)(f);
+  (f->edges ? brim_edges_distribute : brim_federation_distribute)(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
@@ -457,9 +457,9 @@ brim_status brim_federation_accuracy(const brim_federation *f, brim_spread *out)
   return brim_selection_accuracy(f->selection, out);
 }
 
-void brim_federation_tell(const brim_federation *f, brim_text *out)
+void brim_federation_print(const brim_federation *f, brim_text *out)
 {
-  if (f->fleet) brim_fleet_tell(f->fleet, out);
+  if (f->fleet) brim_fleet_print(f->fleet, out);
 }
 
 size_t brim_federation_tensors(brim_federation *f, brim_safetensor *out)

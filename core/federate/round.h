@@ -70,7 +70,7 @@ brim_status brim_federation_score(brim_federation *federation, bool finetunes, c
  * it is that of the client that has sent the most updates. 0 without noise. */
 double brim_federation_epsilon(const brim_federation *federation, int64_t rounds, bool next);
 /* [any] Describes the simulated world in a line; prints nothing without a world. */
-void brim_federation_tell(const brim_federation *federation, brim_text *out);
+void brim_federation_print(const brim_federation *federation, brim_text *out);
 /* [any] Once a plan has been placed: the clients' statistics and the rounds of their states, as tensors of a
  * checkpoint in the federation's memory: to be written, or to be read into between two rounds. Returns their number;
  * if out is NULL, only counts them. */

@@ -82,7 +82,7 @@ struct brim_federation {
 };
 
 /* [step] Assigns the clients of the round to ranks. All ranks know the same speeds, so they get the same result. */
-void brim_federation_deal(brim_federation *federation);
+void brim_federation_distribute(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
 /* A lane's part of brim_federation_work: one client after another, until no turn is left. For brim_crew_open. */

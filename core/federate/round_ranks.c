@@ -11,7 +11,7 @@ typedef struct report {
 
 /* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
  * in their processes. */
-void brim_federation_deal(brim_federation *f)
+void brim_federation_distribute(brim_federation *f)
 {
   if (brim_setup_is_isolated(f->setup)) {
     for (int64_t k = 0; k < f->clients; k++) f->rank[k] = brim_setup_rank_of_client(f->selected[k]);

@@ -178,7 +178,7 @@ void brim_fleet_close(brim_fleet *f)
   free(f);
 }
 
-void brim_fleet_tell(const brim_fleet *f, brim_text *out)
+void brim_fleet_print(const brim_fleet *f, brim_text *out)
 {
   brim_text_printf(out,
                    "a batch of %lld samples is %" PRIu64 " operations, an update %" PRIu64

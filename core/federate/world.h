@@ -67,7 +67,7 @@ brim_expense brim_fleet_ask(const brim_fleet *fleet, const brim_moment *moment, 
 brim_expense brim_fleet_play(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count,
                              brim_fate *fate);
 /* [any] "1234 operations for a batch of 8 samples, ..." */
-void brim_fleet_tell(const brim_fleet *fleet, brim_text *out);
+void brim_fleet_print(const brim_fleet *fleet, brim_text *out);
 /* [any] "dropout"; "" for a client that arrives. */
 const char *brim_outcome_name(enum brim_outcome outcome);
 #endif

@@ -53,7 +53,7 @@ brim_status brim_trainer_client_accuracy(const brim_trainer *t, brim_spread *out
 
 void brim_trainer_print_world(const brim_trainer *t, brim_text *out)
 {
-  if (t->federation) brim_federation_tell(t->federation, out);
+  if (t->federation) brim_federation_print(t->federation, out);
 }
 
 double brim_trainer_epsilon(const brim_trainer *t, bool next)
