@@ -318,6 +318,5 @@ brim_status brim_edges_train(brim_federation *f)
   if (!before) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the clients of edges");
   const brim_status status = train_edges(f, before);
   free(before);
-  if (status != BRIM_OK) brim_federation_forget(f);
   return status;
 }

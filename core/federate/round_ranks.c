@@ -10,15 +10,11 @@ typedef struct report {
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
 /* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
- * in their own processes. */
+ * in their processes. */
 void brim_federation_distribute(brim_federation *f)
 {
   if (brim_setup_is_isolated(f->setup)) {
     for (int64_t k = 0; k < f->clients; k++) f->rank[k] = brim_setup_rank_of_client(f->selected[k]);
-    return;
-  }
-  if (f->edges) {
-    brim_edges_distribute(f);
     return;
   }
   const int32_t ranks = f->setup->world.ranks;
