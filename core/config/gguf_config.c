@@ -1,7 +1,8 @@
-/* See gguf_config.h. Names of keys: gguf-py's constants.py; of config.json: transformers. */
-#include "config/gguf_config.h"
+/* Reads. See gguf_config.h. Names of keys: gguf-py's constants.py; of config.json: transformers. */
+#include "config/gguf_config_parts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,47 +10,39 @@
 
 /* ---- names ---- */
 
-static const struct {
-  const char *architecture, *model_type, *class_name;
-} models[] = {
-    {"llama", "llama", "LlamaForCausalLM"},         {"qwen2", "qwen2", "Qwen2ForCausalLM"},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM"},         {"smollm3", "smollm3", "SmolLM3ForCausalLM"},
-    {"gemma", "gemma", "GemmaForCausalLM"},         {"gemma2", "gemma2", "Gemma2ForCausalLM"},
-    {"gemma3", "gemma3_text", "Gemma3ForCausalLM"}, {"phi3", "phi3", "Phi3ForCausalLM"},
-    {"llama", "mistral", "MistralForCausalLM"}, /* only written */
-};
-#define MODELS (sizeof models / sizeof models[0])
+const brim_gguf_model brim_gguf_models[] = {{"llama", "llama", "LlamaForCausalLM"},
+                                            {"qwen2", "qwen2", "Qwen2ForCausalLM"},
+                                            {"qwen3", "qwen3", "Qwen3ForCausalLM"},
+                                            {"smollm3", "smollm3", "SmolLM3ForCausalLM"},
+                                            {"gemma", "gemma", "GemmaForCausalLM"},
+                                            {"gemma2", "gemma2", "Gemma2ForCausalLM"},
+                                            {"gemma3", "gemma3_text", "Gemma3ForCausalLM"},
+                                            {"phi3", "phi3", "Phi3ForCausalLM"},
+                                            {"llama", "mistral", "MistralForCausalLM"}, /* only written */
+                                            {NULL, NULL, NULL}};
 
-/* Keys after the architecture's name. `kind` is that of a file that brim writes. */
-typedef struct row {
-  const char *key, *config;
-  enum brim_gguf_kind kind;
-} row;
-static const row rows[] = {
-    {"block_count", "num_hidden_layers", BRIM_GGUF_U32},
-    {"context_length", "max_position_embeddings", BRIM_GGUF_U32},
-    {"embedding_length", "hidden_size", BRIM_GGUF_U32},
-    {"feed_forward_length", "intermediate_size", BRIM_GGUF_U32},
-    {"attention.head_count", "num_attention_heads", BRIM_GGUF_U32},
-    {"attention.head_count_kv", "num_key_value_heads", BRIM_GGUF_U32},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BRIM_GGUF_F32},
-    {"attention.sliding_window", "sliding_window", BRIM_GGUF_U32},
-    {"attention.sliding_window_pattern", "sliding_window_pattern", BRIM_GGUF_U32},
-    {"attn_logit_softcapping", "attn_logit_softcapping", BRIM_GGUF_F32},
-    {"final_logit_softcapping", "final_logit_softcapping", BRIM_GGUF_F32},
-    {"rope.freq_base", "rope_theta", BRIM_GGUF_F32},
-    {"rope.freq_base_swa", "rope_local_base_freq", BRIM_GGUF_F32},
-};
-#define ROWS (sizeof rows / sizeof rows[0])
-static const row scaling_rows[] = {
+const brim_gguf_row brim_gguf_rows[] = {{"block_count", "num_hidden_layers", BRIM_GGUF_U32},
+                                        {"context_length", "max_position_embeddings", BRIM_GGUF_U32},
+                                        {"embedding_length", "hidden_size", BRIM_GGUF_U32},
+                                        {"feed_forward_length", "intermediate_size", BRIM_GGUF_U32},
+                                        {"attention.head_count", "num_attention_heads", BRIM_GGUF_U32},
+                                        {"attention.head_count_kv", "num_key_value_heads", BRIM_GGUF_U32},
+                                        {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BRIM_GGUF_F32},
+                                        {"attention.sliding_window", "sliding_window", BRIM_GGUF_U32},
+                                        {"attention.sliding_window_pattern", "sliding_window_pattern", BRIM_GGUF_U32},
+                                        {"attn_logit_softcapping", "attn_logit_softcapping", BRIM_GGUF_F32},
+                                        {"final_logit_softcapping", "final_logit_softcapping", BRIM_GGUF_F32},
+                                        {"rope.freq_base", "rope_theta", BRIM_GGUF_F32},
+                                        {"rope.freq_base_swa", "rope_local_base_freq", BRIM_GGUF_F32},
+                                        {NULL, NULL, BRIM_GGUF_U32}};
+const brim_gguf_row brim_gguf_scaling_rows[] = {
     {"rope.scaling.type", "rope_type", BRIM_GGUF_TEXT},
     {"rope.scaling.factor", "factor", BRIM_GGUF_F32},
     {"rope.scaling.original_context_length", "original_max_position_embeddings", BRIM_GGUF_U32},
     {"rope.scaling.attn_factor", "attention_factor", BRIM_GGUF_F32},
     {"rope.scaling.yarn_beta_fast", "beta_fast", BRIM_GGUF_F32},
     {"rope.scaling.yarn_beta_slow", "beta_slow", BRIM_GGUF_F32},
-};
-#define SCALING_ROWS (sizeof scaling_rows / sizeof scaling_rows[0])
+    {NULL, NULL, BRIM_GGUF_U32}};
 static const struct {
   const char *key, *config;
 } token_rows[] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
@@ -106,7 +99,7 @@ static const char *element_text(const reading *r, const brim_gguf_value *v, uint
   return brim_arena_printf(r->arena, "(value %llu)", (unsigned long long)i);
 }
 
-#define LIST_MAX 1024
+#define LIST_MAX 1024 /* values of an array */
 
 static void put_value(const reading *r, brim_yaml *map, const char *config, const brim_gguf_value *v)
 {
@@ -137,7 +130,7 @@ static const char *own_key(const reading *r, const char *key)
 static void put_factors(const reading *r, brim_yaml *map, const char *config, const brim_gguf_tensor *t)
 {
   brim_yaml *list = brim_yaml_list(r->arena, origin_of(r, t->name));
-  for (int64_t i = 0; i < brim_shape_count(&t->shape) && t->type->count == 1; i++) {
+  for (int64_t i = 0; i < brim_shape_count(&t->shape) && i < BRIM_GGUF_FACTOR_MAX && t->type->count == 1; i++) {
     float value;
     t->type->unpack(t->data + (size_t)i * t->type->bytes, 1, &value);
     brim_yaml_append(r->arena, list,
@@ -146,9 +139,8 @@ static void put_factors(const reading *r, brim_yaml *map, const char *config, co
   brim_yaml_set(r->arena, map, config, list);
 }
 
-/* The divisor that rope type llama3 gives frequency number `i` (transformers, modeling_rope_utils.py). */
-static double llama3_divisor(double factor, double low, double high, double original, double base, int64_t i,
-                             int64_t dims)
+double brim_gguf_llama3_divisor(double factor, double low, double high, double original, double base, int64_t i,
+                                int64_t dims)
 {
   const double wavelength = 2 * 3.14159265358979323846 * pow(base, 2.0 * (double)i / (double)dims);
   if (wavelength < original / high) return 1;
@@ -157,16 +149,11 @@ static double llama3_divisor(double factor, double low, double high, double orig
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-/* Parameters of rope type llama3. brim writes them as keys of its own, since llama.cpp stores the divisors only; files
- * of other programs have those of Meta's models. */
-static const struct {
-  const char *key, *config;
-  double usual;
-} llama3_rows[] = {{"brim.rope.low_freq_factor", "low_freq_factor", 1},
-                   {"brim.rope.high_freq_factor", "high_freq_factor", 4},
-                   {"brim.rope.original_max_position_embeddings", "original_max_position_embeddings", 8192},
-                   {"brim.rope.factor", "factor", 0}};
-#define LLAMA3_ROWS (sizeof llama3_rows / sizeof llama3_rows[0])
+const brim_gguf_llama3_row brim_gguf_llama3_rows[] = {
+    {"brim.rope.low_freq_factor", "low_freq_factor", 1},
+    {"brim.rope.high_freq_factor", "high_freq_factor", 4},
+    {"brim.rope.original_max_position_embeddings", "original_max_position_embeddings", 8192},
+    {"brim.rope.factor", "factor", 0}};
 
 static float divisor_at(const brim_gguf_tensor *t, int64_t i)
 {
@@ -179,17 +166,17 @@ static brim_status put_llama3(const reading *r, brim_yaml *scaling, const brim_g
 {
   const brim_gguf_value *base_value = brim_gguf_find_own(r->file, "rope.freq_base");
   const int64_t count = brim_shape_count(&t->shape);
-  double base = 10000, number[LLAMA3_ROWS], most = 1;
+  double base = 10000, number[BRIM_GGUF_LLAMA3_ROWS], most = 1;
   bool same = t->type->count == 1 && count > 0;
   if (base_value) brim_gguf_number(base_value, 0, &base);
   for (int64_t i = 0; i < count && same; i++) most = fmax(most, (double)divisor_at(t, i));
-  for (size_t i = 0; i < LLAMA3_ROWS; i++) {
-    const brim_gguf_value *v = brim_gguf_find(r->file, llama3_rows[i].key);
-    number[i] = llama3_rows[i].usual > 0 ? llama3_rows[i].usual : most;
+  for (size_t i = 0; i < BRIM_GGUF_LLAMA3_ROWS; i++) {
+    const brim_gguf_value *v = brim_gguf_find(r->file, brim_gguf_llama3_rows[i].key);
+    number[i] = brim_gguf_llama3_rows[i].usual > 0 ? brim_gguf_llama3_rows[i].usual : most;
     if (v) brim_gguf_number(v, 0, &number[i]);
   }
   for (int64_t i = 0; i < count && same; i++) {
-    const double want = llama3_divisor(number[3], number[0], number[1], number[2], base, i, 2 * count);
+    const double want = brim_gguf_llama3_divisor(number[3], number[0], number[1], number[2], base, i, 2 * count);
     same = fabs((double)divisor_at(t, i) - want) <= 1e-4 * want;
   }
   if (!same)
@@ -198,8 +185,8 @@ static brim_status put_llama3(const reading *r, brim_yaml *scaling, const brim_g
                      "low_freq_factor %g, high_freq_factor %g and %g positions",
                      brim_gguf_path(r->file), t->name, number[0], number[1], number[2]);
   put(r, scaling, "rope_type", "llama3", true, t->name);
-  for (size_t i = 0; i < LLAMA3_ROWS; i++)
-    put(r, scaling, llama3_rows[i].config, number_text(r->arena, number[i], true), false, t->name);
+  for (size_t i = 0; i < BRIM_GGUF_LLAMA3_ROWS; i++)
+    put(r, scaling, brim_gguf_llama3_rows[i].config, number_text(r->arena, number[i], true), false, t->name);
   return BRIM_OK;
 }
 
@@ -211,9 +198,9 @@ static brim_status put_scaling(const reading *r)
   const brim_gguf_tensor *brief = brim_gguf_tensor_find(r->file, "rope_factors_short.weight");
   brim_yaml *scaling = brim_yaml_map(r->arena, origin_of(r, "rope.scaling"));
   const bool none = !type || strcmp(brim_gguf_text(r->file, type->key), "none") == 0;
-  for (size_t i = 0; i < SCALING_ROWS && !none; i++) {
-    const brim_gguf_value *v = brim_gguf_find_own(r->file, scaling_rows[i].key);
-    if (v) put_value(r, scaling, scaling_rows[i].config, v);
+  for (size_t i = 0; brim_gguf_scaling_rows[i].key && !none; i++) {
+    const brim_gguf_value *v = brim_gguf_find_own(r->file, brim_gguf_scaling_rows[i].key);
+    if (v) put_value(r, scaling, brim_gguf_scaling_rows[i].config, v);
   }
   if (length && brief) {
     const brim_gguf_value *original = brim_gguf_find_own(r->file, "rope.scaling.original_context_length");
@@ -230,7 +217,7 @@ static brim_status put_scaling(const reading *r)
   return BRIM_OK;
 }
 
-/* ---- what tensors say, and what the architecture says ---- */
+/* ---- values that follow from the tensors and the architecture ---- */
 
 static void put_sizes(const reading *r)
 {
@@ -262,7 +249,7 @@ static bool has_tensor(const reading *r, const char *name)
   return brim_gguf_tensor_find(r->file, name) != NULL;
 }
 
-/* Switches that the metadata do not have, because llama.cpp has them in its program or sees them in the tensors. */
+/* Switches that the metadata lack, because llama.cpp derives them from the architecture or the tensors. */
 static void put_switches(const reading *r)
 {
   const char *architecture = brim_gguf_architecture(r->file);
@@ -281,6 +268,11 @@ static void put_switches(const reading *r)
     for (int64_t i = 0; i < layers && i < LIST_MAX; i++)
       brim_yaml_append(r->arena, list, brim_yaml_scalar(r->arena, (i + 1) % 4 ? "1" : "0", list->origin));
     brim_yaml_set(r->arena, r->out, "no_rope_layers", list);
+  }
+  if (strcmp(architecture, "phi3") == 0) {
+    const brim_gguf_value *original = brim_gguf_find_own(r->file, "rope.scaling.original_context_length");
+    if (!original) original = brim_gguf_find_own(r->file, "context_length");
+    if (original) put_value(r, r->out, "original_max_position_embeddings", original);
   }
   const bool is_gemma2 = strcmp(architecture, "gemma2") == 0, is_gemma3 = strcmp(architecture, "gemma3") == 0;
   if (!is_gemma2 && !is_gemma3) return;
@@ -303,10 +295,10 @@ static bool is_among(const char *word, const char *const *list, size_t count)
 static bool is_known(const reading *r, const char *key)
 {
   int64_t value = 1;
-  for (size_t i = 0; i < ROWS; i++)
-    if (strcmp(rows[i].key, key) == 0) return true;
-  for (size_t i = 0; i < SCALING_ROWS; i++)
-    if (strcmp(scaling_rows[i].key, key) == 0) return true;
+  for (size_t i = 0; brim_gguf_rows[i].key; i++)
+    if (strcmp(brim_gguf_rows[i].key, key) == 0) return true;
+  for (size_t i = 0; brim_gguf_scaling_rows[i].key; i++)
+    if (strcmp(brim_gguf_scaling_rows[i].key, key) == 0) return true;
   if (is_among(key, zeros, sizeof zeros / sizeof zeros[0]) && integer_of(r, key, &value) && value == 0) return true;
   return is_among(key, others, sizeof others / sizeof others[0]);
 }
@@ -326,22 +318,22 @@ static brim_status read_all(const reading *r)
 {
   const char *architecture = brim_gguf_architecture(r->file);
   size_t m = 0;
-  while (m < MODELS && strcmp(models[m].architecture, architecture) != 0) m++;
-  if (m == MODELS) {
+  while (brim_gguf_models[m].architecture && strcmp(brim_gguf_models[m].architecture, architecture) != 0) m++;
+  if (!brim_gguf_models[m].architecture) {
     const char *known = "";
-    for (m = 0; m < MODELS; m++)
-      if (m == 0 || !strstr(known, models[m].architecture))
-        known = brim_arena_printf(r->arena, "%s%s%s", known, m ? ", " : "", models[m].architecture);
+    for (m = 0; brim_gguf_models[m].architecture; m++)
+      if (m == 0 || !strstr(known, brim_gguf_models[m].architecture))
+        known = brim_arena_printf(r->arena, "%s%s%s", known, m ? ", " : "", brim_gguf_models[m].architecture);
     return brim_fail(BRIM_ELOAD, "'%s': brim does not know the general.architecture '%.100s'\nit knows: %s",
                      brim_gguf_path(r->file), architecture, known);
   }
   brim_yaml *classes = brim_yaml_list(r->arena, origin_of(r, "general.architecture"));
-  brim_yaml_append(r->arena, classes, brim_yaml_scalar(r->arena, models[m].class_name, classes->origin));
+  brim_yaml_append(r->arena, classes, brim_yaml_scalar(r->arena, brim_gguf_models[m].class_name, classes->origin));
   brim_yaml_set(r->arena, r->out, "architectures", classes);
-  put(r, r->out, "model_type", models[m].model_type, true, "general.architecture");
-  for (size_t i = 0; i < ROWS; i++) {
-    const brim_gguf_value *v = brim_gguf_find_own(r->file, rows[i].key);
-    if (v) put_value(r, r->out, rows[i].config, v);
+  put(r, r->out, "model_type", brim_gguf_models[m].model_type, true, "general.architecture");
+  for (size_t i = 0; brim_gguf_rows[i].key; i++) {
+    const brim_gguf_value *v = brim_gguf_find_own(r->file, brim_gguf_rows[i].key);
+    if (v) put_value(r, r->out, brim_gguf_rows[i].config, v);
   }
   put_sizes(r);
   put_switches(r);
@@ -383,151 +375,4 @@ brim_status brim_gguf_config(brim_arena *arena, const char *path, brim_yaml **ou
   if (status == BRIM_OK) keep(arena, *out, brim_arena_string(arena, path));
   brim_gguf_close(file);
   return status;
-}
-
-/* ---- writing ---- */
-
-const char *brim_gguf_architecture_of(const char *model_type)
-{
-  for (size_t i = 0; i < MODELS; i++)
-    if (strcmp(models[i].model_type, model_type) == 0) return models[i].architecture;
-  return NULL;
-}
-
-static brim_status refuse(const brim_yaml *node, const char *key)
-{
-  brim_text place = {0};
-  brim_yaml_print_origin(&node->origin, &place);
-  const brim_status status =
-      brim_fail(BRIM_ECONFIG, "GGUF cannot express '%s' of config.json\n%s", key, brim_text_str(&place));
-  brim_text_release(&place);
-  return status;
-}
-
-static brim_status put_row(const row *w, const char *architecture, const brim_yaml *node, brim_gguf_head *head)
-{
-  char key[200], *end = NULL;
-  if (!node || brim_yaml_is_null(node)) return BRIM_OK;
-  if (node->kind != BRIM_YAML_SCALAR) return refuse(node, w->config);
-  snprintf(key, sizeof key, "%s.%s", architecture, w->key);
-  const double value = strtod(node->scalar, &end);
-  if (w->kind == BRIM_GGUF_TEXT)
-    brim_gguf_put_text(head, key, node->scalar, strlen(node->scalar));
-  else if (*end || !isfinite(value) ||
-           (w->kind == BRIM_GGUF_U32 && (value < 0 || value > UINT32_MAX || value != floor(value))))
-    return refuse(node, w->config);
-  else if (w->kind == BRIM_GGUF_U32)
-    brim_gguf_put_u32(head, key, (uint32_t)value);
-  else
-    brim_gguf_put_f32(head, key, (float)value);
-  return BRIM_OK;
-}
-
-/* Version 5 of transformers has all of the rotary embedding in rope_parameters. */
-const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key)
-{
-  const brim_yaml *now = brim_yaml_get(config, "rope_parameters"), *old = brim_yaml_get(config, "rope_scaling");
-  const brim_yaml *node = now && now->kind == BRIM_YAML_MAP ? brim_yaml_get(now, key) : NULL;
-  if (!node && old && old->kind == BRIM_YAML_MAP) node = brim_yaml_get(old, key);
-  if (!node && old && old->kind == BRIM_YAML_MAP && strcmp(key, "rope_type") == 0) node = brim_yaml_get(old, "type");
-  if (!node && strcmp(key, "rope_theta") == 0) node = brim_yaml_get(config, key);
-  return node;
-}
-
-static double rope_number(const brim_yaml *config, const char *key, double otherwise)
-{
-  const brim_yaml *node = brim_gguf_find_rope(config, key);
-  return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
-}
-
-static brim_status put_rope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
-{
-  const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
-  const char *name = type && type->kind == BRIM_YAML_SCALAR ? type->scalar : "default";
-  if (strcmp(name, "default") == 0) return BRIM_OK;
-  if (strcmp(name, "llama3") == 0) { /* its divisors are a tensor */
-    for (size_t i = 0; i < LLAMA3_ROWS; i++)
-      brim_gguf_put_f32(head, llama3_rows[i].key,
-                        (float)rope_number(config, llama3_rows[i].config, llama3_rows[i].usual));
-    return BRIM_OK;
-  }
-  if (strcmp(name, "linear") != 0 && strcmp(name, "yarn") != 0) return refuse(type, "rope_type");
-  for (size_t i = 0; i < SCALING_ROWS; i++)
-    BRIM_TRY(put_row(&scaling_rows[i], architecture, brim_gguf_find_rope(config, scaling_rows[i].config), head));
-  return BRIM_OK;
-}
-
-static double number_of(const brim_yaml *config, const char *key, double otherwise)
-{
-  const brim_yaml *node = brim_yaml_get(config, key);
-  return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
-}
-
-/* The size of a head, of which all or a part is rotated. */
-static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
-{
-  char key[200];
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
-  snprintf(key, sizeof key, "%s.attention.key_length", architecture);
-  brim_gguf_put_u32(head, key, (uint32_t)size);
-  snprintf(key, sizeof key, "%s.attention.value_length", architecture);
-  brim_gguf_put_u32(head, key, (uint32_t)size);
-  snprintf(key, sizeof key, "%s.rope.dimension_count", architecture);
-  brim_gguf_put_u32(head, key, (uint32_t)(size * number_of(config, "partial_rotary_factor", 1)));
-  snprintf(key, sizeof key, "%s.vocab_size", architecture);
-  brim_gguf_put_u32(head, key, (uint32_t)number_of(config, "vocab_size", 0));
-}
-
-/* Architectures whose layers may have a sliding window in llama.cpp. */
-static bool has_window(const char *architecture)
-{
-  return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
-}
-
-brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
-{
-  const brim_yaml *type = brim_yaml_get(config, "model_type");
-  const char *architecture = type && type->kind == BRIM_YAML_SCALAR ? brim_gguf_architecture_of(type->scalar) : NULL;
-  if (!type) return brim_fail(BRIM_ECONFIG, "config.json has no model_type");
-  if (!architecture) return refuse(type, "model_type");
-  const brim_yaml *window = brim_yaml_get(config, "sliding_window");
-  if (strcmp(type->scalar, "mistral") == 0 && window && !brim_yaml_is_null(window))
-    return refuse(window, "sliding_window");
-  brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
-  for (size_t i = 0; i < ROWS; i++) {
-    const bool is_base = strcmp(rows[i].config, "rope_theta") == 0;
-    if (brim_starts_with(rows[i].config, "sliding_window") && !has_window(architecture)) continue;
-    BRIM_TRY(put_row(&rows[i], architecture,
-                     is_base ? brim_gguf_find_rope(config, "rope_theta") : brim_yaml_get(config, rows[i].config),
-                     head));
-  }
-  put_head_size(config, architecture, head);
-  return put_rope(config, architecture, head);
-}
-
-int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key)
-{
-  const double heads = number_of(config, "num_attention_heads", 0);
-  return (int64_t)(strcmp(key, "attention.head_count") == 0 ? heads : number_of(config, "num_key_value_heads", heads));
-}
-
-brim_status brim_gguf_divisors(const brim_yaml *config, brim_arena *arena, float **out, int64_t *count)
-{
-  const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
-  const double width = number_of(config, "hidden_size", 0), heads = number_of(config, "num_attention_heads", 1);
-  const double size = number_of(config, "head_dim", heads > 0 ? width / heads : 0);
-  *out = NULL;
-  *count = 0;
-  if (!type || type->kind != BRIM_YAML_SCALAR || strcmp(type->scalar, "llama3") != 0) return BRIM_OK;
-  const double factor = rope_number(config, "factor", 8), low = rope_number(config, "low_freq_factor", 1);
-  const double high = rope_number(config, "high_freq_factor", 4);
-  const double original = rope_number(config, "original_max_position_embeddings", 8192);
-  if (!(size >= 2 && size <= 65536 && high > low && low > 0)) return refuse(type, "rope_type");
-  *count = (int64_t)size / 2;
-  *out = BRIM_ARENA_NEW(arena, float, *count);
-  for (int64_t i = 0; i < *count; i++)
-    (*out)[i] =
-        (float)llama3_divisor(factor, low, high, original, rope_number(config, "rope_theta", 10000), i, 2 * *count);
-  return BRIM_OK;
 }

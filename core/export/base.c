@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "config/gguf_config.h"
+#include "param/json.h"
 #include "store/gguf_tokenizer.h"
 
 /* ---- GGUF ---- */
@@ -83,6 +84,26 @@ static brim_status load_template(brim_export_base *b)
   return BRIM_OK;
 }
 
+/* Of a model with images only the language model is exported, whose configuration is inside. */
+static void go_inside(brim_export_base *b)
+{
+  json_t *inner = json_object_get(b->config, "text_config");
+  const char *type = json_string_value(json_object_get(b->config, "model_type"));
+  const brim_yaml *tree = brim_yaml_get(b->tree, "text_config");
+  if (!type || strcmp(type, "gemma3") != 0 || !json_is_object(inner) || !tree) return;
+  json_t *config = json_deep_copy(inner);
+  json_object_set_new(config, "architectures", json_pack("[s]", "Gemma3ForCausalLM"));
+  json_object_set_new(config, "model_type", json_string("gemma3_text"));
+  json_object_update_missing(config, b->config);
+  static const char *const others[] = {"text_config",     "vision_config",     "boi_token_index",
+                                       "eoi_token_index", "image_token_index", "mm_tokens_per_image"};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) json_object_del(config, others[i]);
+  json_decref(b->config);
+  b->config = config;
+  b->tree = brim_yaml_clone(&b->arena, tree);
+  brim_yaml_set(&b->arena, b->tree, "model_type", brim_yaml_scalar(&b->arena, "gemma3_text", tree->origin));
+}
+
 static brim_status open_folder(brim_export_base *b)
 {
   char path[BRIM_PATH_MAX];
@@ -96,7 +117,8 @@ static brim_status open_folder(brim_export_base *b)
                      "to the folder or the GGUF file that the run began with",
                      b->path);
   BRIM_TRY(load(b, "config.json", true, &b->config));
-  BRIM_TRY(brim_yaml_parse_file(&b->arena, path, &b->tree));
+  BRIM_TRY(brim_json_parse_file(&b->arena, path, &b->tree));
+  go_inside(b);
   BRIM_TRY(load(b, "tokenizer.json", false, &b->tokenizer));
   BRIM_TRY(load(b, "tokenizer_config.json", false, &b->about));
   return load_template(b);

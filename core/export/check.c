@@ -29,17 +29,21 @@ static uint32_t dtype_of(const brim_export_model *m, const brim_safetensor *t)
 }
 
 /* Writes what the export makes of a parameter. */
-static void make_expected(const brim_export_model *m, const brim_safetensor *t, size_t count, void *out)
+static void make_expected(const brim_export_model *m, size_t i, size_t count, void *out)
 {
+  const brim_safetensor *t = &m->parameters->tensor[i];
+  const float add = m->add ? (float)m->add[i] : 0;
   brim_convert(dtype_of(m, t), out, t->dtype, t->data, count);
   if (!m->type) return;
   unsigned char packed[BRIM_GGUF_BLOCK_MAX * sizeof(double)];
   const brim_gguf_type *type = brim_export_gguf_type(m->type, &t->shape);
   float *value = out;
+  for (size_t k = 0; k < count && add != 0; k++) value[k] -= add;
   for (size_t at = 0; at < count; at += type->count) {
     type->pack(value + at, 1, packed);
     type->unpack(packed, 1, value + at);
   }
+  for (size_t k = 0; k < count && add != 0; k++) value[k] += add;
 }
 
 static brim_status check_one(const check *c, size_t i, void *expected, void *found)
@@ -49,7 +53,7 @@ static brim_status check_one(const check *c, size_t i, void *expected, void *fou
   if (!brim_weights_source(c->weights, i))
     return brim_fail(BRIM_EINTERNAL, "'%s', read again, lacks '%s'", c->path, t->name);
   BRIM_TRY(brim_weights_read(c->weights, i, found));
-  make_expected(c->model, t, count, expected);
+  make_expected(c->model, i, count, expected);
   if (c->model->parameters->files)
     brim_weights_files_forget(c->model->parameters->files, t->data, count * brim_dtype_bytes(t->dtype));
   if (memcmp(found, expected, bytes) == 0) return BRIM_OK;

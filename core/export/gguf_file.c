@@ -12,8 +12,6 @@
 #include "export/base.h"
 #include "store/rundir.h"
 
-#define ROPE_TENSOR "rope_freqs.weight"
-
 typedef struct writer {
   const brim_export_model *model;
   brim_export_base *base;
@@ -23,9 +21,10 @@ typedef struct writer {
   brim_gguf_tensor *tensor;
   brim_weights_way *way; /* of each parameter */
   int64_t *heads;        /* 0: rows stay */
+  double *add;
   size_t count;
-  float *divisors;       /* of the rotary embedding, the last tensor; NULL: none */
-  float *room, *ordered; /* for the largest tensor */
+  brim_gguf_factors factors[BRIM_GGUF_FACTORS_MAX]; /* the last tensors */
+  float *room, *ordered;                            /* for the largest tensor */
   unsigned char *packed;
 } writer;
 
@@ -100,6 +99,7 @@ static brim_status describe(writer *w, size_t i)
   if (!back.name || strcmp(back.name, from->name) != 0 || strcmp(way.name, from->name) == 0)
     return brim_fail(BRIM_ECONFIG, "map %s has no name for '%s'", w->map->name, from->name);
   w->way[i] = way;
+  w->add[i] = way.add;
   w->heads[i] = way.heads ? brim_gguf_config_heads(w->base->tree, way.heads) : 0;
   if (way.heads && (w->heads[i] < 1 || from->shape.rank < 1 || from->shape.dim[0] % (2 * w->heads[i]) != 0))
     return brim_fail(BRIM_ECONFIG, "'%s': config.json does not have its number of heads", from->name);
@@ -108,17 +108,22 @@ static brim_status describe(writer *w, size_t i)
   return BRIM_OK;
 }
 
-/* The divisors of rope_type llama3, which llama.cpp keeps as a tensor. */
-static brim_status add_divisors(writer *w)
+/* What llama.cpp keeps of the rotary embedding as tensors; from a GGUF file its own. */
+static brim_status add_factors(writer *w)
 {
-  int64_t count = 0;
-  const brim_gguf_tensor *old = w->base->gguf ? brim_gguf_tensor_find(w->base->gguf, ROPE_TENSOR) : NULL;
-  BRIM_TRY(brim_gguf_divisors(w->base->tree, &w->arena, &w->divisors, &count));
-  if (!w->divisors) return BRIM_OK;
-  if (old && old->type->count == 1 && brim_shape_count(&old->shape) == count)
-    old->type->unpack(old->data, (size_t)count, w->divisors);
-  w->tensor[w->count++] =
-      (brim_gguf_tensor){.name = ROPE_TENSOR, .type = brim_gguf_type_named("F32"), .shape = {1, {count}}};
+  size_t count;
+  BRIM_TRY(brim_gguf_read_factors(w->base->tree, &w->arena, w->factors, &count));
+  for (size_t i = 0; i < count; i++) {
+    brim_gguf_factors *f = &w->factors[i];
+    const brim_gguf_tensor *old = w->base->gguf ? brim_gguf_tensor_find(w->base->gguf, f->name) : NULL;
+    if (old && old->type->count == 1 && brim_shape_count(&old->shape) == f->count) {
+      float *value = BRIM_ARENA_NEW(&w->arena, float, f->count);
+      old->type->unpack(old->data, (size_t)f->count, value);
+      f->value = value;
+    }
+    w->tensor[w->count++] =
+        (brim_gguf_tensor){.name = f->name, .type = brim_gguf_type_named("F32"), .shape = {1, {f->count}}};
+  }
   return BRIM_OK;
 }
 
@@ -136,7 +141,7 @@ static brim_status values_of(void *context, size_t i, const void **out)
 {
   writer *w = context;
   if (i >= w->model->parameters->count) {
-    *out = w->divisors;
+    *out = w->factors[i - w->model->parameters->count].value;
     return BRIM_OK;
   }
   const brim_safetensor *from = &w->model->parameters->tensor[i];
@@ -191,7 +196,7 @@ static bool are_same_values(const brim_yaml *a, const brim_yaml *b)
   return *end[0] || *end[1] ? strcmp(a->scalar, b->scalar) == 0 : x == y;
 }
 
-/* Compares what the written metadata mean with what was to be written. */
+/* Compares the configuration that was to be written with the one that the written metadata give. */
 static brim_status compare_configs(const brim_yaml *want, const brim_yaml *have, const char *path)
 {
   static const char *const others[] = {"architectures", "model_type",   "torch_dtype",  "vocab_size",
@@ -232,18 +237,21 @@ static brim_status write_aside(writer *w, const char *aside)
 {
   const brim_gguf_source source = {values_of, w};
   const size_t count = w->model->parameters->count;
-  w->tensor = BRIM_ARENA_NEW(&w->arena, brim_gguf_tensor, count + 2);
+  w->tensor = BRIM_ARENA_NEW(&w->arena, brim_gguf_tensor, count + BRIM_GGUF_FACTORS_MAX + 1);
   w->way = BRIM_ARENA_NEW(&w->arena, brim_weights_way, count + 1);
   w->heads = BRIM_ARENA_NEW(&w->arena, int64_t, count + 1);
+  w->add = BRIM_ARENA_NEW(&w->arena, double, count + 1);
   BRIM_TRY(choose_map(w));
   for (size_t i = 0; i < count; i++) BRIM_TRY(describe(w, i));
   w->count = count;
-  BRIM_TRY(add_divisors(w));
+  BRIM_TRY(add_factors(w));
   BRIM_TRY(put_metadata(w));
   BRIM_TRY(make_room(w));
   BRIM_TRY(brim_gguf_write(aside, &w->head, w->tensor, w->count, &source));
   BRIM_TRY(check_config(w, aside));
-  return brim_export_check(w->model, aside);
+  brim_export_model written = *w->model;
+  written.add = w->add;
+  return brim_export_check(&written, aside);
 }
 
 brim_status brim_export_write_gguf(const brim_export_model *m, brim_export_base *b, const char *path)

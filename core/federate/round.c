@@ -2,11 +2,28 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "federate/attack.h"
 #include "federate/round_parts.h"
+
+#define SLICE_SECONDS 0.05 /* of waiting, between two looks at whether the run is to stop */
+
+/* The other ranks wait meanwhile. */
+static brim_status check_sleep(const brim_federation *f)
+{
+  const brim_setup *s = f->setup;
+  const double limit = s->settings->dist.timeout_seconds / 2, clients = brim_setup_is_isolated(s) ? 1 : (double)f->most,
+               most = f->fleet ? clients * brim_fleet_longest_sleep(f->fleet) : 0;
+  if (!s->options.dist || most < limit) return BRIM_OK;
+  return brim_fail(
+      BRIM_ECONFIG,
+      "network.sleep=true: a rank may wait %.0f seconds for transfers in a round, which is more than half of "
+      "dist.timeout_seconds=%g\nset dist.timeout_seconds to %.0f or more, or leave network.sleep out",
+      most, s->settings->dist.timeout_seconds, ceil(2 * most) + 1);
+}
 
 static brim_status open_federation(brim_federation *f)
 {
@@ -31,6 +48,7 @@ static brim_status open_federation(brim_federation *f)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
+  BRIM_TRY(check_sleep(f));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   BRIM_TRY(brim_async_open(f));
   BRIM_TRY(brim_edges_open(f->setup, &f->edges));
@@ -185,11 +203,24 @@ static brim_status open_updates(brim_federation *f, const char *folder)
 
 /* ---- lanes ---- */
 
+/* Waits, but not once the run is to stop: it ends after the round. */
+static void sleep_for(const brim_federation *f, double seconds)
+{
+  const volatile int *stop = f->setup->options.stop;
+  const double end = brim_now() + seconds / (double)f->setup->settings->federate.edge_rounds;
+  for (double left = end - brim_now(); left > 0 && !(stop && *stop); left = end - brim_now()) {
+    const double slice = left < SLICE_SECONDS ? left : SLICE_SECONDS;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * slice)}, NULL);
+  }
+}
+
 static brim_status train_client(brim_worker *w, brim_client_result *result)
 {
   brim_federation *f = w->federation;
   const brim_client_result before = *result;
+  sleep_for(f, result->fate.down_sleep);
   brim_status status = brim_lane_train(&w->lane, result->number, result);
+  if (status == BRIM_OK) sleep_for(f, result->fate.up_sleep);
   if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, f->round);
   if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
     brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());

