@@ -68,3 +68,6 @@ brim_folder(cli train report export launch simulate)
 # Numbers in sorting networks are finite; see network.h.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES COMPILE_OPTIONS
                             "-ffinite-math-only;-fno-signed-zeros")
+# Values of a GGUF have the bits of the reference, whose products and sums are rounded one by one.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/gguf_types.c PROPERTIES COMPILE_OPTIONS
+                            "-ffp-contract=off")

@@ -1,27 +1,38 @@
 /* decoder: the language models of the Llama family (Touvron et al. 2023, Llama 2: Open Foundation and Fine-Tuned Chat
- * Models), with the names and initial values of Hugging Face's LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM,
- * Qwen3ForCausalLM and SmolLM3ForCausalLM. model=hf sets the parameters from the config.json of such a model.
+ * Models) and of its relatives Mistral, Qwen2, Qwen3, SmolLM3, Gemma, Gemma 2, Gemma 3, Phi-3, OLMo 2 and Granite, with
+ * the names and initial values of Hugging Face's models for causal language modelling. model=hf sets the parameters
+ * from the config.json of such a model.
  *
  *     token embedding
  *     layers times:  x + o_proj(attention(rotary(q_proj(y)), rotary(k_proj(y)), v_proj(y))),  y = rms_norm(x)
  *                    x + down_proj(silu(gate_proj(z)) * up_proj(z)),                          z = rms_norm(x)
  *     rms_norm   logits by lm_head, or by the token embedding (tied)
  *
+ * model.norms=around has a second norm on each sum's right operand, and model.norms=after has only those.
  * Several heads of queries share a head of keys and values (grouped-query attention). The attention is causal, so the
  * logits at a position depend only on the tokens up to it. */
 #include <math.h>
+#include <string.h>
 
 #include "transformer.h"
 
 #define STD 0.02 /* initial, of weights */
 
+/* The values of rope_type after those of enum brim_rotary_kind, and of the other enumerations. */
+enum { ROPE_DYNAMIC = BRIM_ROTARY_LONGROPE + 1 };
+enum { NORMS_BEFORE, NORMS_AROUND, NORMS_AFTER };
+enum { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WIDTH };
+enum { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+enum { WEIGHTS_FLOAT32, WEIGHTS_BFLOAT16, WEIGHTS_FLOAT16, WEIGHTS_FLOAT64 };
+
 typedef struct decoder {
-  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context, window;
-  double rope_base, norm_eps;
-  int32_t rope_type;
+  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context, window, window_pattern;
+  double rope_base, sliding_rope_base, rope_share, norm_eps, norm_offset;
+  int32_t rope_type, norms, qk_norm, activation, weights_type;
   double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude;
-  brim_list rope_layers;
-  bool tied, qkv_bias, out_bias, mlp_bias, qk_norm;
+  double embedding_scale, query_size, attention_scale, attention_softcap, residual_scale, logit_divisor, logit_softcap;
+  brim_list rope_layers, window_layers, rope_short, rope_long;
+  bool tied, fused, qkv_bias, out_bias, mlp_bias;
 } decoder;
 
 static const brim_param params[] = {
@@ -35,10 +46,16 @@ static const brim_param params[] = {
     BRIM_PARAM(I64, decoder, vocabulary, "0", "[0,16777216]",
                "rows of the token embedding, at least the number of the dataset's tokens; 0: that number"),
     BRIM_PARAM(I64, decoder, context, "0", "[0,16777216]", "the most tokens in a sample; 0: any number"),
-    BRIM_PARAM(I64, decoder, window, "0", "[0,16777216]",
-               "the last tokens that a token sees, itself included; brim refuses longer samples; 0: all"),
+    BRIM_PARAM(I64, decoder, window, "0", "[0,16777216]", "the last tokens that a token sees, itself included; 0: all"),
+    BRIM_PARAM(LIST, decoder, window_layers, "[]", "[0,1]",
+               "1 for each block with the window, 0 for each without; []: see window_pattern"),
+    BRIM_PARAM(I64, decoder, window_pattern, "0", "[0,1024]",
+               "every block but the last of this number in succession has the window; 0: all have"),
     BRIM_PARAM(F64, decoder, rope_base, "10000", "(0,inf)", "base of the rotary embedding's frequencies (rope_theta)"),
-    BRIM_PARAM(ENUM, decoder, rope_type, "default", "default|linear|llama3|yarn",
+    BRIM_PARAM(F64, decoder, sliding_rope_base, "0", "[0,inf)",
+               "base in blocks with a window, whose frequencies are not scaled; 0: as in the others"),
+    BRIM_PARAM(F64, decoder, rope_share, "1", "(0,1]", "the part of a head that is rotated (partial_rotary_factor)"),
+    BRIM_PARAM(ENUM, decoder, rope_type, "default", "default|linear|llama3|yarn|longrope|dynamic",
                "frequencies for samples longer than those of the first training, as transformers has them"),
     BRIM_PARAM(F64, decoder, rope_factor, "0", "[0,inf)",
                "divides frequencies, all of them (linear) or low ones (llama3, yarn); 0: context / rope_original"),
@@ -47,18 +64,41 @@ static const brim_param params[] = {
     BRIM_PARAM(F64, decoder, rope_high, "4", "(0,inf)", "llama3: those with more are not (high_freq_factor)"),
     BRIM_PARAM(F64, decoder, rope_beta_slow, "1", "(0,inf)", "yarn: as rope_low (beta_slow)"),
     BRIM_PARAM(F64, decoder, rope_beta_fast, "32", "(0,inf)", "yarn: as rope_high (beta_fast)"),
+    BRIM_PARAM(LIST, decoder, rope_short, "[]", "(0,inf)",
+               "longrope: divides each frequency, for texts of at most rope_original tokens (short_factor)"),
+    BRIM_PARAM(LIST, decoder, rope_long, "[]", "(0,inf)", "longrope: the same for longer ones (long_factor)"),
     BRIM_PARAM(F64, decoder, rope_original, "0", "[0,inf)",
                "positions of the first training (original_max_position_embeddings); 0: context"),
     BRIM_PARAM(F64, decoder, rope_amplitude, "0", "[0,inf)",
-               "yarn: multiplies rotated queries and keys (attention_factor); 0: 0.1 ln(rope_factor) + 1"),
+               "multiplies rotated queries and keys (attention_factor); 0: with yarn 0.1 ln(rope_factor) + 1, with "
+               "longrope sqrt(1 + ln(rope_factor) / ln(rope_original))"),
     BRIM_PARAM(LIST, decoder, rope_layers, "[]", "[0,1]",
                "1 for each block with a rotary embedding, 0 for each without; []: all have one"),
+    BRIM_PARAM(ENUM, decoder, norms, "before", "before|around|after",
+               "norms of a block: before attention and MLP, before and after each, or after each"),
     BRIM_PARAM(F64, decoder, norm_eps, "1e-5", "(0,1]", "eps of rms_norm"),
+    BRIM_PARAM(F64, decoder, norm_offset, "0", "(-inf,inf)", "added to the weights of norms"),
+    BRIM_PARAM(ENUM, decoder, activation, "silu", "silu|gelu_tanh", "function of the MLP's gate"),
+    BRIM_PARAM(F64, decoder, embedding_scale, "1", "[0,inf)",
+               "multiplies the token embeddings; 0: sqrt(width), rounded to weights_type"),
+    BRIM_PARAM(ENUM, decoder, weights_type, "float32", "float32|bfloat16|float16|float64",
+               "type of the pretrained weights, for embedding_scale"),
+    BRIM_PARAM(F64, decoder, query_size, "0", "[0,inf)",
+               "scores are divided by its square root (query_pre_attn_scalar); 0: by that of head_size"),
+    BRIM_PARAM(F64, decoder, attention_scale, "0", "[0,inf)", "multiplies scores, in the place of query_size; 0: off"),
+    BRIM_PARAM(F64, decoder, attention_softcap, "0", "[0,inf)",
+               "scores x become softcap * tanh(x / softcap); 0: they stay"),
+    BRIM_PARAM(F64, decoder, residual_scale, "1", "(0,inf)", "multiplies what a block adds to its input"),
+    BRIM_PARAM(F64, decoder, logit_divisor, "1", "(0,inf)", "divides the logits"),
+    BRIM_PARAM(F64, decoder, logit_softcap, "0", "[0,inf)", "as attention_softcap, of the logits"),
     BRIM_PARAM(BOOL, decoder, tied, "true", NULL, "the token embedding is also the last layer"),
     BRIM_PARAM(BOOL, decoder, qkv_bias, "false", NULL, "q_proj, k_proj and v_proj have a bias"),
     BRIM_PARAM(BOOL, decoder, out_bias, "false", NULL, "o_proj has a bias"),
     BRIM_PARAM(BOOL, decoder, mlp_bias, "false", NULL, "the MLP's layers have biases"),
-    BRIM_PARAM(BOOL, decoder, qk_norm, "false", NULL, "rms_norm of each head's queries and keys"),
+    BRIM_PARAM(BOOL, decoder, fused, "false", NULL,
+               "one layer qkv_proj for queries, keys and values, and one layer gate_up_proj for gate and up"),
+    BRIM_PARAM(ENUM, decoder, qk_norm, "none", "none|head|width",
+               "rms_norm of queries and keys, of each head's or over all heads"),
     BRIM_PARAMS_END,
 };
 
@@ -72,47 +112,123 @@ static int64_t head_size(const decoder *m)
   return m->head_size > 0 ? m->head_size : m->width / m->heads;
 }
 
-static brim_rotary_scaling scaling_of(const decoder *m)
+static int64_t rotated(const decoder *m)
 {
-  const bool is_yarn = m->rope_type == BRIM_ROTARY_YARN;
+  return (int64_t)((double)head_size(m) * m->rope_share);
+}
+
+static double rope_original(const decoder *m)
+{
+  return m->rope_original > 0 ? m->rope_original : (double)m->context;
+}
+
+/* Whether block i is one of those with a window, and with the frequencies of such blocks. */
+static bool slides(const decoder *m, int64_t i)
+{
+  if (m->window_layers.count > 0) return m->window_layers.item[i] > 0;
+  return m->window_pattern > 0 ? (i + 1) % m->window_pattern != 0 : m->window > 0;
+}
+
+/* ---- rotary embedding ---- */
+
+static double amplitude_of(const decoder *m, double factor)
+{
+  if (m->rope_amplitude > 0 || factor <= 1) return m->rope_amplitude;
+  if (m->rope_type == BRIM_ROTARY_YARN) return 0.1 * log(factor) + 1;
+  return sqrt(1 + log(factor) / log(rope_original(m)));
+}
+
+/* `capacity`: the most tokens of a text. It decides which frequencies longrope has. */
+static brim_rotary_scaling scaling_of(const decoder *m, int64_t capacity)
+{
+  const bool is_yarn = m->rope_type == BRIM_ROTARY_YARN, is_longrope = m->rope_type == BRIM_ROTARY_LONGROPE;
   brim_rotary_scaling s = {.size = sizeof s, .kind = m->rope_type, .factor = m->rope_factor};
   if (m->rope_type == BRIM_ROTARY_PLAIN) return s;
   s.low = is_yarn ? m->rope_beta_slow : m->rope_low;
   s.high = is_yarn ? m->rope_beta_fast : m->rope_high;
-  s.original = m->rope_original > 0 ? m->rope_original : (double)m->context;
+  s.original = rope_original(m);
   if (s.factor == 0 && s.original > 0) s.factor = (double)m->context / s.original;
-  if (is_yarn) s.amplitude = m->rope_amplitude;
-  if (is_yarn && s.amplitude == 0 && s.factor > 1) s.amplitude = 0.1 * log(s.factor) + 1;
+  if (is_yarn || is_longrope) s.amplitude = amplitude_of(m, s.factor);
+  if (is_longrope) {
+    const brim_list *list = (double)capacity > s.original ? &m->rope_long : &m->rope_short;
+    s.divisor = list->item;
+    s.divisors = (int64_t)list->count;
+  }
   return s;
+}
+
+/* The base of dynamic frequencies grows with the capacity (u/emozilla; transformers' "dynamic"). */
+static double dynamic_base(const decoder *m, int64_t capacity)
+{
+  const double dims = (double)rotated(m), length = fmax((double)capacity, (double)m->context);
+  const double stretched = m->rope_factor * length / (double)m->context - (m->rope_factor - 1);
+  return m->rope_base * pow(stretched, dims / (dims - 2));
+}
+
+static brim_tensor *rotate(brim_graph *g, const decoder *m, brim_tensor *x, int64_t heads, bool is_sliding)
+{
+  const int64_t capacity = brim_capacity(g);
+  brim_rotary_options options = {.heads = heads, .dims = rotated(m), .base = m->rope_base};
+  brim_rotary_scaling scaling = scaling_of(m, capacity);
+  if (is_sliding && m->sliding_rope_base > 0) {
+    options.base = m->sliding_rope_base;
+    return brim_rotary(g, x, options);
+  }
+  if (m->rope_type == ROPE_DYNAMIC) {
+    options.base = dynamic_base(m, capacity);
+    return brim_rotary(g, x, options);
+  }
+  return brim_rotary_scaled(g, x, options, &scaling);
+}
+
+/* ---- checks ---- */
+
+static brim_status check_rope(const decoder *m)
+{
+  const brim_rotary_scaling scaling = scaling_of(m, 0);
+  const bool has_turns = scaling.kind == BRIM_ROTARY_LLAMA3 || scaling.kind == BRIM_ROTARY_YARN;
+  const bool is_yarn = scaling.kind == BRIM_ROTARY_YARN; /* as in transformers, its ramp may have no length */
+  if (rotated(m) < 2 || rotated(m) % 2 != 0)
+    return brim_fail(BRIM_ECONFIG,
+                     "decoder: the rotary embedding needs an even number of a head's %lld elements, not %lld",
+                     (long long)head_size(m), (long long)rotated(m));
+  if (scaling.kind != BRIM_ROTARY_PLAIN && scaling.kind != BRIM_ROTARY_LONGROPE && scaling.factor < 1)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_factor must be at least 1, got %g", scaling.factor);
+  if (has_turns && (is_yarn ? scaling.low > scaling.high : scaling.low >= scaling.high))
+    return brim_fail(BRIM_ECONFIG, "decoder: model.%s must %s model.%s, got %g and %g",
+                     is_yarn ? "rope_beta_slow" : "rope_low", is_yarn ? "not be above" : "be below",
+                     is_yarn ? "rope_beta_fast" : "rope_high", scaling.low, scaling.high);
+  if ((has_turns || scaling.kind == BRIM_ROTARY_LONGROPE) && scaling.original < 1)
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_original or model.context");
+  const size_t pairs = (size_t)rotated(m) / 2;
+  if (scaling.kind == BRIM_ROTARY_LONGROPE && (m->rope_short.count != pairs || m->rope_long.count != pairs))
+    return brim_fail(BRIM_ECONFIG,
+                     "decoder: model.rope_short and model.rope_long need a number for each of the %zu frequencies, "
+                     "but have %zu and %zu",
+                     pairs, m->rope_short.count, m->rope_long.count);
+  if (scaling.kind == ROPE_DYNAMIC && (m->context == 0 || pairs < 2))
+    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type=dynamic needs model.context, and two frequencies");
+  return BRIM_OK;
+}
+
+/* A list has a number for each block; more are not used, as in transformers. */
+static brim_status check_list(const decoder *m, const char *key, const brim_list *list)
+{
+  if (list->count == 0 || (int64_t)list->count >= m->layers) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "decoder: model.%s has %zu numbers for %lld blocks", key, list->count,
+                   (long long)m->layers);
 }
 
 /* Fails if the parameters do not suit each other, or samples of this shape. */
 static brim_status check(const decoder *m, const brim_graph *g, const brim_tensor *tokens)
 {
   BRIM_TRY(check_samples("decoder", tokens, SAMPLES_TOKENS));
-  if (m->context > 0 && tokens->shape.dim[1] > m->context)
+  if (m->context > 0 && tokens->shape.dim[1] > m->context && m->rope_type != ROPE_DYNAMIC)
     return brim_fail(BRIM_ECONFIG, "decoder: samples have %lld tokens, more than model.context %lld",
                      (long long)tokens->shape.dim[1], (long long)m->context);
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);
-  if (m->window > 0 && tokens->shape.dim[1] > m->window)
-    return brim_fail(BRIM_ECONFIG,
-                     "decoder: samples have %lld tokens, more than the sliding window model.window %lld\n"
-                     "brim has no sliding windows, which shorter samples do not need: set dataset.context",
-                     (long long)tokens->shape.dim[1], (long long)m->window);
-  const brim_rotary_scaling scaling = scaling_of(m);
-  if (scaling.kind != BRIM_ROTARY_PLAIN && scaling.factor < 1)
-    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_factor must be at least 1, got %g", scaling.factor);
-  if (scaling.kind > BRIM_ROTARY_LINEAR && scaling.low >= scaling.high)
-    return brim_fail(BRIM_ECONFIG, "decoder: model.%s must be below model.%s, got %g and %g",
-                     scaling.kind == BRIM_ROTARY_YARN ? "rope_beta_slow" : "rope_low",
-                     scaling.kind == BRIM_ROTARY_YARN ? "rope_beta_fast" : "rope_high", scaling.low, scaling.high);
-  if (scaling.kind > BRIM_ROTARY_LINEAR && scaling.original < 1)
-    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_type needs model.rope_original or model.context");
-  if (m->rope_layers.count > 0 && (int64_t)m->rope_layers.count != m->layers)
-    return brim_fail(BRIM_ECONFIG, "decoder: model.rope_layers has %zu numbers for %lld blocks", m->rope_layers.count,
-                     (long long)m->layers);
   if (m->heads % kv_heads(m) != 0)
     return brim_fail(BRIM_ECONFIG, "decoder: model.kv_heads must divide model.heads %lld, but %lld does not",
                      (long long)m->heads, (long long)kv_heads(m));
@@ -121,11 +237,14 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
                      "decoder: model.heads must divide model.width %lld, but %lld does not\n"
                      "set model.head_size to another size of a head",
                      (long long)m->width, (long long)m->heads);
-  if (head_size(m) % 2 != 0)
-    return brim_fail(BRIM_ECONFIG, "decoder: the rotary embedding needs an even size of a head, not %lld",
-                     (long long)head_size(m));
-  return BRIM_OK;
+  if (m->fused && (m->qkv_bias || m->mlp_bias))
+    return brim_fail(BRIM_ECONFIG, "decoder: with model.fused, layers have no biases");
+  BRIM_TRY(check_list(m, "rope_layers", &m->rope_layers));
+  BRIM_TRY(check_list(m, "window_layers", &m->window_layers));
+  return check_rope(m);
 }
+
+/* ---- layers ---- */
 
 static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int64_t out, bool bias)
 {
@@ -137,38 +256,104 @@ static brim_tensor *linear(brim_graph *g, const char *name, brim_tensor *x, int6
   return x;
 }
 
-/* Norm and rotary embedding of queries or keys: [N, T, heads * size]. */
-static brim_tensor *position(brim_graph *g, const decoder *m, const char *norm, brim_tensor *x, int64_t heads,
-                             bool rotates)
+/* name NULL: x as it is. */
+static brim_tensor *norm(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x)
 {
-  const brim_shape shape = brim_shape_of(x);
-  if (m->qk_norm) {
-    const int64_t apart[] = {shape.dim[0], shape.dim[1], heads, head_size(m)};
-    x = brim_rms_norm(g, norm, brim_reshape(g, x, 4, apart), m->norm_eps);
-    x = brim_reshape(g, x, 3, shape.dim);
-  }
-  if (!rotates) return x;
-  const brim_rotary_scaling scaling = scaling_of(m);
-  return brim_rotary_scaled(g, x, ((brim_rotary_options){.heads = heads, .base = m->rope_base}), &scaling);
+  return name ? brim_rms_norm_offset(g, in(b, name), x, m->norm_eps, m->norm_offset) : x;
 }
 
-static brim_tensor *attention(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, bool rotates)
+/* Norm and rotary embedding of queries or keys: [N, T, heads * size]. */
+static brim_tensor *position(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x, int64_t heads,
+                             int64_t block)
 {
-  const int64_t size = head_size(m), few = kv_heads(m);
-  brim_tensor *q = linear(g, in(b, "self_attn.q_proj"), x, m->heads * size, m->qkv_bias);
-  brim_tensor *k = linear(g, in(b, "self_attn.k_proj"), x, few * size, m->qkv_bias);
-  brim_tensor *v = linear(g, in(b, "self_attn.v_proj"), x, few * size, m->qkv_bias);
-  q = position(g, m, in(b, "self_attn.q_norm"), q, m->heads, rotates);
-  k = position(g, m, in(b, "self_attn.k_norm"), k, few, rotates);
-  x = brim_attention(g, q, k, v, ((brim_attention_options){.heads = m->heads, .kv_heads = few, .causal = 1}));
+  const brim_shape shape = brim_shape_of(x);
+  if (m->qk_norm == QK_NORM_WIDTH) x = norm(g, m, b, name, x);
+  if (m->qk_norm == QK_NORM_HEAD) {
+    const int64_t apart[] = {shape.dim[0], shape.dim[1], heads, head_size(m)};
+    x = norm(g, m, b, name, brim_reshape(g, x, 4, apart));
+    x = brim_reshape(g, x, 3, shape.dim);
+  }
+  const bool rotates = m->rope_layers.count == 0 || m->rope_layers.item[block] > 0;
+  return rotates ? rotate(g, m, x, heads, slides(m, block)) : x;
+}
+
+static double scale_of_scores(const decoder *m)
+{
+  if (m->attention_scale > 0) return m->attention_scale;
+  return m->query_size > 0 ? 1 / sqrt(m->query_size) : 0;
+}
+
+/* Queries, keys and values. */
+static void project(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, brim_tensor *out[3])
+{
+  const char *const name[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+  const int64_t keys = kv_heads(m) * head_size(m), size[] = {m->heads * head_size(m), keys, keys};
+  brim_tensor *all = m->fused ? linear(g, in(b, "self_attn.qkv_proj"), x, size[0] + 2 * keys, false) : NULL;
+  int64_t at = 0;
+  for (int i = 0; i < 3; at += size[i++])
+    out[i] = m->fused ? brim_slice(g, all, 2, at, size[i]) : linear(g, in(b, name[i]), x, size[i], m->qkv_bias);
+}
+
+static brim_tensor *attention(brim_graph *g, const decoder *m, scope *b, brim_tensor *x, int64_t block)
+{
+  const int64_t few = kv_heads(m);
+  const brim_attention_limits limits = {
+      .size = sizeof limits, .window = slides(m, block) ? m->window : 0, .softcap = m->attention_softcap};
+  const brim_attention_options options = {.heads = m->heads, .kv_heads = few, .causal = 1, .scale = scale_of_scores(m)};
+  brim_tensor *p[3];
+  project(g, m, b, x, p);
+  p[0] = position(g, m, b, "self_attn.q_norm", p[0], m->heads, block);
+  p[1] = position(g, m, b, "self_attn.k_norm", p[1], few, block);
+  x = brim_attention_limited(g, p[0], p[1], p[2], options, &limits);
   return linear(g, in(b, "self_attn.o_proj"), x, m->width, m->out_bias);
 }
 
 static brim_tensor *mlp(brim_graph *g, const decoder *m, scope *b, brim_tensor *x)
 {
-  brim_tensor *gate = brim_silu(g, linear(g, in(b, "mlp.gate_proj"), x, m->mlp_width, m->mlp_bias));
-  brim_tensor *up = linear(g, in(b, "mlp.up_proj"), x, m->mlp_width, m->mlp_bias);
-  return linear(g, in(b, "mlp.down_proj"), brim_mul(g, gate, up), m->width, m->mlp_bias);
+  brim_tensor *p[2];
+  if (m->fused) {
+    brim_split(g, linear(g, in(b, "mlp.gate_up_proj"), x, 2 * m->mlp_width, false), 2, 2, p);
+  } else {
+    p[0] = linear(g, in(b, "mlp.gate_proj"), x, m->mlp_width, m->mlp_bias);
+    p[1] = linear(g, in(b, "mlp.up_proj"), x, m->mlp_width, m->mlp_bias);
+  }
+  x = m->activation == ACTIVATION_SILU ? brim_silu_mul(g, p[0], p[1]) : brim_gelu_tanh_mul(g, p[0], p[1]);
+  return linear(g, in(b, "mlp.down_proj"), x, m->width, m->mlp_bias);
+}
+
+/* The norms of a block: before and after attention, before and after the MLP. */
+static const char *const norm_names[][4] = {
+    [NORMS_BEFORE] = {"input_layernorm", NULL, "post_attention_layernorm", NULL},
+    [NORMS_AROUND] = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                      "post_feedforward_layernorm"},
+    [NORMS_AFTER] = {NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm"},
+};
+
+/* The residual sum of a half of a block. */
+static brim_tensor *add(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x, brim_tensor *y)
+{
+  y = norm(g, m, b, name, y);
+  return brim_add(g, x, m->residual_scale == 1 ? y : brim_scale(g, y, m->residual_scale));
+}
+
+static brim_tensor *block(brim_graph *g, const decoder *m, brim_tensor *x, int64_t i)
+{
+  const char *const *name = norm_names[m->norms];
+  scope b;
+  snprintf(b.prefix, sizeof b.prefix, "model.layers.%lld", (long long)i);
+  x = add(g, m, &b, name[1], x, attention(g, m, &b, norm(g, m, &b, name[0], x), i));
+  return brim_block(g, add(g, m, &b, name[3], x, mlp(g, m, &b, norm(g, m, &b, name[2], x))));
+}
+
+/* sqrt(width) in fp32, rounded to the type of the weights, as Hugging Face's Gemma does. */
+static double embedding_factor(const decoder *m)
+{
+  static const int bits[] = {
+      [WEIGHTS_FLOAT32] = 24, [WEIGHTS_BFLOAT16] = 8, [WEIGHTS_FLOAT16] = 11, [WEIGHTS_FLOAT64] = 24};
+  if (m->embedding_scale > 0) return m->embedding_scale;
+  int exponent;
+  const double part = frexp((double)sqrtf((float)m->width), &exponent);
+  return ldexp(nearbyint(ldexp(part, bits[m->weights_type])), exponent - bits[m->weights_type]);
 }
 
 static brim_status build(const void *self, brim_graph *g)
@@ -180,18 +365,14 @@ static brim_status build(const void *self, brim_graph *g)
   const brim_init init = {BRIM_INIT_NORMAL, STD};
   brim_tensor *embedding = brim_parameter_new(g, "model.embed_tokens.weight", 2, table, init);
   brim_tensor *x = brim_embedding_with(g, tokens, embedding);
-  for (int64_t i = 0; i < m->layers; i++) {
-    const bool rotates = m->rope_layers.count == 0 || m->rope_layers.item[i] > 0;
-    scope b;
-    snprintf(b.prefix, sizeof b.prefix, "model.layers.%lld", (long long)i);
-    brim_tensor *y = brim_rms_norm(g, in(&b, "input_layernorm"), x, m->norm_eps);
-    x = brim_add(g, x, attention(g, m, &b, y, rotates));
-    y = brim_rms_norm(g, in(&b, "post_attention_layernorm"), x, m->norm_eps);
-    x = brim_block(g, brim_add(g, x, mlp(g, m, &b, y)));
-  }
-  x = brim_features(g, brim_rms_norm(g, "model.norm", x, m->norm_eps));
+  if (embedding_factor(m) != 1) x = brim_scale(g, x, embedding_factor(m));
+  for (int64_t i = 0; i < m->layers; i++) x = block(g, m, x, i);
+  x = brim_rms_norm_offset(g, "model.norm", x, m->norm_eps, m->norm_offset);
+  if (m->logit_divisor != 1) x = brim_scale(g, x, 1 / m->logit_divisor);
+  x = brim_features(g, x);
   brim_tensor *last = m->tied ? embedding : brim_parameter_new(g, "lm_head.weight", 2, table, init);
-  brim_output(g, brim_linear_with(g, "lm_head", x, last, NULL));
+  x = brim_linear_with(g, "lm_head", x, last, NULL);
+  brim_output(g, m->logit_softcap > 0 ? brim_softcap(g, x, m->logit_softcap) : x);
   return BRIM_OK;
 }
 

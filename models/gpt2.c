@@ -66,11 +66,13 @@ static brim_tensor *mlp(brim_graph *g, const gpt2 *m, scope *b, brim_tensor *x)
   return projection(g, m, in(b, "mlp.c_proj"), x);
 }
 
-/* Returns the embeddings of positions 0 to count - 1. */
+/* Returns the embeddings of positions 0 to count - 1, or of each token's place in its document. */
 static brim_tensor *positions(brim_graph *g, const gpt2 *m, int64_t count)
 {
+  brim_tensor *places = brim_positions(g);
   brim_tensor *all = brim_parameter_new(g, "transformer.wpe.weight", 2, ((int64_t[]){m->context, m->width}),
                                         ((brim_init){BRIM_INIT_NORMAL, STD}));
+  if (places) return brim_embedding_with(g, places, all);
   return count < m->context ? brim_slice(g, all, 0, 0, count) : all;
 }
 

@@ -42,7 +42,7 @@ HOME, PREFIX = "/home/me", "/usr/local"  # in pages: the folder in which command
 VARIES = [(re.compile(pattern), name) for pattern, name in [
     (r"\b\d{8}-\d{6}\b", "DATE"),                                  # of folders that brim names
     (r'(?<="time":)\d+\.\d+', "TIME"),                             # of events
-    (r"(?<![\d:])\d+:\d\d(?!:?\d)", "TIME"),                       # 1:05; not 0:01:05, which simulations say
+    (r"(?<![\d:])\d+:\d\d(?!:?\d)", "TIME"),                       # 1:05; not 0:01:05, a time within a simulation
     (r"[?~]?\b\d+(\.\d+)? (s|ms|us)\b|(?<=predicted to take )[\d.]+ %", "TIME"), # 0.34 s, ?5.78 ms
     (r"\b\d+(\.\d+)?k? samples/s", "RATE"),
     (r"\b\d+(?= +\d+(\.\d+)? [KMG]?i?B +TIME)", "RATE"),           # in tables
@@ -189,7 +189,7 @@ def check_examples(page, lines, arguments):
 
 
 def check(page, arguments):
-    """True if the page is true, or has been made so."""
+    """Checks a page, or writes it. True if its outputs are now those of its commands."""
     lines = page.read_text(encoding="utf-8").splitlines()
     blocks = parse(lines, page)
     if not blocks and not examples(lines):

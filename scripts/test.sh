@@ -73,7 +73,7 @@ for preset in ${TEST_PRESETS:-$presets}; do
     ;;
   middle-release) build release && BENCH_CASES=6 suite release --label-exclude '^full$' ;;
   middle-asan) build asan -DBRIM_EMULATED=OFF && BENCH_CASES=2 suite asan --label-exclude '^(full|plain|long)$' ;;
-  full-release) build release -DBRIM_CUDA_ARCHITECTURES=all && suite release ;; # no warning or spill on any
+  full-release) build release -DBRIM_CUDA_ARCHITECTURES=all && suite release ;; # checks warnings and spills on all
   full-asan) build asan -DBRIM_EMULATED=ON && suite asan --label-exclude '^long$' ;;
   *-tsan) # nothing is built but what these need
     BUILD_TARGETS="brim plugins/all models/all test_loader test_data test_progress test_cpu_parts" build tsan &&

@@ -66,7 +66,9 @@ inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB
 user() { chroot --userspec=1000:1000 "$root" /usr/bin/env -i PATH=/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 \
   sh -c "cd /home/user && $*"; }
 apt() { inside apt-get --quiet --quiet --yes -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null; }
-paths() { # but what apt and dpkg keep for themselves, caches, and backups of accounts, which a library's package makes
+# All paths except the data of apt and dpkg, caches, logs, and backups of the account files, which a library's package
+# makes.
+paths() {
   (cd "$root" && find . -xdev \( -path ./proc -o -path ./run -o -path ./home -o -path ./packages \
     -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log -o -path './etc/*-' \) \
     -prune -o -print | sort)

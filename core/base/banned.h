@@ -31,10 +31,10 @@ BRIM_BANNED(strncat, "snprintf or brim_text");
 BRIM_BANNED(sprintf, "snprintf");
 BRIM_BANNED(vsprintf, "vsnprintf");
 BRIM_BANNED(strtok, "strcspn and strspn: strtok keeps hidden state");
-BRIM_BANNED(atoi, "strtol, and check what it says");
-BRIM_BANNED(atol, "strtol, and check what it says");
-BRIM_BANNED(atoll, "strtoll, and check what it says");
-BRIM_BANNED(atof, "strtod, and check what it says");
+BRIM_BANNED(atoi, "strtol, and check its result");
+BRIM_BANNED(atol, "strtol, and check its result");
+BRIM_BANNED(atoll, "strtoll, and check its result");
+BRIM_BANNED(atof, "strtod, and check its result");
 /* C11 and C++14 removed it, but the C library still has it, so an old declaration would link. */
 extern char *gets(char *line) __attribute__((unavailable("banned in brim: use fgets or getline")));
 

@@ -320,3 +320,9 @@ brim_status brim_make_folders_for(const char *file)
   snprintf(folder, sizeof folder, "%.*s", (int)length, file);
   return brim_make_folders(folder);
 }
+
+bool brim_is_lfs_pointer(const void *bytes, size_t size)
+{
+  static const char start[] = "version https://git-lfs.github.com/spec/";
+  return size >= sizeof start - 1 && memcmp(bytes, start, sizeof start - 1) == 0;
+}

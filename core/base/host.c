@@ -124,17 +124,17 @@ static void bound_processors(void *out, const char *folder, bool version2)
   if (c->processors == 0 || processors < c->processors) c->processors = processors;
 }
 
-typedef void (*look_fn)(void *out, const char *folder, bool version2);
+typedef void (*group_fn)(void *out, const char *folder, bool version2);
 
-/* Calls look() for hierarchy/path and every folder above it, the hierarchy's root included. */
-static void climb(const char *hierarchy, const char *path, bool version2, look_fn look, void *out)
+/* Calls visit() for hierarchy/path and every folder above it, the hierarchy's root included. */
+static void visit_ancestors(const char *hierarchy, const char *path, bool version2, group_fn visit, void *out)
 {
   char folder[PATH_BYTES];
   const size_t root = strlen(hierarchy);
   const int length = snprintf(folder, sizeof folder, "%s%s", hierarchy, path);
-  if (!look || length < 0 || (size_t)length >= sizeof folder) return;
+  if (!visit || length < 0 || (size_t)length >= sizeof folder) return;
   for (;;) {
-    look(out, folder, version2);
+    visit(out, folder, version2);
     char *slash = strrchr(folder + root, '/');
     if (!slash) return;
     *slash = '\0';
@@ -153,13 +153,13 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-/* The functions to call for each group that binds the process; NULL: none. */
-typedef struct looks {
-  look_fn memory, processors;
+/* The functions that read the limits of each group that binds the process; NULL: none. */
+typedef struct group_readers {
+  group_fn memory, processors;
   void *out;
-} looks;
+} group_readers;
 
-static void look_by_line(const looks *l, const char *mount, char *line)
+static void read_line_of_groups(const group_readers *l, const char *mount, char *line)
 {
   char hierarchy[PATH_BYTES];
   char *controllers = strchr(line, ':'), *path = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -167,31 +167,31 @@ static void look_by_line(const looks *l, const char *mount, char *line)
   controllers++;
   *path++ = '\0';
   if (*controllers == '\0') {
-    climb(mount, path, true, l->memory, l->out);
-    climb(mount, path, true, l->processors, l->out);
+    visit_ancestors(mount, path, true, l->memory, l->out);
+    visit_ancestors(mount, path, true, l->processors, l->out);
     return;
   }
   if (lists(controllers, "memory") && snprintf(hierarchy, sizeof hierarchy, "%s/memory", mount) > 0)
-    climb(hierarchy, path, false, l->memory, l->out);
+    visit_ancestors(hierarchy, path, false, l->memory, l->out);
   if (lists(controllers, "cpu") && snprintf(hierarchy, sizeof hierarchy, "%s/cpu", mount) > 0)
-    climb(hierarchy, path, false, l->processors, l->out);
+    visit_ancestors(hierarchy, path, false, l->processors, l->out);
 }
 
-static void look_at_groups(const looks *l, const char *mount, const char *membership)
+static void read_groups(const group_readers *l, const char *mount, const char *membership)
 {
   char text[TEXT_BYTES];
   if (!read_file(membership, text, sizeof text)) return;
   for (char *line = text, *end; *line; line = end) {
     end = line + strcspn(line, "\n");
     if (*end) *end++ = '\0';
-    look_by_line(l, mount, line);
+    read_line_of_groups(l, mount, line);
   }
 }
 
 brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
 {
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
-  look_at_groups(&(looks){bound_memory, bound_processors, &c}, mount, membership);
+  read_groups(&(group_readers){bound_memory, bound_processors, &c}, mount, membership);
   return c;
 }
 
@@ -323,7 +323,7 @@ brim_host_use brim_host_use_read(const char *proc, const char *mount)
   brim_host_use use = {0};
   if (read_text(proc, "meminfo", text, sizeof text)) count_machine(&use, text);
   if (snprintf(membership, sizeof membership, "%s/self/cgroup", proc) < (int)sizeof membership)
-    look_at_groups(&(looks){count_group, NULL, &use}, mount, membership);
+    read_groups(&(group_readers){count_group, NULL, &use}, mount, membership);
   if (read_text(proc, "stat", text, sizeof text)) count_processors(&use, text);
   return use;
 }

@@ -1,36 +1,39 @@
-/* brim generate: continues a text with a run's language model, token by token. */
+/* brim generate: continues texts with a language model, token by token. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cli/characters.h"
 #include "cli/cli.h"
-#include "cli/run_folder.h"
+#include "cli/generate_chat.h"
+#include "cli/generate_model.h"
+#include "cli/generate_print.h"
+#include "graph/plan_json.h"
 #include "train/generate.h"
 
 #define PROMPT_BYTES_MAX ((size_t)64 << 20)
-#define BETWEEN "---\n" /* between texts */
+#define TEXTS_MAX 8 /* side by side: more take more memory, and little less time */
 
 typedef struct generate {
-  const char *run, *which; /* as typed; which may be NULL */
+  const char *which; /* as typed; may be NULL */
   const char *prompt, *prompt_file;
-  const char *tokens, *temperature, *top_k, *top_p, *seed, *samples; /* numbers, as typed; NULL: the default */
-  bool json;
-  char checkpoint[4096];
+  const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples, *context; /* numbers, as typed; NULL: the
+                                                                                          default */
+  const char *system;
+  bool json, plan, chat;
+  brim_generate_model model;
   brim_generate_options how;
-  int64_t sample_count;
+  int64_t sample_count, context_tokens;
+  int32_t end_of_text; /* the dataset's; -1: none */
   brim_drive *drive;
   bool has_text; /* tokens have text; else they are numbers */
   brim_text prompt_text;
   int32_t *prompt_tokens;
   int64_t prompt_count;
-  brim_text bytes, shown; /* of the new tokens: bytes of an incomplete character; complete characters */
-  json_t *numbers;        /* with json: tokens of the current text */
+  brim_generate_printer printer;
 } generate;
 
 #define INTERRUPTED_EXIT (128 + SIGINT) /* the status that shells use; an interrupted text cannot be resumed */
@@ -68,19 +71,31 @@ static brim_status number(const char *option, const char *text, double least, do
   return BRIM_OK;
 }
 
+/* Called again after the model's own values were read, which these replace. */
+static brim_status take_sampling(generate *g)
+{
+  brim_sampling *s = &g->how.sampling;
+  BRIM_TRY(whole_number("--top-k", g->top_k, 0, INT32_MAX, &s->top_k));
+  BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &s->temperature));
+  BRIM_TRY(number("--repetition-penalty", g->penalty, 1e-3, 1000, &s->repetition_penalty));
+  return number("--top-p", g->top_p, 0, 1, &s->top_p);
+}
+
 static brim_status take_numbers(generate *g)
 {
   int64_t seed = 0;
-  g->how = (brim_generate_options){.sampling = {.temperature = 1, .top_p = 1}, .tokens = 200, .stop = -1};
+  g->how = (brim_generate_options){.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}, .tokens = 200};
   g->sample_count = 1;
+  g->end_of_text = -1;
   BRIM_TRY(whole_number("--tokens", g->tokens, 1, INT32_MAX, &g->how.tokens));
   BRIM_TRY(whole_number("--num-samples", g->samples, 1, 1 << 24, &g->sample_count));
-  BRIM_TRY(whole_number("--top-k", g->top_k, 0, INT32_MAX, &g->how.sampling.top_k));
+  BRIM_TRY(whole_number("--context", g->context, 1, 1 << 24, &g->context_tokens));
   BRIM_TRY(whole_number("--seed", g->seed, 0, INT64_MAX, &seed));
-  BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &g->how.sampling.temperature));
-  BRIM_TRY(number("--top-p", g->top_p, 0, 1, &g->how.sampling.top_p));
+  BRIM_TRY(take_sampling(g));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
   if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");
+  if (g->system && !g->chat) return brim_fail(BRIM_ECONFIG, "--system is for --chat");
+  if (g->chat && g->sample_count > 1) return brim_fail(BRIM_ECONFIG, "--chat and --num-samples exclude each other");
   g->how.seed = (uint64_t)seed;
   return BRIM_OK;
 }
@@ -134,8 +149,8 @@ static brim_status start_of_text(generate *g, const brim_dataset_ops *ops)
 {
   size_t count = PROMPT_ROOM(1);
   g->prompt_count = 1;
-  if (g->how.stop >= 0) {
-    g->prompt_tokens[0] = g->how.stop;
+  if (g->end_of_text >= 0) {
+    g->prompt_tokens[0] = g->end_of_text;
     return BRIM_OK;
   }
   const brim_status status = ops->encode(g->drive->setup->data.self, "\n", 1, g->prompt_tokens, &count);
@@ -149,10 +164,12 @@ static brim_status make_tokens(generate *g)
   const brim_dataset_ops *ops = data->ops;
   size_t count = PROMPT_ROOM(g->prompt_text.length);
   brim_status status =
-      BRIM_HAS(brim_dataset_ops, ops, encode) ? ops->end_of_text(data->self, &g->how.stop) : BRIM_ENOTSUP;
+      BRIM_HAS(brim_dataset_ops, ops, encode) ? ops->end_of_text(data->self, &g->end_of_text) : BRIM_ENOTSUP;
   g->has_text = status == BRIM_OK;
   if (status != BRIM_OK && status != BRIM_ENOTSUP) return status;
-  if (!g->has_text) g->how.stop = -1;
+  if (!g->has_text) g->end_of_text = -1;
+  if (g->end_of_text >= 0 && g->how.stops.count < BRIM_STOPS_MAX && !brim_stops_have(&g->how.stops, g->end_of_text))
+    g->how.stops.token[g->how.stops.count++] = g->end_of_text;
   g->prompt_tokens = brim_try_calloc(count, sizeof *g->prompt_tokens);
   if (!g->prompt_tokens) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the prompt's tokens");
   if (!g->has_text) return read_token_numbers(g);
@@ -162,135 +179,168 @@ static brim_status make_tokens(generate *g)
   return status;
 }
 
-/* ---- output ---- */
-
-/* Writes complete characters to standard output and removes them from the buffer; for JSON it keeps them. */
-static brim_status show(generate *g, bool last)
-{
-  brim_characters_take(&g->bytes, last, &g->shown);
-  if (g->json) return BRIM_OK;
-  const bool failed =
-      fwrite(brim_text_str(&g->shown), 1, g->shown.length, stdout) != g->shown.length || fflush(stdout) != 0;
-  brim_text_clear(&g->shown);
-  return failed ? brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno)) : BRIM_OK;
-}
-
-static brim_status add_token(generate *g, int32_t token, bool first)
-{
-  const char *text = NULL;
-  size_t bytes = 0;
-  if (!g->has_text) {
-    brim_text_printf(&g->bytes, first ? "%" PRId32 : " %" PRId32, token);
-    return BRIM_OK;
-  }
-  BRIM_TRY(g->drive->setup->data.ops->decode(g->drive->setup->data.self, token, &text, &bytes));
-  brim_text_add_n(&g->bytes, text, bytes);
-  return BRIM_OK;
-}
-
-static brim_status take_token(void *context, int32_t token)
-{
-  generate *g = context;
-  BRIM_TRY(add_token(g, token, g->json && json_array_size(g->numbers) == 0));
-  if (g->json) json_array_append_new(g->numbers, json_integer(token));
-  return show(g, false);
-}
-
-static brim_status show_prompt(generate *g)
-{
-  if (g->json) return BRIM_OK;
-  if (g->has_text) {
-    brim_text_add_n(&g->bytes, brim_text_str(&g->prompt_text), g->prompt_text.length);
-  } else {
-    for (int64_t i = 0; i < g->prompt_count; i++) BRIM_TRY(add_token(g, g->prompt_tokens[i], i == 0));
-  }
-  return show(g, false);
-}
-
-static brim_status make_text(generate *g, brim_generator *generator, json_t *texts)
-{
-  if (g->how.number > 0) brim_text_add(&g->shown, g->json ? "" : BETWEEN);
-  g->numbers = json_array();
-  brim_status status = show_prompt(g);
-  if (status == BRIM_OK) status = brim_generator_run(generator, g->prompt_tokens, g->prompt_count, &g->how);
-  const bool whole =
-      status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text ends like a complete one */
-  if (whole && !g->json) brim_text_add(&g->bytes, "\n");
-  const brim_status shown = whole ? show(g, true) : BRIM_OK;
-  if (shown != BRIM_OK) status = shown;
-  json_array_append_new(
-      texts, json_pack("{s:s%, s:O}", "text", brim_text_str(&g->shown), g->shown.length, "tokens", g->numbers));
-  json_decref(g->numbers);
-  brim_text_clear(&g->shown);
-  return status;
-}
-
-static brim_status print_json(const generate *g, json_t *texts)
-{
-  json_t *prompt = json_array();
-  for (int64_t i = 0; i < g->prompt_count; i++) json_array_append_new(prompt, json_integer(g->prompt_tokens[i]));
-  return brim_cli_print_json(json_pack("{s:s, s:s, s:I, s:o, s:O}", "run", g->run, "checkpoint", g->checkpoint, "seed",
-                                       (json_int_t)g->how.seed, "prompt_tokens", prompt, "samples", texts));
-}
-
 /* ---- the work ---- */
 
-static brim_status make_texts(generate *g, brim_generator *generator)
+static void catch_interrupt(generate *g)
 {
-  json_t *texts = json_array();
-  brim_status status = BRIM_OK;
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
   g->how.stopped = &stopped;
-  g->how.take = take_token;
-  g->how.context = g;
-  for (int64_t i = 0; i < g->sample_count && status == BRIM_OK; i++) {
-    g->how.number = (uint32_t)i;
-    status = make_text(g, generator, texts);
-  }
-  if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
-    const brim_status printed = print_json(g, texts);
+}
+
+static brim_status make_texts(generate *g, brim_generator *generator, int64_t side_by_side)
+{
+  brim_generate_text text[TEXTS_MAX];
+  brim_status status = BRIM_OK;
+  catch_interrupt(g);
+  g->how.take = brim_generate_print_token;
+  g->how.end = brim_generate_print_end;
+  g->how.context = &g->printer;
+  for (int64_t done = 0; done < g->sample_count && status == BRIM_OK; done += side_by_side) {
+    const int64_t left = g->sample_count - done, count = left < side_by_side ? left : side_by_side;
+    for (int64_t i = 0; i < count; i++)
+      text[i] = (brim_generate_text){g->prompt_tokens, g->prompt_count, (uint32_t)(done + i)};
+    status = brim_generate_print_begin(&g->printer, count);
+    if (status == BRIM_OK) status = brim_generator_run(generator, text, count, &g->how);
+    const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text ends like others */
+    const brim_status printed = whole ? brim_generate_print_rest(&g->printer) : BRIM_OK;
     if (printed != BRIM_OK) status = printed;
   }
-  json_decref(texts);
   return status;
 }
 
-static brim_status run(generate *g, const brim_config *config)
+static brim_status print_plan(const generate *g, const brim_generator_options *options)
+{
+  brim_plan *plan = NULL;
+  char bytes[32];
+  BRIM_TRY(brim_generator_make_plan(g->drive, options, &plan));
+  if (g->json) {
+    const brim_status status = brim_cli_print_json(brim_plan_json(plan, options->texts));
+    brim_plan_free(plan);
+    return status;
+  }
+  const brim_generation *generation = &plan->program[0].graph->generation;
+  if (generation->capacity > 0)
+    printf("%" PRId64 " text%s of up to %" PRId64 " tokens\n\n", options->texts, brim_plural(options->texts),
+           generation->capacity);
+  printf("peak %s, exactly %" PRIu64 " bytes, in %s\n", brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes),
+         plan->peak_bytes, plan->peak_op);
+  for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
+    if (plan->class_bytes[r] > 0)
+      printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
+  brim_plan_free(plan);
+  return BRIM_OK;
+}
+
+static brim_status generate_all(generate *g, const brim_generator_options *options)
 {
   brim_generator *generator = NULL;
-  if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
-  if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
-  BRIM_TRY(brim_drive_open(config, &(brim_setup_options){.run = g->run, .unread = true}, &g->drive));
-  brim_status status = brim_generator_open(g->drive, g->checkpoint, &generator);
-  if (status == BRIM_OK) status = make_tokens(g);
-  if (status == BRIM_OK) status = brim_generator_check(generator, g->prompt_tokens, g->prompt_count);
-  if (status == BRIM_OK) status = make_texts(g, generator);
+  const char *checkpoint = g->model.checkpoint[0] ? g->model.checkpoint : NULL;
+  BRIM_TRY(brim_generator_open(g->drive, checkpoint, options, &generator));
+  const char *why = brim_generator_without_cache(generator);
+  if (why[0]) brim_log(BRIM_LOG_DEBUG, "no cache of keys and values: %s", why);
+  brim_status status = make_texts(g, generator, options->texts);
+  if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
+    const brim_status printed = brim_generate_print_json(&g->printer, &g->model, g->how.seed);
+    if (printed != BRIM_OK) status = printed;
+  }
   brim_generator_close(generator);
   return status;
 }
 
+/* ---- conversations ---- */
+
+static brim_status print_chat_json(const generate *g, json_t *messages)
+{
+  return brim_cli_print_json(json_pack("{s:s, s:I, s:O}", g->model.run ? "run" : "model", g->model.path, "seed",
+                                       (json_int_t)g->how.seed, "messages", messages));
+}
+
+static brim_status converse(generate *g, brim_generator *generator)
+{
+  const brim_generation *planned = &brim_generator_plan(generator)->program[0].graph->generation;
+  const brim_data *data = &g->drive->setup->data;
+  brim_generate_chat chat = {.data = data, .generator = generator, .quiet = g->json};
+  catch_interrupt(g);
+  chat.how = g->how;
+  chat.limit = planned->capacity > 0 ? planned->capacity : data->train.sample.dim[0];
+  brim_generate_chat_begin(&chat, g->system);
+  brim_status status = g->prompt_text.length > 0
+                           ? brim_generate_chat_say(&chat, brim_text_str(&g->prompt_text), g->prompt_text.length)
+                           : brim_generate_chat_read(&chat);
+  if ((status == BRIM_OK || status == BRIM_EINTERRUPTED) && g->json) {
+    const brim_status printed = print_chat_json(g, chat.messages);
+    if (printed != BRIM_OK) status = printed;
+  }
+  brim_generate_chat_release(&chat);
+  return status;
+}
+
+static brim_status run_chat(generate *g)
+{
+  brim_generator *generator = NULL;
+  const brim_generator_options options = {.texts = 1, .tokens = g->how.tokens, .context = g->context_tokens};
+  BRIM_TRY(brim_generate_chat_check(&g->drive->setup->data));
+  if (g->plan) return print_plan(g, &options);
+  BRIM_TRY(brim_generator_open(g->drive, g->model.checkpoint[0] ? g->model.checkpoint : NULL, &options, &generator));
+  const brim_status status = converse(g, generator);
+  brim_generator_close(generator);
+  return status;
+}
+
+static brim_status run(generate *g)
+{
+  if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
+  if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
+  BRIM_TRY(brim_generate_model_defaults(&g->model, &g->how));
+  BRIM_TRY(take_sampling(g));
+  BRIM_TRY(brim_drive_open(g->model.config, &(brim_setup_options){.run = g->model.run, .unread = true}, &g->drive));
+  if (g->chat) return run_chat(g);
+  BRIM_TRY(make_tokens(g));
+  BRIM_TRY(brim_generator_check(g->drive, g->prompt_tokens, g->prompt_count));
+  const brim_generator_options options = {.texts = g->sample_count < TEXTS_MAX ? g->sample_count : TEXTS_MAX,
+                                          .prompt = g->prompt_count,
+                                          .tokens = g->how.tokens,
+                                          .context = g->context_tokens};
+  if (g->plan) return print_plan(g, &options);
+  g->printer = (brim_generate_printer){.data = &g->drive->setup->data,
+                                       .has_text = g->has_text,
+                                       .json = g->json,
+                                       .prompt = &g->prompt_text,
+                                       .prompt_tokens = g->prompt_tokens,
+                                       .prompt_count = g->prompt_count};
+  return generate_all(g, &options);
+}
+
 static void release(generate *g)
 {
+  brim_generate_printer_release(&g->printer);
   brim_drive_close(g->drive);
+  brim_generate_model_close(&g->model);
   brim_text_release(&g->prompt_text);
-  brim_text_release(&g->bytes);
-  brim_text_release(&g->shown);
   free(g->prompt_tokens);
 }
 
 static const brim_option options[] = {
     {"--prompt", BRIM_CLI_STRING(generate, prompt), "TEXT", "text to continue (default: start a new text)"},
     {"--prompt-file", BRIM_CLI_STRING(generate, prompt_file), "FILE", "read the prompt from a file"},
+    {"--chat", BRIM_CLI_FLAG(generate, chat), NULL,
+     "a conversation: answer each line of standard input, or the prompt, by the model's chat template"},
+    {"--system", BRIM_CLI_STRING(generate, system), "TEXT", "with --chat: the system message"},
     {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
      "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
     {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "sample only from the K most probable tokens (default: 0, all)"},
     {"--top-p", BRIM_CLI_STRING(generate, top_p), "P",
      "sample only from the most probable tokens whose probabilities add up to P"},
+    {"--repetition-penalty", BRIM_CLI_STRING(generate, penalty), "X",
+     "divides positive logits of tokens that the text has already, and multiplies negative ones"},
     {"--seed", BRIM_CLI_STRING(generate, seed), "S", "seed of the sampling; the same seed gives the same text"},
     {"--num-samples", BRIM_CLI_STRING(generate, samples), "N", "number of texts (default: 1)"},
+    {"--context", BRIM_CLI_STRING(generate, context), "N",
+     "tokens that the model sees at most (default: those of a sample, or of the model)"},
+    {"--plan", BRIM_CLI_FLAG(generate, plan), NULL, "only show the memory that it would take"},
     {"--checkpoint", BRIM_CLI_STRING(generate, which), "best|last|PATH",
      "checkpoint of the run (default: best, or last if there is no best)"},
     {"--json", BRIM_CLI_FLAG(generate, json), NULL, "print JSON"},
@@ -300,20 +350,15 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 {
   generate g = {0};
   brim_operands o;
-  char file[4096];
-  brim_config *config = NULL;
   brim_status status = brim_cli_parse(argc, argv, options, &g, &o);
   if (status == BRIM_OK && o.count == 0)
-    status = brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run: brim generate RUN --prompt TEXT");
-  if (o.count > 0) g.run = o.word[0];
+    status =
+        brim_fail(BRIM_ECONFIG, "brim generate needs the folder of a run or of a model: brim generate RUN --prompt "
+                                "TEXT");
   if (status == BRIM_OK) status = take_numbers(&g);
-  if (status == BRIM_OK) status = brim_cli_run_config(cli, g.run, file, sizeof file);
-  if (status == BRIM_OK) status = brim_cli_run_checkpoint(g.run, g.which, g.checkpoint, sizeof g.checkpoint);
-  if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
-  if (status == BRIM_OK) status = brim_cli_refuse_weights(g.run, config, o.word + 1, o.count - 1);
-  if (status == BRIM_OK) status = run(&g, config);
+  if (status == BRIM_OK) status = brim_generate_model_open(cli, &o, g.which, &g.model);
+  if (status == BRIM_OK) status = run(&g);
   release(&g);
-  brim_config_free(config);
   const bool interrupted = status == BRIM_EINTERRUPTED && stopped;
   const int exit_status = brim_cli_end(interrupted ? BRIM_OK : status, &o);
   return interrupted ? INTERRUPTED_EXIT : exit_status;
@@ -321,16 +366,24 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_generate = {
     "generate", "continue a text with a run's language model", run_command,
-    "usage: brim generate RUN [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T]\n"
-    "                     [--top-k K] [--top-p P] [--seed S] [--num-samples N] [--checkpoint best|last|PATH] [--json]\n"
+    "usage: brim generate RUN|MODEL [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature "
+    "T]\n"
+    "                     [--top-k K] [--top-p P] [--repetition-penalty X] [--seed S] [--num-samples N] [--context N]\n"
+    "                     [--checkpoint best|last|PATH] [--chat [--system TEXT]] [--plan] [--json]\n"
     "\n"
     "  brim generate runs/a --prompt 'Once upon'      200 more tokens, sampled by probability\n"
     "  brim generate runs/a --prompt-file f --tokens 50 --temperature 0   always the most probable token\n"
     "  brim generate runs/a --top-k 50 --top-p 0.9 --num-samples 3        three texts, from probable tokens only\n"
     "  brim generate runs/a --seed 2 --json           another text, as JSON with the tokens' numbers\n"
+    "  brim generate Qwen3-0.6B --prompt 'Once upon'  a model's folder, as Hugging Face has it\n"
+    "  brim generate SmolLM2-135M-Instruct --chat     a conversation, a line for each turn\n"
     "  Ctrl-C ends the text where it is, with exit status 130.\n"
     "\n"
-    "The text is printed as it is generated. The same seed gives the same text. The model sees the last tokens, as\n"
-    "many as its training samples had (dataset.context). Without a prompt, a new text begins. If the dataset has no\n"
-    "text for its tokens (as dataset=tokens), prompt and output are numbers of tokens.\n",
+    "The text is printed as it is generated. The same seed gives the same text. Several texts are generated side by\n"
+    "side, and printed one after another. The model sees the last tokens, as many as its training samples had\n"
+    "(dataset.context); without a run, as many as the model allows. Without a prompt, a new text begins. If the "
+    "dataset\n"
+    "has no text for its tokens (as dataset=tokens), prompt and output are numbers of tokens. If the folder in\n"
+    "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
+    "the defaults.\n",
     options};

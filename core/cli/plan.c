@@ -196,8 +196,9 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   printf("\npeak %s, exactly %llu bytes, in %s\n", brim_format_bytes(a, sizeof a, plan->peak_bytes),
          (unsigned long long)plan->peak_bytes, plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    printf("  %-12s %12s%s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]),
-           r == BRIM_ROLE_PARAMETER ? values : "");
+    if (brim_plan_has_role(plan, r))
+      printf("  %-12s %12s%s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]),
+             r == BRIM_ROLE_PARAMETER ? values : "");
   printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   print_host(plan);

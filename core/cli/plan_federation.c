@@ -120,7 +120,8 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
          brim_plural(d->choice.lanes), plan->peak_op);
   print_processes(d, server_bytes);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
+    if (brim_plan_has_role(plan, r))
+      printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(a, sizeof a, plan->class_bytes[r]));
   printf("  %-12s %12s   no placement needs less\n", "lower bound",
          brim_format_bytes(a, sizeof a, plan->lower_bound_bytes));
   printf(brim_setup_is_isolated(d->setup)

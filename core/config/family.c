@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/gguf.h"
 #include "base/text.h"
 #include "config/interpolate.h"
 
@@ -38,9 +39,11 @@ static const char *config_path(brim_composition *c, const char *group, const cha
     c->unsettled = c->unsettled || !c->previous; /* a file may set it after this option: see the next walk */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s=hf reads the network from the folder in %s, which is not set", group,
                  key);
-    brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it", key);
+    brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it, or to a GGUF file",
+                      key);
     return NULL;
   }
+  if (brim_is_gguf(folder)) return folder;
   const char *path = brim_arena_printf(c->arena, "%s/config.json", folder);
   if (stat(path, &info) == 0) return path;
   brim_problem(&c->problems, BRIM_ELOAD, "no config.json in '%s', so %s=hf does not know the network", folder, group);
@@ -50,12 +53,13 @@ static const char *config_path(brim_composition *c, const char *group, const cha
 
 /* ---- the file of a family ---- */
 
-/* Sections of a family's file: a map, or a list of texts. */
+/* Sections of a family's file: a map, a list of texts, or a text. */
 static const struct {
   const char *name;
-  bool is_map;
-} sections[] = {{"model", true},     {"keys", true},      {"only", true},
-                {"required", false}, {"nullable", false}, {"harmless", false}};
+  enum brim_yaml_kind kind;
+} sections[] = {{"model", BRIM_YAML_MAP},     {"keys", BRIM_YAML_MAP},      {"only", BRIM_YAML_MAP},
+                {"values", BRIM_YAML_MAP},    {"required", BRIM_YAML_LIST}, {"nullable", BRIM_YAML_LIST},
+                {"harmless", BRIM_YAML_LIST}, {"inside", BRIM_YAML_SCALAR}};
 
 static bool is_list_of_texts(const brim_yaml *node)
 {
@@ -64,21 +68,25 @@ static bool is_list_of_texts(const brim_yaml *node)
   return good;
 }
 
-/* In `keys` each value is a name or a list of names, in `only` a list of allowed values. */
-static bool is_section(const char *name, bool is_map, const brim_yaml *node)
+/* In `keys` each value is a name or a list of names, in `only` a list of allowed values, in `values` a map. */
+static bool is_section(const char *name, enum brim_yaml_kind kind, const brim_yaml *node)
 {
-  if (!is_map) return is_list_of_texts(node);
+  if (kind == BRIM_YAML_LIST) return is_list_of_texts(node);
+  if (kind == BRIM_YAML_SCALAR) return node->kind == BRIM_YAML_SCALAR;
   bool good = node->kind == BRIM_YAML_MAP;
   for (size_t i = 0; good && i < node->count; i++) {
     const brim_yaml *value = node->item[i];
     if (strcmp(name, "keys") == 0) good = value->kind == BRIM_YAML_SCALAR || is_list_of_texts(value);
     if (strcmp(name, "only") == 0) good = is_list_of_texts(value);
+    if (strcmp(name, "values") == 0) good = value->kind == BRIM_YAML_MAP;
   }
   return good;
 }
 
 static bool check_file(brim_composition *c, const brim_yaml *file)
 {
+  static const char *const forms[] = {
+      [BRIM_YAML_SCALAR] = "name", [BRIM_YAML_LIST] = "list of names", [BRIM_YAML_MAP] = "map"};
   const size_t problems = c->problems.count, count = sizeof sections / sizeof sections[0];
   for (size_t i = 0; i < file->count; i++) {
     size_t s = 0;
@@ -86,9 +94,10 @@ static bool check_file(brim_composition *c, const brim_yaml *file)
     const brim_yaml_origin at = brim_yaml_key_origin(file->item[i]);
     if (s == count)
       brim_problem_at(&c->problems, &at, "a family's file has no section '%s'", file->key[i]);
-    else if (!is_section(sections[s].name, sections[s].is_map, file->item[i]))
-      brim_problem_at(&c->problems, &at, "the section '%s' of a family's file must be a %s", sections[s].name,
-                      sections[s].is_map ? "map: see configs/family/common.yaml" : "list of names");
+    else if (!is_section(sections[s].name, sections[s].kind, file->item[i]))
+      brim_problem_at(&c->problems, &at, "the section '%s' of a family's file must be a %s%s", sections[s].name,
+                      forms[sections[s].kind],
+                      sections[s].kind == BRIM_YAML_MAP ? ": see configs/family/common.yaml" : "");
   }
   return c->problems.count == problems;
 }
@@ -206,12 +215,20 @@ static void check_keys(const family *f, const brim_yaml *map, const char *prefix
   }
 }
 
+/* Whether the family's file sets the key of the model that takes this key's value. */
+static bool has_default(const family *f, const char *key)
+{
+  const brim_yaml *to = NULL;
+  return has(f, "keys", key, &to) && to->kind == BRIM_YAML_SCALAR &&
+         brim_yaml_get(brim_yaml_get(f->part[1], "model"), to->scalar);
+}
+
 static void check_required(const family *f, const char *path)
 {
   for (int i = 0; i < 2; i++) {
     const brim_yaml *list = brim_yaml_get(f->part[i], "required");
     for (size_t k = 0; list && k < list->count; k++)
-      if (!brim_yaml_get(f->config, list->item[k]->scalar))
+      if (!brim_yaml_get(f->config, list->item[k]->scalar) && !has_default(f, list->item[k]->scalar))
         brim_problem(&f->c->problems, BRIM_ELOAD, "%s has no '%s'", path, list->item[k]->scalar);
   }
   const brim_yaml *old = brim_yaml_get(f->config, "rope_scaling"), *now = brim_yaml_get(f->config, "rope_parameters");
@@ -228,6 +245,24 @@ static void escape(brim_arena *arena, brim_yaml *node)
   for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
 }
 
+/* A copy of a value, or of each value of a list, with another text where the family's file says so. */
+static brim_yaml *translated(const family *f, const char *key, const brim_yaml *value)
+{
+  brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
+  const brim_yaml *table = NULL;
+  escape(f->c->arena, copy);
+  if (!has(f, "values", key, &table)) return copy;
+  for (size_t i = 0; i < (copy->kind == BRIM_YAML_LIST ? copy->count : 1); i++) {
+    brim_yaml *node = copy->kind == BRIM_YAML_LIST ? copy->item[i] : copy;
+    const char *text = brim_yaml_is_null(node) ? "null" : node->kind == BRIM_YAML_SCALAR ? node->scalar : "";
+    const brim_yaml *other = brim_yaml_get(table, text);
+    if (!other || other->kind != BRIM_YAML_SCALAR) continue;
+    node->scalar = other->scalar;
+    node->quoted = other->quoted;
+  }
+  return copy;
+}
+
 /* Sets keys of the model to a value; null: to the model's own default. */
 static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
 {
@@ -235,23 +270,36 @@ static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
   for (size_t i = 0; i < count; i++) {
     const char *key = (to->kind == BRIM_YAML_LIST ? to->item[i] : to)->scalar;
     brim_yaml_remove(f->content, key);
-    if (brim_yaml_is_null(value)) continue;
-    brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
-    escape(f->c->arena, copy);
-    brim_yaml_set(f->c->arena, f->content, key, copy);
+    if (!brim_yaml_is_null(value)) brim_yaml_set(f->c->arena, f->content, key, brim_yaml_clone(f->c->arena, value));
   }
 }
 
-/* In the order of the family's files, so that of two keys for the same the second counts. */
-static void take(const family *f)
+/* Takes values by the keys of a family's file, in its order. If two keys set the same value, the second counts. */
+static void take(const family *f, const brim_yaml *part)
 {
-  for (int i = 0; i < 2; i++) {
-    const brim_yaml *keys = brim_yaml_get(f->part[i], "keys");
-    for (size_t k = 0; keys && k < keys->count; k++) {
-      const brim_yaml *value = brim_yaml_get_path(f->config, keys->key[k]);
-      if (value) set(f, keys->item[k], value);
-    }
+  const brim_yaml *keys = brim_yaml_get(part, "keys");
+  for (size_t k = 0; keys && k < keys->count; k++) {
+    const brim_yaml *value = brim_yaml_get_path(f->config, keys->key[k]);
+    if (value) set(f, keys->item[k], translated(f, keys->key[k], value));
   }
+}
+
+/* Continues in the map of config.json that describes the network, if it is a map of its own; false on error. Of the
+ * keys around it only those of the family's own file count. */
+static bool go_inside(family *f, const char *path)
+{
+  const brim_yaml *inside = brim_yaml_get(f->part[1], "inside");
+  if (!inside) return true;
+  const size_t problems = f->c->problems.count;
+  const brim_yaml *config = brim_yaml_get(f->config, inside->scalar);
+  if (!config || config->kind != BRIM_YAML_MAP) {
+    brim_problem(&f->c->problems, BRIM_ELOAD, "%s has no map '%s'", path, inside->scalar);
+    return false;
+  }
+  check_keys(f, f->config, "");
+  if (f->c->problems.count == problems) take(f, f->part[1]);
+  f->config = config;
+  return find_family(f, path) && f->c->problems.count == problems;
 }
 
 bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content)
@@ -264,12 +312,13 @@ bool brim_family_read(brim_composition *c, const char *group, brim_yaml *content
     brim_problem_at(&c->problems, &key->origin, "'%s' must be the name of a key", BRIM_FAMILY_KEY);
   brim_yaml_remove(content, BRIM_FAMILY_KEY);
   family f = {.c = c, .config = path ? brim_compose_source(c, path) : NULL, .content = content};
-  if (!f.config || !find_family(&f, path)) return false;
+  if (!f.config || !find_family(&f, path) || !go_inside(&f, path)) return false;
   const brim_yaml *values = brim_yaml_get(f.part[1], "model");
   for (size_t i = 0; values && i < values->count; i++)
-    brim_yaml_set(c->arena, content, values->key[i], brim_yaml_clone(c->arena, values->item[i]));
+    if (!brim_yaml_get(content, values->key[i]))
+      brim_yaml_set(c->arena, content, values->key[i], brim_yaml_clone(c->arena, values->item[i]));
   check_keys(&f, f.config, "");
   check_required(&f, path);
-  if (c->problems.count == problems) take(&f);
+  for (int i = 0; i < 2 && c->problems.count == problems; i++) take(&f, f.part[i]);
   return c->problems.count == problems;
 }

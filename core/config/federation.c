@@ -496,7 +496,7 @@ static void refuse_choices(brim_composition *c, const brim_config *config)
   }
 }
 
-/* total_clients=0 on the command line of a federation is the mistake, rather than everything else that is chosen. */
+/* Reports total_clients=0 in a federation as one mistake, instead of each key that needs clients. */
 static bool refuse_no_clients(brim_composition *c, const brim_config *config)
 {
   const brim_yaml *clients = brim_yaml_get_path(config->root, "total_clients");

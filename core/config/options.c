@@ -12,6 +12,8 @@
 #include "brim/backend.h"
 #include "brim/model.h"
 #include "config/compose.h"
+#include "config/gguf_config.h"
+#include "param/json.h"
 #include "plugin/instance.h"
 
 /* ---- files ---- */
@@ -24,7 +26,11 @@ static const brim_source *load_source(brim_composition *c, const char *path)
   BRIM_ARENA_GROW(c->arena, c->source, c->source_count, c->source_room);
   c->source[c->source_count++] = s;
   s->path = brim_arena_string(c->arena, path);
-  s->status = brim_yaml_parse_file(c->arena, path, &s->node);
+  const char *suffix = strrchr(path, '.');
+  const bool is_json = suffix && strcmp(suffix, ".json") == 0;
+  s->status = brim_is_gguf(path) ? brim_gguf_config(c->arena, path, &s->node)
+              : is_json          ? brim_json_parse_file(c->arena, path, &s->node)
+                                 : brim_yaml_parse_file(c->arena, path, &s->node);
   if (s->status == BRIM_OK && brim_yaml_is_null(s->node)) s->node = brim_yaml_map(c->arena, s->node->origin);
   if (s->status == BRIM_OK && s->node->kind != BRIM_YAML_MAP)
     s->status = brim_fail(BRIM_ECONFIG, "a configuration is a map of keys\n  %s:%d:%d", path, s->node->origin.line,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/mixup.h"
+#include "graph/documents.h"
 
 /* The real numbers in a label of a part; 0: the label is of I32. */
 static int64_t numbers_of(const brim_data *data, enum brim_part part)
@@ -23,8 +24,8 @@ uint64_t brim_data_values_bytes(const brim_data *data, uint32_t real)
 {
   uint64_t bytes;
   const uint32_t dtype = data->train.task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : real;
-  return __builtin_mul_overflow((uint64_t)data->elements, (uint64_t)brim_dtype_bytes(dtype), &bytes) ? UINT64_MAX
-                                                                                                     : bytes;
+  const uint64_t each = brim_dtype_bytes(dtype) * (data->train.documents ? BRIM_DOCUMENT_ROWS : 1);
+  return __builtin_mul_overflow((uint64_t)data->elements, each, &bytes) ? UINT64_MAX : bytes;
 }
 
 uint64_t brim_data_label_bytes(const brim_data *data, enum brim_part part, uint32_t real)
@@ -75,6 +76,17 @@ static brim_status check_tokens(const brim_data *data, const char *split, int64_
   return BRIM_OK;
 }
 
+static brim_status check_places(const brim_data *data, const char *split, int64_t index, const int32_t *place)
+{
+  for (int64_t t = 0; t < data->elements; t++)
+    if (place[t] != 0 && (t == 0 || place[t] != place[t - 1] + 1))
+      return brim_fail(BRIM_ELOAD,
+                       "dataset '%s': the place of token %" PRId64 " of sample %" PRId64
+                       " of the %s split is %d, which is neither 0 nor one more than the place before",
+                       data->plugin->id, t, index, split, place[t]);
+  return BRIM_OK;
+}
+
 static brim_status check_targets(const brim_data *data, const char *split, int64_t index, const float *target)
 {
   for (int64_t k = 0; k < data->train.targets; k++)
@@ -87,6 +99,7 @@ static brim_status check_targets(const brim_data *data, const char *split, int64
 
 brim_status brim_data_check_label(const brim_data *data, const char *split, int64_t index, const void *raw, void *label)
 {
+  if (data->train.documents) BRIM_TRY(check_places(data, split, index, (const int32_t *)raw + data->elements));
   if (data->train.task == BRIM_TASK_TOKENS) return check_tokens(data, split, index, raw, label);
   if (data->train.task == BRIM_TASK_VALUES) return check_targets(data, split, index, label);
   return check_class(data, split, index, *(const int32_t *)label);

@@ -27,7 +27,7 @@ typedef struct brim_data {
   uint64_t seed;
   brim_transform transform;
   brim_shape sample; /* shape of a sample as the model gets it */
-  int64_t elements;  /* values in a sample */
+  int64_t elements;  /* values in a sample; with documents as many places follow the tokens */
   int64_t channels, rows,
       columns; /* of a sample; [F] counts as one channel with one row, [T, F] as F channels side by side, with T rows */
   int32_t ignored_token;  /* label to be ignored, like BRIM_NO_TOKEN. The caller sets it after open or describe */
@@ -118,7 +118,7 @@ typedef brim_span (*brim_span_fn)(void *context, int64_t sequence);
 
 typedef struct brim_batch {
   brim_span span;
-  void *values; /* [count, elements] of `real`, or tokens of I32 */
+  void *values; /* [count, elements] of `real`, or tokens of I32; with documents [count, 2, elements] */
   void *labels; /* as brim_data_sample writes them, one after another: [count], ... */
 } brim_batch;
 

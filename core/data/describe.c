@@ -43,7 +43,8 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
   if (is_values && (info->targets < 1 || info->targets > TARGETS_MAX))
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " target numbers; 1 to %d are possible", id, info->targets,
                      TARGETS_MAX);
-  if (!is_values && info->classes < 2)
+  const bool is_unknown = info->estimated && info->task == BRIM_TASK_TOKENS && info->classes == 0;
+  if (!is_values && info->classes < 2 && !is_unknown)
     return brim_fail(BRIM_ELOAD, "dataset '%s' has %" PRId64 " %s%s; at least 2 are needed", id, info->classes,
                      info->task == BRIM_TASK_TOKENS ? "token" : "class",
                      info->classes == 1              ? ""
@@ -55,6 +56,8 @@ static brim_status check_answers(const brim_data *data, const brim_dataset_info 
 static brim_status check_values(const brim_data *data, const brim_dataset_info *info)
 {
   const char *id = data->plugin->id;
+  if (info->documents && info->task != BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ELOAD, "dataset '%s' has documents, but its samples are not tokens", id);
   if (info->task == BRIM_TASK_TOKENS) {
     if (info->dtype == BRIM_DTYPE_I32 && info->sample.rank == 1) return BRIM_OK;
     return brim_fail(BRIM_ELOAD,
@@ -122,6 +125,9 @@ static brim_status check_same(const brim_data *data, const char *split, const br
                      "those of %s samples %s",
                      data->plugin->id, describe_answer(train, sizeof train, a), split,
                      describe_answer(other, sizeof other, b));
+  if ((a->documents != 0) != (b->documents != 0))
+    return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not match: only one has several documents in a sample",
+                     data->plugin->id);
   if ((a->pixels_max > 0) != (b->pixels_max > 0))
     return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not match: only one has pictures of different sizes",
                      data->plugin->id);

@@ -88,6 +88,7 @@ brim_status brim_data_keep(const brim_data *data, json_t **out)
                 "targets", (json_int_t)info->targets, "pixels_max", (json_int_t)info->pixels_max, "side_max",
                 (json_int_t)info->side_max, "samples", samples, "trained", (json_int_t)data->count[BRIM_PART_TRAIN],
                 "seed", (json_int_t)data->seed, "inputs", json_of_inputs(data), "kept", own);
+  if (*out && info->documents) json_object_set_new(*out, "documents", json_true());
   return *out ? BRIM_OK : brim_fail(BRIM_EINTERNAL, "the data stored for dataset '%s' is not JSON", data->plugin->id);
 }
 
@@ -161,6 +162,7 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   of.targets = targets;
   of.pixels_max = pixels;
   of.side_max = side;
+  of.documents = json_is_true(json_object_get(kept, "documents"));
   if (!read_names(names, arena, &of)) return false;
   for (int part = 0; part < 3; part++) {
     info[part] = of;

@@ -166,7 +166,7 @@ static void make_values(const brim_data *data, const brim_picture *picture, cons
   const brim_transform *t = &data->transform;
   const view v = draw_view(data, draws);
   if (data->train.task == BRIM_TASK_TOKENS) {
-    memcpy(values, scratch, (size_t)data->elements * sizeof(int32_t));
+    memcpy(values, scratch, (size_t)brim_data_values_bytes(data, BRIM_DTYPE_F32));
     return;
   }
   if (data->train.sample.rank == 2) {

@@ -8,7 +8,7 @@
 #include "data/augment.h"
 #include "data/resample.h"
 #include "data/transform.h"
-#include "graph/graph.h"
+#include "graph/documents.h"
 
 static const char *const filters[] = {"nearest", "bilinear", "bicubic"};
 
@@ -170,6 +170,7 @@ brim_status brim_transform_init(brim_transform *t, const brim_settings *settings
   if (t->applies) BRIM_TRY(check_crop(t));
   t->side_max = t->rows_in > t->columns_in ? t->rows_in : t->columns_in;
   t->read_bytes = (uint64_t)brim_shape_count(s) * brim_dtype_bytes(train->dtype);
+  if (train->documents) t->read_bytes *= BRIM_DOCUMENT_ROWS;
   brim_transform_widen(t, train);
   return BRIM_OK;
 }

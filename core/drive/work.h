@@ -38,7 +38,7 @@ typedef struct brim_work {
   /* [step] Checks for memory pressure and reports it. If the run must act, writes a checkpoint and sets *acts: memory
    * must then be cleaned and the arena shrunk to *bytes (0: no need to shrink). */
   brim_status (*heed_pressure)(void *self, bool *acts, uint64_t *bytes);
-  /* [step] The number of looks at memory in a row at which the arena could have been larger by `more` bytes without
+  /* [step] The number of consecutive checks of memory at which the arena could have been larger by `more` bytes without
    * pressure. NULL: 0. */
   int64_t (*checks_with_room)(void *self, uint64_t more);
   bool (*is_asking)(void *self); /* it is time to ask policies for another plan; NULL: once a second */

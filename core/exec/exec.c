@@ -254,14 +254,29 @@ static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
   return BRIM_OK;
 }
 
+static brim_status load(brim_exec *exec, const brim_copy *copy, size_t count)
+{
+  if (brim_exec_is_asynchronous(exec)) return feed(exec, copy, count);
+  for (size_t i = 0; i < count; i++)
+    BRIM_TRY(exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
+  return BRIM_OK;
+}
+
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels)
 {
   const brim_graph *g = program->graph;
   const brim_copy copy[] = {{brim_exec_pointer(exec, program, g->input), values, g->input->bytes},
                             {brim_exec_pointer(exec, program, g->label), labels, g->label->bytes}};
-  if (brim_exec_is_asynchronous(exec)) return feed(exec, copy, 2);
-  for (size_t i = 0; i < 2; i++) BRIM_TRY(exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
-  return BRIM_OK;
+  return load(exec, copy, 2);
+}
+
+brim_status brim_exec_load_tokens(brim_exec *exec, const brim_program *program, const int32_t *tokens,
+                                  const int32_t *places)
+{
+  const brim_graph *g = program->graph;
+  const brim_copy copy[] = {{brim_exec_pointer(exec, program, g->input), tokens, g->input->bytes},
+                            {brim_exec_pointer(exec, program, g->places), places, g->places->bytes}};
+  return load(exec, copy, 2);
 }
 
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)

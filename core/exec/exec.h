@@ -31,6 +31,9 @@ void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, cons
 /* [step] Copies a micro-batch to the device: values [N, ...] and labels, of the types and shapes of the program's
  * tensors. */
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels);
+/* [step] The same for a program that continues texts: tokens and their places, both [N,T]. */
+brim_status brim_exec_load_tokens(brim_exec *exec, const brim_program *program, const int32_t *tokens,
+                                  const int32_t *places);
 
 /* The part of a program to run. */
 enum brim_exec_part {

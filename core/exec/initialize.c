@@ -91,17 +91,21 @@ void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, v
   }
 }
 
+brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *p,
+                                      uint64_t seed)
+{
+  void *values = brim_try_malloc(p->value->bytes);
+  if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
+  brim_first_values(p, seed, p->value->dtype, values);
+  const brim_status status = brim_exec_write(exec, program, p->value, values);
+  free(values);
+  return status;
+}
+
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed)
 {
-  brim_status status = BRIM_OK;
-  for (size_t i = 0; i < program->graph->parameter_count && status == BRIM_OK; i++) {
-    const brim_parameter *p = &program->graph->parameter[i];
-    if (p->is_frozen) continue;
-    void *values = brim_try_malloc(p->value->bytes);
-    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
-    brim_first_values(p, seed, p->value->dtype, values);
-    status = brim_exec_write(exec, program, p->value, values);
-    free(values);
-  }
-  return status;
+  for (size_t i = 0; i < program->graph->parameter_count; i++)
+    if (!program->graph->parameter[i].is_frozen)
+      BRIM_TRY(brim_initialize_parameter(exec, program, &program->graph->parameter[i], seed));
+  return BRIM_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/order.h"
 #include "exec/exec.h"
+#include "graph/documents.h"
 #include "graph/signature.h"
 
 #define ROUNDS_MIN 3
@@ -137,6 +138,8 @@ static brim_status fill(timing *t)
   for (size_t i = 0; i < g->parameter_count; i++)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
   if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, input); /* valid indices */
+  /* Each sample is one document, which takes longest. */
+  if (g->tokens) brim_documents_fill(t->values, input / (g->input->bytes / g->batch), g->places->shape.dim[1]);
   return BRIM_OK;
 }
 

@@ -91,7 +91,7 @@ static const char *name_of(const brim_aggregation *a)
   return a->choice ? a->choice->plugin->id : "fedavg";
 }
 
-/* The status of an answer that cannot be used. */
+/* The status for an unusable answer: EPLUGIN for a plugin, ENUMERIC for an aggregator of the core. */
 static brim_status blame(const brim_aggregation *a)
 {
   return a->guard ? BRIM_EPLUGIN : BRIM_ENUMERIC;

@@ -23,10 +23,11 @@ brim_status brim_aggregation_add(brim_aggregation *aggregation, const brim_arriv
 /* [step] For an aggregator with merge: calls look if out is NULL, else merge, which writes `values` results to it.
  * EPLUGIN, ENUMERIC if a result is not finite, and errors of the aggregator. */
 brim_status brim_aggregation_merge(brim_aggregation *aggregation, const brim_updates *block, double *out);
-/* Does the aggregator see all updates of a round at once? Does it look at them first? */
+/* Whether the aggregator sees all updates of a round at once (merge), and whether it has a first pass over them (look).
+ */
 bool brim_aggregation_merges(const brim_aggregation *aggregation);
 bool brim_aggregation_looks(const brim_aggregation *aggregation);
-/* Does a call hang, so that it may still use its memory? */
+/* Whether a call hangs, so that it may still use its memory. */
 bool brim_aggregation_is_lost(const brim_aggregation *aggregation);
 /* [step] The divisor of the sum of weighted updates; an error unless it is finite and above 0. */
 brim_status brim_aggregation_divisor(const brim_aggregation *aggregation, double *out);

@@ -13,7 +13,7 @@ typedef struct brim_attacker {
   int64_t client, round;
 } brim_attacker;
 
-/* Is the client malicious? Depends on the configuration alone. */
+/* Whether the client is malicious; depends on the configuration alone. */
 bool brim_attack_has(const brim_setup *setup, int64_t client);
 /* [step, any thread] Changes the labels of `count` samples that a malicious client has read. */
 void brim_attack_labels(const brim_attacker *t, int32_t *label, int64_t count);

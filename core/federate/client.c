@@ -65,17 +65,17 @@ void brim_lane_close(brim_lane *l)
 
 /* ---- training ---- */
 
-/* A client's turn. */
+/* The training of one client in a round. */
 typedef struct turn {
   brim_lane *lane;
   brim_client_result *result;
   brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
-  double factor; /* of the schedule, by rounds */
+  double factor; /* of the schedule, which counts rounds */
   int64_t steps; /* taken so far */
   double rates;  /* the sum of their learning rates */
   double pull;   /* weight of the distance from the global model */
-  double steer;  /* of the control: 1, or 0 for a personal model */
+  double steer;  /* factor of the control: 1, or 0 for a personal model, which has none */
 } turn;
 
 /* Reads samples from..from+count-1 of a local epoch. */

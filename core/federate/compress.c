@@ -109,7 +109,7 @@ static void compress(const change *c)
 
 /* ---- an update ---- */
 
-/* False: a change is not finite. */
+/* Turns the client's values into its change. Returns false if one is not finite. */
 static bool subtract(double *own, const double *global, int64_t count)
 {
   bool is_finite = true;
@@ -120,7 +120,7 @@ static bool subtract(double *own, const double *global, int64_t count)
   return is_finite;
 }
 
-/* The index of the parameter. */
+/* The index of the parameter with this value. */
 static size_t find_parameter(const brim_graph *g, const brim_tensor *value)
 {
   size_t i = 0;

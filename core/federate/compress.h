@@ -16,8 +16,8 @@ typedef struct brim_compressor {
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out);
 void brim_compressor_close(brim_compressor *compressor);
 /* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed. It
- * leaves a parameter with a change that is not finite as it is. With error feedback `kept` has what the client's last
- * update left out, and gets what this one does. EIO. */
+ * leaves a parameter with a change that is not finite as it is. With error feedback it adds the residual that
+ * compression left of the client's last update, from `kept`, and stages that of this update. EIO. */
 brim_status brim_compressor_run(const brim_compressor *compressor, brim_kept *kept, const brim_keeping *lane,
                                 const brim_program *fold, int64_t round);
 #endif

@@ -27,7 +27,7 @@ struct brim_control {
   part *part;
   size_t count;
   int64_t values, clients;
-  double share;       /* of c in what clients compute: 1, or 0 for FedDyn */
+  double share;       /* factor of c in the clients' correction: 1, or 0 for FedDyn */
   double alpha;       /* of FedDyn; else 0 */
   double *now, *next; /* [values] c and c' */
   double *room;       /* FedDyn: for the largest part; else NULL */

@@ -1,4 +1,4 @@
-/* Controls: gradients that the server and the clients remember, to correct those of later rounds.
+/* Controls: gradients that the server and the clients store, to correct those of later rounds.
  *
  * SCAFFOLD's control variates, option II (Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated
  * Learning, ICML 2020, algorithm 1). The server has c, and each client c_i, a part of its state (kept.h); both are 0 at
@@ -13,8 +13,8 @@
  * in checkpoints.
  *
  * FedDyn (Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1). c_i is the paper's
- * gradient of client i, and c is h. The formulas are those of SCAFFOLD without c in what clients compute, and with
- * 1 / alpha instead of `rates`:
+ * gradient of client i, and c is h. Clients compute as in SCAFFOLD, but without c and with 1 / alpha instead of
+ * `rates`:
  *
  *     c_i' = c_i + alpha (x - w)          c' = c + alpha (sum of x - w) / N
  *
@@ -47,7 +47,7 @@ brim_status brim_control_write(const brim_control *control, brim_states *states,
 /* [step, any thread] Writes c_i' of the client that has trained to its slot of the round. EIO. */
 brim_status brim_control_stage(const brim_control *control, brim_states *states, const brim_keeping *lane,
                                double rates);
-/* What divides x - w: with steps whose learning rates add up to `sum`, that, or for FedDyn 1 / alpha. */
+/* The divisor of x - w: `sum`, the sum of the learning rates of the steps; for FedDyn 1 / alpha. */
 double brim_control_rates(const brim_setup *setup, double sum);
 /* The factor of fold for a client's part in the sum, in a round of `clients`: small enough that sums are exact if a
  * client has moved by less than BRIM_FOLD_MOST * rates. */

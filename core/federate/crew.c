@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-/* Spinning time before a thread sleeps: longer than the pause between two rounds without evaluation. */
+/* How long a thread spins before it sleeps: longer than the pause between two rounds without evaluation. */
 #define LOOK_SECONDS 100e-6
 #define LOOKS_PER_CLOCK 64
 
@@ -33,7 +33,7 @@ struct brim_crew {
   pthread_cond_t changed; /* job, busy or is_over */
 };
 
-/* Has the event that the thread waits for happened? */
+/* Whether the event that the thread waits for has happened. */
 typedef bool (*condition)(brim_crew *crew, uint32_t seen);
 
 static bool is_called(brim_crew *c, uint32_t seen)

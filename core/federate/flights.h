@@ -17,7 +17,7 @@ typedef struct brim_flight {
 
 typedef struct brim_flights {
   double clock;         /* simulated seconds since the start of the run */
-  double starts, looks; /* clients that have started; how often the server has looked for clients to start */
+  double starts, looks; /* clients that have started; checks for available clients */
   double count;         /* clients in flight */
   brim_flight flight[]; /* [federate.concurrency] */
 } brim_flights;
@@ -37,8 +37,8 @@ void brim_flights_begin(brim_flight_queue *queue);
 void brim_flights_commit(brim_flight_queue *queue);
 /* [step] Adds a client; there must be a free place. */
 void brim_flights_add(brim_flight_queue *queue, const brim_flight *flight);
-/* [step] The client that ends first, of several that end together the one with the lowest number; NULL: no client is in
- * flight. brim_flights_take removes it. */
+/* [step] The client that ends first, of several that end together the one with the lowest number; NULL if no client is
+ * in flight. brim_flights_take removes it and returns it. */
 const brim_flight *brim_flights_first(const brim_flight_queue *queue);
 brim_flight brim_flights_take(brim_flight_queue *queue);
 /* [step] Removes clients in flight from a list of [count]; returns the number of those that remain. */

@@ -22,7 +22,7 @@ struct brim_kept {
   brim_control *control; /* NULL without SCAFFOLD */
   field *field;
   size_t count;
-  const field *residual; /* [residuals] what compression left out: a part of `field` after `count` */
+  const field *residual; /* [residuals] the residuals of compression: a part of `field` after `count` */
   size_t residuals;
   const field *personal; /* [personals] the personal model: after those */
   size_t personals;

@@ -1,7 +1,8 @@
 /* Client states: the values that a client needs in a later round, brim_setup_kept_bytes for each client, in the file of
  * store/states.h. A state consists of the running statistics of norms (federate.norm_buffers=keep), the parameters that
- * federate.local_parameters names, the client's control (control.h), what compression left out of its last update, and
- * its personal model.
+ * federate.local_parameters names, the client's control (control.h), the residual that compression left of its last
+ * update, and its personal model.
+ *
  * A client starts a round from its state at the end of its last round, and its first round from the global model's
  * values. Running statistics are also a part of its update, so those of the global model are the mean over clients.
  *
@@ -35,10 +36,11 @@ brim_status brim_kept_steer(brim_kept *kept, const brim_keeping *lane);
 /* The functions that stage a state write to the slot of lane->place, another one in each lane. They do nothing if kept
  * is NULL, or if states have no such part. */
 
-/* [step, any thread] Call first: what the slot holds is no longer a state. EIO. */
+/* [step, any thread] Call first: marks the slot as empty until the whole state is staged. EIO. */
 brim_status brim_kept_begin(brim_kept *kept, const brim_keeping *lane);
-/* [step, any thread] Error feedback: adds what compression left out of the client's last update to `change`, that of a
- * parameter in this one; then, when `change` is compressed, stages what that leaves out. Call them in turn. EIO. */
+/* [step, any thread] Error feedback, for one parameter after another: the first function adds the client's residual to
+ * `change`, the change of the parameter in this update; the second, called with the compressed `change`, stages the new
+ * residual. EIO. */
 brim_status brim_kept_add_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, double *change);
 brim_status brim_kept_stage_residual(brim_kept *kept, const brim_keeping *lane, size_t parameter, const double *change);
 /* [step, any thread] Stages the lane's parameters as the client's personal model. ENUMERIC, EIO. */

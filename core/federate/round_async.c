@@ -1,7 +1,7 @@
 /* Asynchronous rounds (federate.async), as in Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation,
  * AISTATS 2022: federate.concurrency clients are in flight at any time, and a round ends when clients_per_round of them
- * have arrived. A client trains from the version of the global model at its start. The simulated world knows the
- * arrivals before anybody trains, so clients train in the round in which they arrive. See round.h. */
+ * have arrived. A client trains from the version of the global model at its start. The simulated world
+ * computes the arrivals before any client trains, so a client trains in the round in which it arrives. See round.h. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "federate/round_parts.h"
 
-/* Looks for available clients, without any arrival between them, before a round is given up. */
-#define LOOKS_MAX 10000
+/* Consecutive checks for available clients, without an arrival between them, before a round is given up. */
+#define CHECKS_MAX 10000
 
 struct brim_async {
   brim_flight_queue queue;
@@ -109,8 +109,8 @@ static brim_status start_clients(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Advances the clock to the next end of a client, or, if places are free, at most to the next look. *ends: a client
- * ends. */
+/* Advances the clock to the next end of a client, or, if places are free, at most to the next check for available
+ * clients. *ends: a client ends. */
 static brim_status advance(brim_federation *f, int64_t *looks, bool *ends)
 {
   const brim_world_settings *world = &f->setup->settings->world;
@@ -120,7 +120,7 @@ static brim_status advance(brim_federation *f, int64_t *looks, bool *ends)
   *ends = first && ((int64_t)q->next->count == q->places || first->end <= look);
   q->next->clock = *ends ? first->end : look;
   *looks = *ends ? 0 : *looks + 1;
-  if (*looks < LOOKS_MAX) return BRIM_OK;
+  if (*looks < CHECKS_MAX) return BRIM_OK;
   return brim_fail(BRIM_ENUMERIC,
                    "round %lld: no client could start in %g simulated seconds\nchange world.availability",
                    (long long)f->round + 1, (double)*looks * world->check_seconds);
@@ -191,7 +191,8 @@ void brim_async_describe(const brim_federation *f, int64_t place, brim_client_re
 
 /* ---- training ---- */
 
-/* Does a client that was in flight at the start of the round, and is not too stale by now, start from the version? */
+/* Whether a client that was in flight at the start of the round, and is not too stale by now, started from the version.
+ */
 static bool is_used(void *federation, int64_t version)
 {
   const brim_federation *f = federation;
@@ -216,7 +217,7 @@ static brim_status load(brim_federation *f, int64_t version)
   return brim_exec_wait(f->exec);
 }
 
-/* The oldest version from which a client of this rank has still to train; the present one without such clients. */
+/* The oldest version from which a client of this rank still has to train; the present version if there is none. */
 static int64_t find_oldest(const brim_federation *f)
 {
   int64_t oldest = f->round;

@@ -43,7 +43,7 @@ struct brim_federation {
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_edges *edges;            /* NULL: an edge makes one round for each of the server */
-  bool is_model_lost;           /* the arena has no longer the global model */
+  bool is_model_lost;           /* the arena no longer has the global model */
   brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
@@ -71,7 +71,7 @@ struct brim_federation {
   void *all;                /* BRIM_EXCHANGE_BYTES for each rank */
   bool is_open;             /* the sums hold the clients of `round` that have arrived */
   void *sums;               /* these sums while nothing is placed, tensor by tensor; or NULL */
-  brim_lane_fn ask;         /* what lanes compute of clients instead of training them; else NULL */
+  brim_lane_fn ask;         /* computes a number of a client in a lane, instead of training it; else NULL */
   double *answer;           /* its results by turn */
   const int64_t *turn_of;   /* the clients of these turns */
   atomic_llong next;        /* the next turn */
@@ -89,8 +89,8 @@ brim_status brim_federation_meet(brim_federation *federation);
 void brim_federation_run_lane(void *context, int32_t lane);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
-/* [step] A number of each client, such as its loss, in all lanes. Every rank computes all of them, unless clients are
- * isolated. */
+/* [step] Computes a number of each client, such as its loss, in all lanes. Every rank computes all of them, unless
+ * clients are isolated. */
 brim_status brim_federation_ask(brim_federation *federation, brim_lane_fn ask, const int64_t *client, int64_t count,
                                 double *out);
 /* [step] For isolated clients: the process of each computes its own number, and all exchange them. If one fails, all

@@ -1,7 +1,7 @@
 /* Evaluates models of clients: personal ones, or fine-tuned ones. See round.h. */
 #include "federate/round_parts.h"
 
-enum { BLOCK = 1024 }; /* clients between two looks at `stop` */
+enum { BLOCK = 1024 }; /* clients between two checks of `stop` */
 
 /* Evaluates clients first..first+count-1. */
 static brim_status score_block(brim_federation *f, brim_lane_fn score_of, int64_t first, int64_t count,

@@ -26,7 +26,7 @@ typedef struct call {
   brim_selection_result result;
   brim_losses_fn losses;
   void *context;
-  brim_status asked; /* result of the last question about losses, on the host's side */
+  brim_status asked; /* how the host's last computation of losses for the selector ended */
   brim_error loss;   /* its text, if other ranks could not be reached */
 } call;
 
@@ -182,7 +182,7 @@ static brim_status make_columns(brim_selection_host *h)
   return h->ops->needs & BRIM_NEED_LABELS && h->clients.classes > 0 ? count_labels(h) : BRIM_OK;
 }
 
-/* Is it a plugin from outside the core? */
+/* Whether the selector is a plugin from outside the core. */
 static bool is_guarded(const brim_config_choice *choice)
 {
   return choice->file[0] != '\0';

@@ -26,6 +26,6 @@ typedef struct brim_trace_times {
  * a line is never available. ECONFIG, ELOAD, ENOMEM_HOST. Call brim_trace_release even on failure. */
 brim_status brim_trace_read_times(const char *path, int64_t clients, brim_trace_times *out);
 void brim_trace_release(brim_trace_times *times);
-/* [any thread] Is the client available at this moment? */
+/* [any thread] Whether the client is available at this moment. */
 bool brim_trace_is_there(const brim_trace_times *times, int64_t client, double seconds);
 #endif

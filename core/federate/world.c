@@ -18,7 +18,7 @@
  * check. Stream 8 is that of edges.c. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
-#define LOOKS_MAX 10000 /* availability checks before a round is given up */
+#define CHECKS_MAX 10000 /* availability checks before a round is given up */
 
 struct brim_fleet {
   const brim_setup *setup;
@@ -233,7 +233,7 @@ static double send(const brim_fleet *f, const brim_link *link, int64_t client, i
   return brim_link_seconds(link, (double)f->channel[client], bytes, delay);
 }
 
-/* Including its loss under the global model, if the aggregator needs that. */
+/* The seconds of its training, and of its loss under the global model if the aggregator needs that. */
 static double train_seconds(const brim_fleet *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -340,7 +340,7 @@ brim_status brim_fleet_gather(brim_fleet *f, brim_moment *m, brim_fleet_columns 
     /* Checks of different attempts have different numbers. */
     *candidates = list_candidates(f, m, look * BRIM_ATTEMPTS_MAX + m->attempt, columns->candidate);
     if (*candidates >= needed) break;
-    if (++look == LOOKS_MAX || (period > 0 && m->clock - start > period))
+    if (++look == CHECKS_MAX || (period > 0 && m->clock - start > period))
       return refuse_wait(m, m->clock - start, needed);
     m->clock += f->world->check_seconds;
   }
@@ -401,7 +401,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* When the client finishes or stops, regardless of the others. */
+/* Draws when the client finishes or stops, regardless of the others. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->number);

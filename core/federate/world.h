@@ -38,7 +38,7 @@ typedef struct brim_fate {
 typedef struct brim_moment {
   int64_t round, attempt; /* from 0 */
   double clock;           /* simulated seconds since the start of the run */
-  int64_t number;         /* of the random numbers: the round; with federate.async that of the look or of the start */
+  int64_t number; /* of the random numbers: the round; with federate.async the number of the check or of the start */
 } brim_moment;
 
 /* Columns of [clients] that the world fills for selectors. */

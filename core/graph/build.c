@@ -4,7 +4,9 @@
 
 #include "base/long_call.h"
 #include "brim/optimizer.h"
+#include "graph/documents.h"
 #include "graph/fuse.h"
+#include "graph/generate.h"
 #include "graph/loss_build.h"
 #include "graph/lower.h"
 #include "graph/wrap.h"
@@ -22,7 +24,17 @@ brim_graph *brim_at(brim_graph *g, const char *file, int line)
 
 brim_tensor *brim_input(brim_graph *g)
 {
-  return g->input;
+  return g->tokens ? g->tokens : g->input;
+}
+brim_tensor *brim_positions(brim_graph *g)
+{
+  return g->places;
+}
+int64_t brim_capacity(const brim_graph *g)
+{
+  const brim_tensor *input = g->tokens ? g->tokens : g->input;
+  if (g->capacity > 0) return g->capacity;
+  return input->shape.rank > 1 ? input->shape.dim[1] : 1;
 }
 int64_t brim_classes(const brim_graph *g)
 {
@@ -71,20 +83,29 @@ static brim_shape shape_of_logits(const brim_graph *g)
   return s;
 }
 
-/* Whether the loss can include the product that makes the output. Nothing else may read the logits, so the last node
- * must be a linear. With few classes it is not worthwhile, because it computes the logits twice and the confusion
- * matrix needs them. It is impossible with an ignored class, because the loss gives no rank for its samples, but
- * metrics need their answers. */
+/* The nodes after the product that makes the output: 1 for a cap of the logits, else 0. */
+static size_t caps_of_logits(const brim_graph *g)
+{
+  const brim_node *n = g->node_count > 1 ? g->node[g->node_count - 1] : NULL;
+  return n && g->uncapped && strcmp(n->op, "formula") == 0 && n->in[0] == g->uncapped && n->out[0] == g->output;
+}
+
+/* Whether the loss can include the product that makes the output. Nothing else may read the logits, so the last node,
+ * apart from a cap, must be a linear. With few classes it is not worthwhile, because it computes the logits twice and
+ * the confusion matrix needs them. It is impossible with an ignored class, because the loss gives no rank for its
+ * samples, but metrics need their answers. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
-  const brim_node *n = g->node_count ? g->node[g->node_count - 1] : NULL;
+  const size_t caps = caps_of_logits(g);
+  const brim_node *n = g->node_count > caps ? g->node[g->node_count - 1 - caps] : NULL;
   const bool wanted = (o->fuse & BRIM_FUSE_LINEAR_LOSS) && !o->keep_output && !o->squares && !o->class_weights;
   if (!wanted || g->classes < BRIM_MANY_CLASSES || strcmp(o->loss.op, "softmax_cross_entropy") != 0) return false;
+  if (caps && o->loss.attr.smoothing > 0) return false; /* no kernel has both */
   if (o->loss.attr.ignores && o->loss.attr.ignore_index >= 0 && o->loss.attr.ignore_index < g->classes) return false;
-  if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != g->output) return false;
+  if (!n || strcmp(n->op, "linear") != 0 || n->out[0] != (caps ? g->uncapped : g->output)) return false;
   const brim_shape logits = shape_of_logits(g);
-  return brim_shape_equal(&g->output->shape, &logits) && g->output->id + 1 == g->tensor_count &&
+  return brim_shape_equal(&g->output->shape, &logits) && n->out[0]->id + caps + 1 == g->tensor_count &&
          (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
@@ -94,22 +115,26 @@ static int32_t top_k_of(const brim_graph *g, const brim_graph_options *o)
   return g->training ? 0 : o->top_k;
 }
 
-/* Replaces the last product and its result by a loss that includes the product. */
+/* Replaces the last product and its result, capped or not, by a loss that includes them. */
 static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
 {
-  const brim_node *product = g->node[--g->node_count];
-  g->tensor_count--;
+  const size_t caps = caps_of_logits(g);
+  brim_loss_attr attr = o->loss.attr;
+  if (caps) attr.softcap = g->softcap;
+  g->node_count -= caps + 1;
+  g->tensor_count -= caps + 1;
   g->output = NULL;
+  const brim_node *product = g->node[g->node_count];
   const uint32_t count = product->in_count + 1;
   brim_tensor *const in[] = {product->in[0], product->in[1], g->label, count > 3 ? product->in[2] : NULL};
   const brim_node *loss =
-      brim_graph_node(g, "linear_cross_entropy", product->name, in, count, &(brim_attr){.loss = o->loss.attr});
+      brim_graph_node(g, "linear_cross_entropy", product->name, in, count, &(brim_attr){.loss = attr});
   if (!loss) return g->status;
-  const brim_attr attr = {.metrics = {.top_k = top_k_of(g, o)}};
-  const brim_shape metrics_shape = {1, {2 + (attr.metrics.top_k > 0)}};
+  const brim_attr metrics = {.metrics = {.top_k = top_k_of(g, o)}};
+  const brim_shape metrics_shape = {1, {2 + (metrics.metrics.top_k > 0)}};
   g->loss = loss->out[0];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
-  brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, &attr);
+  brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, &metrics);
   return g->status;
 }
 
@@ -191,16 +216,43 @@ static void mark_local(brim_graph *g, const char *patterns)
     g->parameter[i].is_local = !g->parameter[i].is_frozen && brim_matches_any(patterns, g->parameter[i].value->name);
 }
 
-static brim_status build(const brim_graph_options *o, brim_graph *g)
+/* The inputs: samples with their labels, or some tokens of texts with their places. */
+static brim_status add_inputs(brim_graph *g, const brim_graph_options *o)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
   for (int32_t d = 0; d < o->sample.rank; d++) input.dim[d + 1] = o->sample.dim[d];
-  brim_long_call call;
+  const bool generates = g->generation.capacity > 0;
+  if (generates) input.dim[1] = g->generation.tokens;
+  if (o->documents && !generates) input.dim[1] *= BRIM_DOCUMENT_ROWS;
   const uint32_t dtype = o->task == BRIM_TASK_TOKENS ? BRIM_DTYPE_I32 : o->real;
+  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
+  if (generates)
+    g->places = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_I32, &input, "places");
+  else
+    g->label = new_label(g, o);
+  return o->documents && !generates ? brim_documents_open(g) : BRIM_OK;
+}
+
+/* Completes a graph that continues texts. */
+static brim_status finish_generation(brim_graph *g, const brim_graph_options *o)
+{
+  if (g->generation.checks) return brim_generate_check(g);
+  g->kept = g->generation.tokens == 1 ? g->output : NULL;
+  brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
+  brim_graph_lower(g, o->activations);
+  if (g->status == BRIM_OK) brim_generate_prune(g);
+  g->forward_count = g->node_count;
+  return g->status;
+}
+
+static brim_status build(const brim_graph_options *o, brim_graph *g)
+{
+  brim_long_call call;
   g->task = o->task;
   g->classes = o->classes;
-  g->input = brim_graph_tensor(g, BRIM_ROLE_DATA, dtype, &input, "input");
-  g->label = new_label(g, o);
+  g->generation = o->generation;
+  g->capacity = o->generation.capacity;
+  BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
@@ -213,11 +265,13 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
                            brim_status_name(status));
   mark_local(g, o->local);
   BRIM_TRY(brim_wrap_check(g));
+  if (o->documents) BRIM_TRY(brim_documents_check(g));
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   if (o->keep_features) g->kept = brim_wrap_features(g);
   g->offers = o->offers;
   g->offers_arg = o->offers_arg;
+  if (g->generation.capacity > 0) return finish_generation(g, o);
   BRIM_TRY(add_loss(g, o));
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   brim_graph_lower(g, o->activations);

@@ -96,14 +96,12 @@ static bool merge_after_view(const pass *p, brim_node *first, brim_node *view, c
   return true;
 }
 
-/* Removes the tensors that are gone and renumbers the others and the nodes. */
-static void renumber(const pass *p)
+void brim_graph_drop_tensors(brim_graph *g, const bool *gone)
 {
-  brim_graph *g = p->g;
   size_t kept = 0;
   for (size_t i = 0; i < g->tensor_count; i++) {
     brim_tensor *t = g->tensor[i];
-    if (p->gone[i]) continue;
+    if (gone[i]) continue;
     if (i < g->want_count) g->want[kept] = g->want[i];
     g->has_samples[kept] = g->has_samples[i];
     t->id = (uint32_t)kept;
@@ -154,7 +152,7 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
     }
   }
   g->node_count = kept;
-  renumber(&p);
+  brim_graph_drop_tensors(g, p.gone);
 }
 
 /* ---- after autodiff ---- */

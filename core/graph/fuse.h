@@ -18,6 +18,8 @@ enum brim_fusion_kind {
  * used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices
  * change. */
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
+/* Removes the tensors for which gone[id] is set, and numbers the other tensors, and the nodes, again. */
+void brim_graph_drop_tensors(brim_graph *g, const bool *gone);
 /* Call after autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, followed by the
  * metrics, if the backend (g->offers) has that operation: the logits are computed once, not again for the gradient. Its
  * scratch holds the logits of some rows, for all classes. Results have the same bits. */

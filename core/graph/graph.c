@@ -97,7 +97,7 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   size_t room = g->tensor_room;
   g->has_samples = grow(g->has_samples, g->tensor_count, &room, sizeof *g->has_samples);
   g->tensor = grow(g->tensor, g->tensor_count, &g->tensor_room, sizeof *g->tensor);
-  g->has_samples[g->tensor_count] = role == BRIM_ROLE_DATA;
+  g->has_samples[g->tensor_count] = role == BRIM_ROLE_DATA || role == BRIM_ROLE_CACHE;
   g->tensor[g->tensor_count++] = t;
   return t;
 }

@@ -87,12 +87,21 @@ typedef struct brim_within {
 
 typedef struct brim_wrap brim_wrap;
 
+/* Of a graph that continues texts: see graph/generate.h. */
+typedef struct brim_generation {
+  int64_t capacity; /* tokens of a text, with the prompt; 0: the graph does not generate */
+  int64_t chunk;    /* most tokens of a text in one program; at least 1 */
+  int64_t tokens;   /* in this graph: with one, its output is kept */
+  bool checks;      /* only check whether the model can have caches */
+} brim_generation;
+
 struct brim_graph {
   brim_arena arena;
   brim_status status; /* the first error; its text in `error` */
   const char *error;
   const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
+  int64_t capacity;       /* see brim_capacity; 0: T of the input */
   int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
   int32_t task;           /* enum brim_task */
   int64_t norm_group;     /* samples; at least 1 */
@@ -115,7 +124,9 @@ struct brim_graph {
   size_t slot_room;
   brim_further *further; /* in training: in the order of their gradients */
   size_t further_count, further_room;
+  brim_tensor *tokens, *places; /* brim_input and brim_positions, if not the input and NULL: see graph/documents.h */
   brim_tensor *input, *label, *output, *loss, *metrics; /* label: i32; real: BRIM_TASK_VALUES, or soft labels */
+  brim_generation generation;
   brim_tensor *squares;        /* sum of the squares of a step's sample losses: f64 [1], persistent; NULL: not needed */
   brim_tensor *class_weight;   /* [classes], persistent, written once; or NULL */
   brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients are not scaled */
@@ -134,6 +145,8 @@ struct brim_graph {
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
   brim_tensor *
       *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+  const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
+  double softcap;
   const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
@@ -182,6 +195,7 @@ typedef struct brim_graph_options {
   bool soft_labels;       /* of BRIM_TASK_CLASS: training labels are shares of the classes, [N, classes] */
   brim_shape sample;      /* without N */
   int32_t task;           /* enum brim_task */
+  bool documents;         /* samples consist of documents: brim_dataset_info.documents */
   int64_t classes, batch; /* classes: see brim_classes */
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
   uint32_t real;
@@ -191,7 +205,8 @@ typedef struct brim_graph_options {
   bool squares;         /* add up squares of losses too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
-  uint64_t fuse;        /* bits of enum brim_fusion_kind: allowed fusions */
+  brim_generation generation;
+  uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
   bool (*offers)(const void *arg, const char *op);
   const void *offers_arg;

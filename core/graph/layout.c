@@ -24,7 +24,7 @@ static bool is_persistent(const brim_graph *g, const brim_tensor *t)
 {
   if (brim_graph_offloaded(g, t) >= 0) return false;
   return t == g->metrics || t == g->squares || t == g->class_weight || t == g->proof ||
-         t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER ||
+         t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER || t->role == BRIM_ROLE_CACHE ||
          (t->role == BRIM_ROLE_GRADIENT && !brim_graph_is_brief(g, t));
 }
 

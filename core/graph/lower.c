@@ -52,7 +52,8 @@ static void store_small(const pass *p, brim_tensor *t)
 static bool is_copied(const pass *p, const brim_tensor *t)
 {
   const bool is_activation = t->role == BRIM_ROLE_ACTIVATION && brim_graph_has_samples(p->g, t);
-  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label && !is_activation;
+  return t->id < p->count && t->dtype == p->g->real && t != p->g->class_weight && t != p->g->label && !is_activation &&
+         t->role != BRIM_ROLE_CACHE;
 }
 
 /* Appends the cast of t, unless there is one already. NULL on error. */
@@ -172,8 +173,8 @@ static bool lower_node(const pass *p, brim_node *n)
     n->in[k] = read;
   }
   for (uint32_t k = 0; k < n->out_count; k++)
-    if (n->out[k]->role == BRIM_ROLE_ACTIVATION && n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1) &&
-        brim_graph_has_samples(p->g, n->out[k]))
+    if ((n->out[k]->role == BRIM_ROLE_ACTIVATION || n->out[k]->role == BRIM_ROLE_CACHE) &&
+        n->out[k]->dtype == p->g->real && !(op->wide_out >> k & 1) && brim_graph_has_samples(p->g, n->out[k]))
       store_small(p, n->out[k]);
   return true;
 }

@@ -23,7 +23,8 @@ typedef struct brim_cost {
  * node of the second. */
 typedef struct brim_fusion {
   uint64_t kind; /* enum brim_fusion_kind; 0: the pass does not make this operation */
-  enum { BRIM_STAYS_NEVER, BRIM_STAYS_IN_TRAINING, BRIM_STAYS } first_stays; /* is the first one's result an output? */
+  /* when the first one's result is an output */
+  enum { BRIM_STAYS_NEVER, BRIM_STAYS_IN_TRAINING, BRIM_STAYS } first_stays;
   /* Turns `first` into the fused node. Returns false, with nothing changed, if the two cannot be fused. */
   bool (*join)(brim_graph *g, brim_node *first, const brim_node *second);
 } brim_fusion;

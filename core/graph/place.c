@@ -31,6 +31,7 @@ static void reserve(brim_plan *plan)
     uint64_t bytes = 0;
     if (g->input) bytes += brim_round_up(g->input->bytes, backend->alignment);
     if (g->label) bytes += brim_round_up(g->label->bytes, backend->alignment);
+    if (g->places) bytes += brim_round_up(g->places->bytes, backend->alignment);
     if (bytes > plan->feed_bytes) plan->feed_bytes = bytes;
   }
   if (plan->request.client && client_feed_bytes(plan) > plan->feed_bytes) plan->feed_bytes = client_feed_bytes(plan);
@@ -82,6 +83,16 @@ static uint64_t gradient_bytes(const brim_plan *plan, const brim_graph *train)
   return bytes;
 }
 
+/* Bytes of the caches of a plan that generates; its programs have the same ones. */
+static uint64_t cache_bytes(const brim_plan *plan, const brim_graph *g)
+{
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < g->tensor_count; i++)
+    if (g->tensor[i]->role == BRIM_ROLE_CACHE)
+      bytes += brim_round_up(g->tensor[i]->bytes, plan->request.backend->alignment);
+  return bytes;
+}
+
 /* Bytes of moving averages, which come last among the optimizer's states, in the order of the parameters. */
 static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
 {
@@ -123,6 +134,8 @@ void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_
   plan->proof_offset = at;
   if (update && plan->request.update.checked) at += brim_round_up(sizeof(double), a);
   plan->class_bytes[BRIM_ROLE_DATA] = plan->reserved_bytes + at - plan->metrics_offset;
+  plan->cache_offset = at;
+  at += plan->class_bytes[BRIM_ROLE_CACHE] = cache_bytes(plan, any);
   plan->persistent_bytes = at;
   if (update) place_in_host(plan, update);
 }
@@ -147,7 +160,7 @@ static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
  * parameters. */
 static bool is_sharded(const brim_plan *plan, const brim_program *p, const brim_tensor *t)
 {
-  const bool averages = p->kind == BRIM_PROGRAM_EVALUATE && plan->evaluated_offset != plan->parameter_offset;
+  const bool averages = brim_program_evaluates(p) && plan->evaluated_offset != plan->parameter_offset;
   if (!plan->shards || t->role == BRIM_ROLE_GRADIENT) return plan->shards != NULL;
   return t->role == BRIM_ROLE_PARAMETER && !averages && !brim_graph_is_frozen(p->graph, t);
 }
@@ -171,8 +184,9 @@ void brim_place_tensors(const brim_plan *plan, brim_program *p)
   const uint64_t a = plan->request.backend->alignment;
   uint64_t at[BRIM_ROLE_COUNT] = {[BRIM_ROLE_PARAMETER] = plan->parameter_offset,
                                   [BRIM_ROLE_GRADIENT] = plan->gradient_offset,
-                                  [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset};
-  if (p->kind == BRIM_PROGRAM_EVALUATE) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
+                                  [BRIM_ROLE_OPTIMIZER] = plan->optimizer_offset,
+                                  [BRIM_ROLE_CACHE] = plan->cache_offset};
+  if (brim_program_evaluates(p)) at[BRIM_ROLE_PARAMETER] = plan->evaluated_offset;
   const brim_plan *server = plan->request.server;
   uint64_t frozen_at = server ? server->frozen_offset : plan->frozen_offset;
   /* A client's plan without a server is only timed, so its own parameters serve as the global model. */

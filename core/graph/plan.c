@@ -12,6 +12,7 @@
 #include "graph/collectives.h"
 #include "graph/federate.h"
 #include "graph/fuse.h"
+#include "graph/generate.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
 #include "graph/place.h"
@@ -153,6 +154,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.batch = shape->batch;
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
   if (plan->request.keep_answers && !options.training) options.keep_output = true;
+  options.generation.tokens = shape->tokens;
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
@@ -398,6 +400,9 @@ static brim_status create(brim_plan *plan)
     }
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
     BRIM_TRY(check_alike(plan->program[0].graph, train, g));
+    if (g->generation.capacity > 0 && !brim_generate_is_alike(plan->program[0].graph, g))
+      return brim_fail(BRIM_EINVAL, "the model has other attentions for %lld tokens than for %lld",
+                       (long long)r->shape[i].tokens, (long long)r->shape[0].tokens);
     if (g->training) train = g;
     if (!g->training) eval = g;
   }
@@ -458,6 +463,14 @@ const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_k
 {
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == kind && (kind >= BRIM_PROGRAM_CHECK || plan->program[i].info.batch == batch))
+      return &plan->program[i];
+  return NULL;
+}
+
+const brim_program *brim_plan_generation(const brim_plan *plan, int64_t tokens)
+{
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (plan->program[i].kind == BRIM_PROGRAM_GENERATE && plan->program[i].graph->generation.tokens == tokens)
       return &plan->program[i];
   return NULL;
 }

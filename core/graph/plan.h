@@ -1,7 +1,7 @@
 /* The memory plan: the place of every tensor of a run, before anything is allocated.
  *
  * A run has one arena:
- *     [ reserved | parameters | gradients | optimizer state | metrics | class weights | proof ]   persistent
+ *     [ reserved | parameters | gradients | optimizer state | metrics | class weights | proof | caches ]   persistent
  *     [ transient: inputs, activations, workspace ]            the maximum over the programs
  * and one program per batch shape (full micro-batch, remainders, evaluation) plus the optimizer's update. Within a
  * program, memory is shared by lifetime: a view or an in-place result shares its input's buffer, a buffer lives
@@ -40,8 +40,9 @@ typedef struct brim_offload_group {
 enum brim_program_kind {
   BRIM_PROGRAM_TRAIN,
   BRIM_PROGRAM_EVALUATE,
-  BRIM_PROGRAM_CHECK,  /* checks gradients before an update that is `checked`: see brim_graph_build_check */
-  BRIM_PROGRAM_UPDATE, /* of a federation's server: applies the clients' updates */
+  BRIM_PROGRAM_GENERATE, /* continues texts: see graph/generate.h */
+  BRIM_PROGRAM_CHECK,    /* checks gradients before an update that is `checked`: see brim_graph_build_check */
+  BRIM_PROGRAM_UPDATE,   /* of a federation's server: applies the clients' updates */
   /* for a client: see graph/federate.h */
   BRIM_PROGRAM_ADOPT,
   BRIM_PROGRAM_DISTANCE,
@@ -85,9 +86,16 @@ typedef struct brim_program {
   brim_cost cost;
 } brim_program;
 
+/* Whether a program uses the parameters that evaluation uses. */
+static inline bool brim_program_evaluates(const brim_program *p)
+{
+  return p->kind == BRIM_PROGRAM_EVALUATE || p->kind == BRIM_PROGRAM_GENERATE;
+}
+
 typedef struct brim_batch_shape {
-  enum brim_program_kind kind; /* TRAIN or EVALUATE */
+  enum brim_program_kind kind; /* TRAIN, EVALUATE or GENERATE */
   int64_t batch;
+  int64_t tokens; /* GENERATE: of each text */
 } brim_batch_shape;
 
 typedef struct brim_plan_request {
@@ -134,7 +142,7 @@ typedef struct brim_plan {
   uint64_t evaluated_offset; /* of the parameters that evaluation uses: the parameters or their averages */
   uint64_t frozen_offset;    /* of parameters that are not trained; the others follow */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, squares_offset, class_weight_offset,
-      proof_offset;
+      proof_offset, cache_offset;
   uint64_t gradient_bytes, metrics_bytes; /* zeroed each step */
   brim_gradient_bucket *bucket;           /* in the order in which the ranks add them up */
   size_t bucket_count;
@@ -160,10 +168,17 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
 /* The program for a batch shape; NULL if the plan has none. Not for checks and updates, which have no batch. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
+/* The program that continues texts by this number of tokens; NULL if the plan has none. */
+const brim_program *brim_plan_generation(const brim_plan *plan, int64_t tokens);
 /* The number of values in all parameters, without buffers; and in trained parameters. */
 uint64_t brim_plan_parameters(const brim_plan *plan);
 uint64_t brim_plan_trained(const brim_plan *plan);
 const char *brim_role_name(uint32_t role); /* "parameters", ... */
+/* Whether a table of the plan's bytes by role has this role: only plans that generate have caches. */
+static inline bool brim_plan_has_role(const brim_plan *plan, uint32_t role)
+{
+  return role != BRIM_ROLE_CACHE || plan->class_bytes[role] > 0;
+}
 /* Checks a program's placement by brute force: no two buffers alive at one node overlap, and all are inside the arena.
  * EINTERNAL naming the two. For tests and debug builds. */
 brim_status brim_plan_check(const brim_plan *plan);

@@ -82,7 +82,7 @@ json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size)
 {
   json_t *o = json_object(), *classes = json_object(), *programs = json_array();
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    json_object_set_new(classes, brim_role_name(r), integer(plan->class_bytes[r]));
+    if (brim_plan_has_role(plan, r)) json_object_set_new(classes, brim_role_name(r), integer(plan->class_bytes[r]));
   for (size_t i = 0; i < plan->program_count; i++) json_array_append_new(programs, describe_program(&plan->program[i]));
   json_object_set_new(o, "batch_size", json_integer(batch_size));
   json_object_set_new(o, "parameters", integer(brim_plan_parameters(plan)));

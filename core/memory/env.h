@@ -1,5 +1,5 @@
-/* The environment of a run, as far as the run queries it or waits for it: the queue for devices, the other runs in
- * it, and the host's memory. A real run uses the system; a simulation uses its scene. */
+/* The functions by which a run sees its environment: the time, the queue for devices, the other runs in it, and the
+ * host's memory. A real run uses the system's; a simulation uses those of its scenario. */
 #ifndef BRIM_MEMORY_ENV_H
 #define BRIM_MEMORY_ENV_H
 #include "memory/claims.h"

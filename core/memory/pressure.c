@@ -28,7 +28,7 @@ struct brim_pressure {
   brim_pressure_reading reading;
   uint64_t more; /* bytes that the run would take, of the host's memory or the device's; 0: none */
   bool on_host;
-  int64_t roomy; /* looks in a row with room for them */
+  int64_t found_room; /* consecutive checks that found room for them */
 };
 
 /* ---- levels ---- */
@@ -102,7 +102,8 @@ static void look_at_memory(brim_pressure *p)
         100 * (double)(now->cpu_busy_ticks - before->cpu_busy_ticks) / (double)(now->cpu_ticks - before->cpu_ticks);
   look_at_device(p, &r);
   p->reading = r;
-  p->roomy = p->more > 0 && brim_pressure_has_room(&p->options.limits, &r, p->more, p->on_host) ? p->roomy + 1 : 0;
+  p->found_room =
+      p->more > 0 && brim_pressure_has_room(&p->options.limits, &r, p->more, p->on_host) ? p->found_room + 1 : 0;
   const int level = (int)brim_pressure_judge(&p->options.limits, &p->watch, brim_pressure_percent(&r), &fell);
   if (fell || level > atomic_load(&p->due)) atomic_store(&p->due, level);
 }
@@ -209,10 +210,10 @@ int64_t brim_pressure_checks_with_room(brim_pressure *p, uint64_t more, bool on_
 {
   if (!p) return 0;
   pthread_mutex_lock(&p->lock);
-  if (p->more != more || p->on_host != on_host) p->roomy = 0;
+  if (p->more != more || p->on_host != on_host) p->found_room = 0;
   p->more = more;
   p->on_host = on_host;
-  const int64_t looks = p->roomy;
+  const int64_t checks = p->found_room;
   pthread_mutex_unlock(&p->lock);
-  return looks;
+  return checks;
 }

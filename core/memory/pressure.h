@@ -61,12 +61,12 @@ brim_status brim_pressure_open(const brim_pressure_options *options, brim_pressu
 void brim_pressure_close(brim_pressure *pressure);
 /* [init] Sets the watched device; NULL: none. After the call the thread no longer uses the previous one. */
 void brim_pressure_aim(brim_pressure *pressure, const brim_pressure_device *device);
-/* Would the use stay as low as brim_pressure_judge calls it low if the run took `more` bytes, of the host's memory or
- * of the watched device's? */
+/* Whether the use would stay below the level at which pressure ends (brim_pressure_judge) if the run took `more` bytes
+ * of the host's memory, or of the watched device's. */
 bool brim_pressure_has_room(const brim_pressure_limits *limits, const brim_pressure_reading *reading, uint64_t more,
                             bool on_host);
-/* [step] The number of looks in a row, up to now, at which there was room for `more` bytes. The first call with another
- * number of bytes begins to count. */
+/* [step] The number of consecutive checks, up to the last one, that found room for `more` bytes. A call with another
+ * number of bytes begins to count anew. */
 int64_t brim_pressure_checks_with_room(brim_pressure *pressure, uint64_t more, bool on_host);
 /* [step] Whether a signal is pending. */
 bool brim_pressure_is_due(const brim_pressure *pressure);

@@ -464,19 +464,28 @@ brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml
   return parse(arena, text, strlen(text), origin.file, &origin, out);
 }
 
-brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out)
+brim_status brim_yaml_read_file(const char *path, char **text, size_t *bytes)
 {
   struct stat info;
   if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait for its writer */
     return brim_fail(BRIM_ELOAD, "cannot read %s: it is %s", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
   FILE *f = fopen(path, "rb");
   if (!f) return brim_fail(BRIM_ELOAD, "cannot open %s: %s", path, strerror(errno));
-  char *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one more byte shows that the file is too large */
-  const size_t bytes = fread(text, 1, BRIM_YAML_BYTES_MAX + 1, f);
+  *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one more byte shows that the file is too large */
+  *bytes = fread(*text, 1, BRIM_YAML_BYTES_MAX + 1, f);
   const int error = ferror(f) ? errno : 0;
   fclose(f);
-  const brim_status status = error ? brim_fail(BRIM_ELOAD, "cannot read %s: %s", path, strerror(error))
-                                   : brim_yaml_parse(arena, text, bytes, path, out);
+  if (!error) return BRIM_OK;
+  free(*text);
+  return brim_fail(BRIM_ELOAD, "cannot read %s: %s", path, strerror(error));
+}
+
+brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out)
+{
+  char *text = NULL;
+  size_t bytes = 0;
+  BRIM_TRY(brim_yaml_read_file(path, &text, &bytes));
+  const brim_status status = brim_yaml_parse(arena, text, bytes, path, out);
   free(text);
   return status;
 }

@@ -338,8 +338,25 @@ brim_status brim_planner_plan_evaluation(const brim_planner *p, const brim_choic
   brim_plan_request r = make_request(p, choice);
   r.graph.keep_output = wish->keep_output;
   r.graph.keep_features = wish->keep_features;
-  add_evaluation(&r, wish->count, wish->batch);
+  if (wish->capacity == 0) {
+    add_evaluation(&r, wish->count, wish->batch);
+    return brim_plan_create(&r, out);
+  }
+  r.graph.generation = (brim_generation){.capacity = wish->capacity, .chunk = wish->chunk > 0 ? wish->chunk : 1};
+  r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_GENERATE, wish->batch, 1};
+  if (wish->chunk > 1) r.shape[r.shape_count++] = (brim_batch_shape){BRIM_PROGRAM_GENERATE, wish->batch, wish->chunk};
   return brim_plan_create(&r, out);
+}
+
+brim_status brim_planner_check_generation(const brim_planner *p, const brim_choice *choice, int64_t length)
+{
+  brim_graph_options options = brim_setup_graph_options(p->setup, choice->precision);
+  brim_graph *g = NULL;
+  options.batch = 1;
+  options.generation = (brim_generation){.capacity = length, .chunk = length, .tokens = length, .checks = true};
+  const brim_status status = brim_graph_build(&options, &g);
+  if (status == BRIM_OK) brim_graph_free(g);
+  return status == BRIM_EINVAL ? BRIM_ENOTSUP : status;
 }
 
 brim_status brim_planner_peak(const brim_planner *p, const brim_choice *choice, uint64_t *bytes)

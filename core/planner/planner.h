@@ -50,10 +50,12 @@ typedef struct brim_planner {
   double timing_seconds;                       /* spent on timing */
 } brim_planner;
 
-/* The evaluation of `count` samples, `batch` at a time. */
+/* The evaluation of `count` samples, `batch` at a time; or the continuation of `batch` texts. */
 typedef struct brim_evaluation_wish {
   int64_t count, batch;
   bool keep_output, keep_features; /* keep the model's output, or the backbone's features, readable after each batch */
+  int64_t capacity;                /* tokens of a text, with its prompt; 0: an evaluation */
+  int64_t chunk;                   /* most tokens of a prompt at a time; 0: no prompt is longer than one token */
 } brim_evaluation_wish;
 
 /* [init] The setup must outlive the planner, and have its backend's instance. */
@@ -94,6 +96,9 @@ brim_status brim_planner_plan_client(const brim_planner *planner, const brim_cho
 /* [plan] A plan for evaluation only: no gradients, no optimizer state. */
 brim_status brim_planner_plan_evaluation(const brim_planner *planner, const brim_choice *choice,
                                          const brim_evaluation_wish *wish, brim_plan **out);
+/* [plan] Checks that the model can continue texts of `length` tokens with caches of keys and values. ENOTSUP: it
+ * cannot, for the reason in the error text; ECONFIG: the texts are too long for it. */
+brim_status brim_planner_check_generation(const brim_planner *planner, const brim_choice *choice, int64_t length);
 /* The peak limit of a choice with recompute=auto. */
 uint64_t brim_planner_budget(const brim_planner *planner, const brim_choice *choice);
 /* [plan] Peak of the plan of a choice. */

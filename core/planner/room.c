@@ -97,7 +97,8 @@ static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const
   for (int64_t batch = brim_setup_eval_batch(p->setup, choice->micro_batch) / 2; batch >= 1; batch /= 2) {
     brim_plan *smaller = NULL;
     const brim_graph_options *g = &plan->request.graph;
-    const brim_evaluation_wish wish = {batch, batch, g->keep_output, g->keep_features};
+    const brim_evaluation_wish wish = {
+        .count = batch, .batch = batch, .keep_output = g->keep_output, .keep_features = g->keep_features};
     if (brim_planner_plan_evaluation(p, choice, &wish, &smaller) != BRIM_OK) break;
     const uint64_t peak = smaller->peak_bytes;
     brim_plan_free(smaller);
@@ -309,9 +310,13 @@ brim_status brim_planner_check(brim_planner *p, const brim_choice *choice, const
   const brim_status status = add_shortage(p, plan->peak_bytes, evaluating ? "evaluation" : "run", &text);
   brim_text_printf(&text, "\nat its peak, in %s: ", plan->peak_op);
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
-    brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
-                     brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
-  evaluating ? suggest_evaluation(p, choice, plan, room, 0, &text) : suggest_training(p, choice, room, 0, &text);
+    if (brim_plan_has_role(plan, r))
+      brim_text_printf(&text, "%s%s %s", r ? ", " : "", brim_role_name(r),
+                       brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
+  if (plan->class_bytes[BRIM_ROLE_CACHE] > 0)
+    brim_text_add(&text, "\nfewer texts side by side, or a smaller context, need a smaller cache");
+  else
+    evaluating ? suggest_evaluation(p, choice, plan, room, 0, &text) : suggest_training(p, choice, room, 0, &text);
   (void)brim_fail(status, "%s", brim_text_str(&text));
   brim_text_release(&text);
   return status;

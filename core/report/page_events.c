@@ -15,8 +15,8 @@ static const char *kind_of(const json_t *event)
   return brim_page_string(event, "event");
 }
 
-/* Excludes checkpoints, which are routine, ranks, which have their own table, and what policies were shown, which is
- * for simulations. */
+/* Excludes checkpoints, which are routine, ranks, which have their own table, and the records of what policies saw,
+ * which only simulations read. */
 static bool is_shown(const json_t *event)
 {
   static const char *const kept[] = {"checkpoint", "rank", "seen"};

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "data/describe.h"
 #include "data/keep.h"
 #include "memory/board.h"
 #include "setup/features.h"
@@ -148,11 +149,27 @@ static brim_status read_kept(brim_setup *s, const char *run)
   return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }
 
+/* Describes the samples of a query without a run and without data: their shape and classes are those that the dataset
+ * sets before it looks for its files. */
+static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
+{
+  const brim_dataset_ops *ops = plugin->ops;
+  brim_dataset_info info[3] = {0}, *train = &info[BRIM_PART_TRAIN];
+  const brim_status status = ops->describe(s->dataset, BRIM_SPLIT_TRAIN, train);
+  if (status != BRIM_OK && train->classes == 0) return status;
+  train->mapped_bytes = 0;
+  train->count = 0;
+  for (int part = 0; part < 3; part++) info[part] = *train;
+  train->count = 1;
+  return brim_data_recall(&s->data, plugin, s->dataset, s->settings, info);
+}
+
 /* Describes the data from its files, which must then match the run's record; or, for a setup that does not read them,
  * from that record. A dataset other than the run's is the user's choice. */
 static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
 {
   const char *run = s->options.run ? s->options.run : s->options.resume;
+  if (s->options.unread && !run) return describe_unread(s, plugin);
   if (run && !s->was) BRIM_TRY(read_kept(s, run));
   const bool is_kept = s->was && brim_data_is_kept_of(s->was, plugin);
   if (s->options.unread && is_kept) {
@@ -161,6 +178,8 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
     return brim_fail_add(status, "%s/" BRIM_SETUP_DATA_NAME " describes the run's data", run);
   }
   BRIM_TRY(brim_data_describe(&s->data, plugin, s->dataset, s->settings));
+  const bool is_estimate = s->data.train.estimated || s->data.validation.estimated || s->data.test.estimated;
+  if (is_estimate && s->options.read_data) BRIM_TRY(brim_data_open(&s->data, plugin, s->dataset, s->settings));
   BRIM_TRY(brim_data_keep(&s->data, &s->kept));
   const brim_status status = is_kept ? brim_data_compare(s->was, s->kept, s->options.resume != NULL) : BRIM_OK;
   if (status == BRIM_OK) return BRIM_OK;
@@ -234,6 +253,11 @@ brim_status brim_setup_finish(brim_setup *s, const brim_device_info *device)
                                    "dataset.validation_fraction, or training.patience=0");
   s->top_k = s->settings->observe.top_k < s->data.train.classes ? (int32_t)s->settings->observe.top_k : 0;
   s->answers = count_answers(s);
+  if (s->answers < 1)
+    return brim_fail(BRIM_ECONFIG,
+                     "the vocabulary is not known: dataset '%s' has not read its tokenizer, and the model "
+                     "has no vocabulary of its own",
+                     s->data.plugin->id);
   s->grain = choose_grain(s, device);
   BRIM_TRY(brim_setup_find_norm_group(s));
   BRIM_TRY(check_offload(s));

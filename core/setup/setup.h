@@ -37,15 +37,15 @@ typedef struct brim_setup_maker {
 } brim_setup_maker;
 
 typedef struct brim_setup_options {
-  bool read_data;                /* a thread reads the data, from brim_setup_start_data on */
-  const char *resume;            /* folder of the run to resume; NULL: a new run */
-  const char *run;               /* folder of a run whose model is queried; may be NULL */
-  bool unread;                   /* the query uses samples from elsewhere, so the run's data may be missing */
-  const volatile int *stop;      /* waiting for a device ends when it becomes nonzero; may be NULL */
-  bool whole;                    /* evaluate a model together with its backbone, even if features could be kept */
-  bool no_timing;                /* disables timing, whatever memory.timing says */
-  brim_dist *dist;               /* the job of which this process is a rank; NULL: a single process */
-  brim_world world;              /* without a job, the rank to plan for; ranks 0: one of one */
+  bool read_data;           /* a thread reads the data, from brim_setup_start_data on */
+  const char *resume;       /* folder of the run to resume; NULL: a new run */
+  const char *run;          /* folder of a run whose model is queried; may be NULL */
+  bool unread;              /* the query uses samples from elsewhere, so the data, of a run or not, may be missing */
+  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; may be NULL */
+  bool whole;               /* evaluate a model together with its backbone, even if features could be kept */
+  bool no_timing;           /* disables timing, whatever memory.timing says */
+  brim_dist *dist;          /* the job of which this process is a rank; NULL: a single process */
+  brim_world world;         /* without a job, the rank to plan for; ranks 0: one of one */
   const brim_setup_maker *maker; /* NULL: none, as in every run */
 } brim_setup_options;
 
@@ -185,7 +185,7 @@ static inline bool brim_setup_is_federated(const brim_setup *setup)
 {
   return setup->settings->total_clients > 0;
 }
-/* Does each client of the federation have a process of its own (federate.mode=processes)? Then rank 0 is the server,
+/* Whether each client of the federation has a process of its own (federate.mode=processes). Then rank 0 is the server,
  * and rank r trains client r - 1. */
 static inline bool brim_setup_is_isolated(const brim_setup *setup)
 {
@@ -212,39 +212,39 @@ static inline bool brim_setup_is_feddyn(const brim_setup *setup)
 {
   return setup->settings->federate.local == BRIM_LOCAL_FEDDYN;
 }
-/* Do controls correct clients' gradients (federate/control.h)? */
+/* Whether controls correct clients' gradients (federate/control.h). */
 static inline bool brim_setup_has_controls(const brim_setup *setup)
 {
   return setup->settings->federate.local >= BRIM_LOCAL_SCAFFOLD;
 }
-/* Do clients remember what compression left out of their updates (federate.error_feedback)? */
+/* Whether clients store the values that compression left out of their updates (federate.error_feedback). */
 static inline bool brim_setup_has_feedback(const brim_setup *setup)
 {
   return setup->settings->federate.error_feedback && setup->settings->federate.compression != BRIM_COMPRESSION_NONE;
 }
-/* Have clients personal models besides the global one? */
+/* Whether clients have personal models besides the global one. */
 static inline bool brim_setup_is_ditto(const brim_setup *setup)
 {
   return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
 }
-/* Is the global model evaluated at the end after each client has trained it? */
+/* Whether the global model is evaluated at the end after each client has trained it. */
 static inline bool brim_setup_finetunes(const brim_setup *setup)
 {
   return setup->settings->federate.finetune_epochs > 0 && setup->settings->federate.train &&
          setup->data.train.task == BRIM_TASK_CLASS;
 }
-/* Are models of clients evaluated in the lanes at the end? */
+/* Whether models of clients are evaluated in the lanes at the end. */
 static inline bool brim_setup_scores_clients(const brim_setup *setup)
 {
   const bool is_personal = brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy;
   return brim_setup_finetunes(setup) || (is_personal && setup->data.train.task == BRIM_TASK_CLASS);
 }
-/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
+/* Whether clients and server send each other controls. FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {
   return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
 }
-/* Have clients local parameters, so that each has a model of its own instead of the global one? */
+/* Whether clients have local parameters, so that each has a model of its own instead of the global one. */
 static inline bool brim_setup_is_personal(const brim_setup *setup)
 {
   return setup->settings->federate.local_parameters[0] != '\0';
@@ -258,7 +258,7 @@ int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t 
 const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
 /* Whether the selector or the aggregator needs clients' losses under the global model. */
 bool brim_setup_needs_losses(const brim_setup *setup);
-/* Of `count` values of a parameter's change, how many federate.compression=top_k sends. */
+/* The number of values that federate.compression=top_k sends of a parameter's change with `count` values. */
 int64_t brim_setup_compressed_count(const brim_setup *setup, int64_t count);
 /* Bytes that a client sends for the change of a parameter with `count` values, in the simulated world. */
 int64_t brim_setup_compressed_bytes(const brim_setup *setup, int64_t count);
@@ -276,7 +276,7 @@ int64_t brim_setup_versions(const brim_setup *setup);
 int64_t brim_setup_least_clients(const brim_setup *setup);
 /* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
-/* Is the parameter's value part of a client state? See federate/kept.h. */
+/* Whether the parameter's value is part of a client state; see federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
 /* Bytes of a client state (0: clients keep nothing); the layout of the file of states, except for the hash; and the
  * most bytes that this file will take. */

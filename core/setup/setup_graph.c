@@ -71,6 +71,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
                           .local = brim_setup_is_federated(s) ? s->settings->federate.local_parameters : NULL,
                           .sample = s->data.sample,
                           .task = s->data.train.task,
+                          .documents = s->data.train.documents && !s->features,
                           .classes = s->answers,
                           .real = s->backend_ops->real,
                           .activations = activations[precision],

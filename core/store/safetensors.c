@@ -73,7 +73,9 @@ uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor)
 
 uint64_t brim_safetensor_bytes(const brim_safetensor *tensor)
 {
-  return (uint64_t)brim_shape_count(&tensor->shape) * brim_safetensor_element_bytes(tensor);
+  const uint64_t count = (uint64_t)brim_shape_count(&tensor->shape);
+  if (tensor->packed) return count / tensor->packed->count * tensor->packed->bytes;
+  return count * brim_safetensor_element_bytes(tensor);
 }
 
 void brim_safetensor_format(const brim_safetensor *tensor, brim_text *out)
@@ -214,6 +216,7 @@ static brim_status parse_json(const char *path, const char *text, size_t bytes, 
 
 static brim_status header_extent(const char *path, const unsigned char *bytes, size_t size, uint64_t *length)
 {
+  if (brim_is_lfs_pointer(bytes, size)) return BAD(BRIM_LFS_HINT, path);
   if (size < BRIM_SAFETENSORS_LENGTH_BYTES) return BAD("it has only %zu bytes", path, size);
   memcpy(length, bytes, sizeof *length);
   if (*length > BRIM_SAFETENSORS_HEADER_MAX)

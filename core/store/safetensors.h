@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/text.h"
+#include "base/gguf.h"
 #include "brim/tensor.h"
 
 typedef struct brim_safetensor {
@@ -18,6 +18,8 @@ typedef struct brim_safetensor {
   bool is_slice;
   uint64_t first, count;
   const char *type; /* the dtype's name in a file that was read: "BF16", "I64"; NULL: given by dtype */
+  const brim_gguf_type
+      *packed; /* of a GGUF file: data are blocks of this type, whose values have `dtype`; NULL: plain */
 } brim_safetensor;
 
 /* Length and brim_hash of a written file. */

@@ -84,11 +84,27 @@ static void add_misshaped(brim_weights *w, brim_weights_mismatches *problems, co
   brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_MISSHAPED, have->name, p->name, text});
 }
 
+/* The number of heads that the rule's key has in the file. */
+static brim_status find_heads(const brim_weights *w, const brim_safetensor *t, const brim_weights_way *way,
+                              int64_t *heads)
+{
+  const brim_gguf *file = brim_weights_files_gguf(w->files);
+  const brim_gguf_value *v = way->heads && file ? brim_gguf_find_own(file, way->heads) : NULL;
+  *heads = 0;
+  if (!way->heads) return BRIM_OK;
+  if (v && !v->is_array && brim_gguf_integer(v, 0, heads) && *heads > 0 && t->shape.rank > 0 &&
+      t->shape.dim[0] % (2 * *heads) == 0)
+    return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s': '%.200s' needs the number of its heads in the file's key '%s.%s'",
+                   w->request.path, t->name, file ? brim_gguf_architecture(file) : "ARCHITECTURE", way->heads);
+}
+
 /* Assigns a tensor of the files to parameter `i`. */
 static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problems, const brim_safetensor *t, size_t i,
-                               bool transpose)
+                               const brim_weights_way *way)
 {
   brim_weights_match *m = &w->match[i];
+  const bool transpose = way->transpose;
   const brim_safetensor want = wanted_of(w->parameter[i], transpose);
   if (m->kept) return BRIM_OK;
   if (m->tensor)
@@ -96,6 +112,8 @@ static brim_status take_tensor(brim_weights *w, brim_weights_mismatches *problem
                      m->tensor->name, t->name, w->parameter[i]->name);
   m->tensor = t;
   m->transpose = transpose;
+  m->add = way->add;
+  BRIM_TRY(find_heads(w, t, way, &m->heads));
   if (!fits(t, &want)) add_misshaped(w, problems, t, w->parameter[i], transpose);
   return BRIM_OK;
 }
@@ -122,7 +140,7 @@ static brim_status match_tensor(brim_weights *w, brim_weights_mismatches *proble
   const brim_weights_way way = brim_weights_map_to_model(w->map, &w->arena, t->name);
   const char *name = way.name ? way.name : way.same_as;
   const size_t i = name ? find_parameter(w, names, name) : NONE;
-  if (way.name && i != NONE) return take_tensor(w, problems, t, i, way.transpose);
+  if (way.name && i != NONE) return take_tensor(w, problems, t, i, &way);
   if (way.same_as && i != NONE)
     add_twin(w, problems, t, i);
   else if (!name || way.optional || w->request.of_part || brim_matches_any(w->request.except, name))

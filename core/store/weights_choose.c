@@ -19,6 +19,19 @@ static bool are_named_by_brim(const brim_weights *w)
   return brim_weights_files_are_brims(w->files) || (layout && strcmp(layout, BRIM_WEIGHTS_LAYOUT_BRIM) == 0);
 }
 
+static brim_status choose_for_gguf(brim_weights *w, const brim_weights_map *map, size_t count)
+{
+  const char *architecture = brim_gguf_architecture(brim_weights_files_gguf(w->files));
+  w->is_recognised = true;
+  for (size_t i = 0; i < count && !w->map; i++)
+    if (brim_weights_map_is_for(&map[i], architecture)) w->map = &map[i];
+  if (w->map) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "'%s' has the architecture '%.100s', for which brim has no map of names\n"
+                   "model.weights_map=FILE.yaml takes one of yours",
+                   w->request.path, architecture);
+}
+
 static brim_status recognise(brim_weights *w)
 {
   brim_weights_map *map;
@@ -27,6 +40,7 @@ static brim_status recognise(brim_weights *w)
   const char **name = BRIM_ARENA_NEW(&w->arena, const char *, count + 1);
   if (are_named_by_brim(w)) return BRIM_OK;
   BRIM_TRY(brim_weights_maps_read(&w->arena, &w->request.search, &map, &maps));
+  if (brim_weights_files_gguf(w->files)) return choose_for_gguf(w, map, maps);
   w->map = find_declared(w, map, maps);
   w->is_recognised = true;
   for (size_t i = 0; i < count; i++) name[i] = brim_weights_files_at(w->files, i)->name;

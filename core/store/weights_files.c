@@ -23,7 +23,9 @@ struct brim_weights_files {
   brim_safetensors **file;
   const char **path;
   size_t file_count, count;
-  int hold; /* of a run's checkpoint; -1: none */
+  brim_gguf *gguf;         /* in the place of the others; NULL: none */
+  brim_safetensor *packed; /* its tensors */
+  int hold;                /* of a run's checkpoint; -1: none */
   bool are_brims;
 };
 
@@ -39,6 +41,27 @@ static brim_status add_file(brim_weights_files *f, const char *path)
   BRIM_TRY(brim_safetensors_open(path, &f->file[f->file_count]));
   f->path[f->file_count] = brim_arena_string(&f->arena, path);
   f->count += brim_safetensors_count(f->file[f->file_count++]);
+  return BRIM_OK;
+}
+
+/* The tensors keep the names and the order of the file. */
+static brim_status open_gguf(brim_weights_files *f, const char *path)
+{
+  BRIM_TRY(brim_gguf_open(path, &f->gguf));
+  f->path = BRIM_ARENA_NEW(&f->arena, const char *, 1);
+  f->path[0] = brim_arena_string(&f->arena, path);
+  f->file_count = 1;
+  f->count = brim_gguf_tensor_count(f->gguf);
+  f->packed = BRIM_ARENA_NEW(&f->arena, brim_safetensor, f->count + 1);
+  for (size_t i = 0; i < f->count; i++) {
+    const brim_gguf_tensor *t = brim_gguf_tensor_at(f->gguf, i);
+    f->packed[i] = (brim_safetensor){.name = t->name,
+                                     .dtype = BRIM_DTYPE_F32,
+                                     .shape = t->shape,
+                                     .data = t->data,
+                                     .type = t->type->name,
+                                     .packed = t->type};
+  }
   return BRIM_OK;
 }
 
@@ -69,6 +92,7 @@ static brim_status open_file(brim_weights_files *f, const char *path)
           "safetensors with PyTorch: python3 -c \"import torch; from safetensors.torch import save_file; "
           "save_file(torch.load('%s', map_location='cpu', weights_only=True), 'model.safetensors')\"",
           path, path);
+  if (brim_is_gguf(path)) return open_gguf(f, path);
   make_room(f, 1);
   look_beside(f, path);
   return add_file(f, path);
@@ -208,7 +232,8 @@ brim_status brim_weights_files_open(const char *path, brim_weights_files **out)
 void brim_weights_files_close(brim_weights_files *f)
 {
   if (!f) return;
-  for (size_t i = 0; i < f->file_count; i++) brim_safetensors_close(f->file[i]);
+  for (size_t i = 0; i < f->file_count && !f->gguf; i++) brim_safetensors_close(f->file[i]);
+  brim_gguf_close(f->gguf);
   if (f->hold >= 0) close(f->hold);
   brim_arena_release(&f->arena);
   free(f);
@@ -224,6 +249,7 @@ size_t brim_weights_files_count(const brim_weights_files *f)
 const brim_safetensor *brim_weights_files_at(const brim_weights_files *f, size_t i)
 {
   size_t k = 0;
+  if (f->gguf) return &f->packed[i];
   for (; i >= brim_safetensors_count(f->file[k]); k++) i -= brim_safetensors_count(f->file[k]);
   return brim_safetensors_at(f->file[k], i);
 }
@@ -238,7 +264,11 @@ const char *brim_weights_files_path(const brim_weights_files *f, size_t file)
 }
 const char *brim_weights_files_metadata(const brim_weights_files *f, const char *key)
 {
-  return brim_safetensors_metadata(f->file[0], key);
+  return f->gguf ? NULL : brim_safetensors_metadata(f->file[0], key);
+}
+const brim_gguf *brim_weights_files_gguf(const brim_weights_files *f)
+{
+  return f->gguf;
 }
 bool brim_weights_files_are_brims(const brim_weights_files *f)
 {
@@ -247,5 +277,6 @@ bool brim_weights_files_are_brims(const brim_weights_files *f)
 
 void brim_weights_files_forget(const brim_weights_files *f, const void *data, size_t bytes)
 {
-  for (size_t k = 0; k < f->file_count; k++) brim_safetensors_forget(f->file[k], data, bytes);
+  if (f->gguf) brim_gguf_forget(f->gguf, data, bytes);
+  for (size_t k = 0; k < f->file_count && !f->gguf; k++) brim_safetensors_forget(f->file[k], data, bytes);
 }

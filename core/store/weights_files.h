@@ -1,5 +1,5 @@
-/* Weights on disk: one safetensors file; several that an index file names, sharded as by Hugging Face; a folder with
- * either; or a run of brim or one of its checkpoints. Files are mapped and checked, except for their values. */
+/* Weights on disk: one safetensors or GGUF file; several that an index file names, sharded as by Hugging Face; a folder
+ * with either; or a run of brim or one of its checkpoints. Files are mapped and checked, except for their values. */
 #ifndef BRIM_STORE_WEIGHTS_FILES_H
 #define BRIM_STORE_WEIGHTS_FILES_H
 #include <stdbool.h>
@@ -40,6 +40,8 @@ const char *brim_weights_files_path(const brim_weights_files *files, size_t file
 const char *brim_weights_files_metadata(const brim_weights_files *files, const char *key); /* of the first file */
 /* Whether it is a checkpoint of brim, with the names of brim's models. */
 bool brim_weights_files_are_brims(const brim_weights_files *files);
+/* The file, if it is a GGUF; NULL: safetensors. */
+const brim_gguf *brim_weights_files_gguf(const brim_weights_files *files);
 /* See brim_safetensors_forget. */
 void brim_weights_files_forget(const brim_weights_files *files, const void *data, size_t bytes);
 #endif

@@ -57,7 +57,9 @@ brim_weights_way brim_weights_map_to_model(const brim_weights_map *map, brim_are
     return (brim_weights_way){.name = r->to ? fill(arena, r->to, found) : NULL,
                               .same_as = r->same_as ? fill(arena, r->same_as, found) : NULL,
                               .transpose = r->transpose,
-                              .optional = r->optional};
+                              .optional = r->optional,
+                              .heads = r->heads,
+                              .add = r->add};
   }
   return (brim_weights_way){.name = name};
 }
@@ -68,7 +70,8 @@ brim_weights_way brim_weights_map_to_file(const brim_weights_map *map, brim_aren
   for (size_t i = 0; map && i < map->rule_count; i++) {
     const brim_weights_rule *r = &map->rule[i];
     if (r->to && matches(r->to, name, found))
-      return (brim_weights_way){.name = fill(arena, r->from, found), .transpose = r->transpose};
+      return (brim_weights_way){
+          .name = fill(arena, r->from, found), .transpose = r->transpose, .heads = r->heads, .add = r->add};
   }
   return (brim_weights_way){.name = name};
 }
@@ -82,4 +85,11 @@ bool brim_weights_map_recognises(const brim_weights_map *map, const char *const 
     if (i == count) return false;
   }
   return map->recognise_count > 0;
+}
+
+bool brim_weights_map_is_for(const brim_weights_map *map, const char *architecture)
+{
+  for (size_t i = 0; i < map->gguf_count; i++)
+    if (strcmp(map->gguf[i], architecture) == 0) return true;
+  return false;
 }

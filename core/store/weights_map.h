@@ -12,9 +12,13 @@
  * wildcards in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
  * model's name applies. A name that no rule matches stays as it is.
  *
+ * `gguf: [llama]` in the place of `recognise`: the map is for GGUF files with these values of general.architecture.
+ *
  * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
  * has the tensor, but the model does not use it. `same_as`: the file has the tensor twice, the model once; both must be
- * equal. */
+ * equal. `heads`: in the file the D rows of each head are in the order 0, D/2, 1, D/2 + 1 ..., for a rotary embedding
+ * that rotates neighbours; it names the GGUF's key, after the architecture, with the number of heads. `add`: the
+ * model's values are the file's plus this number. */
 #ifndef BRIM_STORE_WEIGHTS_MAP_H
 #define BRIM_STORE_WEIGHTS_MAP_H
 #include <stdbool.h>
@@ -30,14 +34,16 @@ typedef struct brim_weights_rule {
   const char *from;
   const char *to, *same_as; /* exactly one of them, unless it drops */
   bool drop, transpose, optional;
+  const char *heads; /* NULL: rows are in the model's order */
+  double add;
 } brim_weights_rule;
 
 typedef struct brim_weights_map {
   const char *name, *about;
   const char *layout; /* may be NULL */
-  const char **recognise;
+  const char **recognise, **gguf;
   const brim_weights_rule *rule;
-  size_t recognise_count, rule_count;
+  size_t recognise_count, gguf_count, rule_count;
   const brim_yaml *config; /* a map of scalars and lists of them; may be NULL */
 } brim_weights_map;
 
@@ -62,6 +68,8 @@ typedef struct brim_weights_way {
   const char *name;    /* on the other side; NULL: none, see the next two */
   const char *same_as; /* the tensor of the model that must have the same values; NULL: it is dropped */
   bool transpose, optional;
+  const char *heads; /* see the rule */
+  double add;
 } brim_weights_way;
 /* [any thread] Maps a file's name to a model's, and back. `map` NULL: all names stay unchanged. The resulting name
  * lives in `arena` or is the given one. */
@@ -69,4 +77,6 @@ brim_weights_way brim_weights_map_to_model(const brim_weights_map *map, brim_are
 brim_weights_way brim_weights_map_to_file(const brim_weights_map *map, brim_arena *arena, const char *name);
 /* [any thread] Whether the names match all patterns by which a file of this layout is recognised. */
 bool brim_weights_map_recognises(const brim_weights_map *map, const char *const *name, size_t count);
+/* [any thread] Whether the map is for GGUF files of this architecture. */
+bool brim_weights_map_is_for(const brim_weights_map *map, const char *architecture);
 #endif

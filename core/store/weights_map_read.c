@@ -1,6 +1,7 @@
 /* Reads name maps and finds their files. See weights_map.h. */
 #include <dirent.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,6 +55,17 @@ static bool flag_of(reader *r, const brim_yaml *map, const char *key)
   return yes;
 }
 
+static double number_of(reader *r, const brim_yaml *map, const char *key)
+{
+  const brim_yaml *node = brim_yaml_get(map, key);
+  char *end;
+  if (!node) return 0;
+  const double value = node->kind == BRIM_YAML_SCALAR ? strtod(node->scalar, &end) : 0;
+  if (node->kind == BRIM_YAML_SCALAR && node->scalar[0] && !*end && isfinite(value)) return value;
+  brim_problem_at(&r->problems, &node->origin, "'%s' must be a number", key);
+  return 0;
+}
+
 /* Writes the wildcards of a pattern, one after another: "*" or "**", each followed by a space. */
 static void list_wildcards(const char *pattern, brim_text *out)
 {
@@ -102,38 +114,44 @@ static void check_partner(reader *r, const brim_yaml *map, const char *key, cons
 
 static void read_rule(reader *r, const brim_yaml *node, brim_weights_rule *out)
 {
-  static const char *const keys[] = {"from", "to", "same_as", "drop", "transpose", "optional", NULL};
+  static const char *const keys[] = {"from", "to", "same_as", "drop", "transpose", "optional", "heads", "add", NULL};
   if (node->kind != BRIM_YAML_MAP) {
     brim_problem_at(&r->problems, &node->origin, "a rule must be a map: {from: PATTERN, to: PATTERN}");
     return;
   }
   check_keys(r, node, keys);
-  *out = (brim_weights_rule){text_of(r, node, "from"), text_of(r, node, "to"),        text_of(r, node, "same_as"),
-                             flag_of(r, node, "drop"), flag_of(r, node, "transpose"), flag_of(r, node, "optional")};
+  *out = (brim_weights_rule){text_of(r, node, "from"),  text_of(r, node, "to"),        text_of(r, node, "same_as"),
+                             flag_of(r, node, "drop"),  flag_of(r, node, "transpose"), flag_of(r, node, "optional"),
+                             text_of(r, node, "heads"), number_of(r, node, "add")};
   if (!out->from && !brim_yaml_get(node, "from"))
     brim_problem_at(&r->problems, &node->origin, "the rule has no 'from'");
   if (out->from) check_pattern(r, brim_yaml_get(node, "from"), out->from);
   if ((out->to != NULL) + (out->same_as != NULL) + out->drop != 1)
     brim_problem_at(&r->problems, &node->origin, "a rule needs exactly one of 'to', 'same_as' and 'drop: true'");
-  if (!out->to && (out->transpose || out->optional))
-    brim_problem_at(&r->problems, &node->origin, "'transpose' and 'optional' require 'to'");
+  if (!out->to && (out->transpose || out->optional || out->heads || out->add != 0))
+    brim_problem_at(&r->problems, &node->origin, "'transpose', 'optional', 'heads' and 'add' require 'to'");
+  if (out->transpose && (out->heads || out->add != 0))
+    brim_problem_at(&r->problems, &node->origin, "'transpose' excludes 'heads' and 'add'");
   check_partner(r, node, "to", out->from, out->to);
   check_partner(r, node, "same_as", out->from, out->same_as);
 }
 
-static void read_recognise(reader *r, const brim_yaml *node, brim_weights_map *out)
+/* A list of patterns: recognise, gguf. */
+static void read_patterns(reader *r, const brim_yaml *map, const char *key, const char ***out, size_t *count)
 {
+  const brim_yaml *node = brim_yaml_get(map, key);
+  if (!node) return;
   if (node->kind != BRIM_YAML_LIST) {
-    brim_problem_at(&r->problems, &node->origin, "'recognise' must be a list of patterns");
+    brim_problem_at(&r->problems, &node->origin, "'%s' must be a list of patterns", key);
     return;
   }
-  out->recognise = BRIM_ARENA_NEW(r->arena, const char *, node->count + 1);
+  *out = BRIM_ARENA_NEW(r->arena, const char *, node->count + 1);
   for (size_t i = 0; i < node->count; i++) {
     const brim_yaml *item = node->item[i];
     if (item->kind != BRIM_YAML_SCALAR)
       brim_problem_at(&r->problems, &item->origin, "a pattern must be a string");
     else if (check_pattern(r, item, item->scalar))
-      out->recognise[out->recognise_count++] = item->scalar;
+      (*out)[(*count)++] = item->scalar;
   }
 }
 
@@ -170,7 +188,7 @@ static void read_config(reader *r, const brim_yaml *node, brim_weights_map *out)
 
 static void read_map(reader *r, const brim_yaml *root, brim_weights_map *out)
 {
-  static const char *const keys[] = {"about", "layout", "recognise", "config", "rules", NULL};
+  static const char *const keys[] = {"about", "layout", "recognise", "gguf", "config", "rules", NULL};
   if (root->kind != BRIM_YAML_MAP) {
     brim_problem_at(&r->problems, &root->origin,
                     "a map of weights has the keys about, layout, recognise, config and rules");
@@ -179,10 +197,11 @@ static void read_map(reader *r, const brim_yaml *root, brim_weights_map *out)
   check_keys(r, root, keys);
   out->about = text_of(r, root, "about");
   out->layout = text_of(r, root, "layout");
-  const brim_yaml *recognise = brim_yaml_get(root, "recognise"), *rules = brim_yaml_get(root, "rules");
+  const brim_yaml *rules = brim_yaml_get(root, "rules");
   const brim_yaml *config = brim_yaml_get(root, "config");
   if (config) read_config(r, config, out);
-  if (recognise) read_recognise(r, recognise, out);
+  read_patterns(r, root, "recognise", &out->recognise, &out->recognise_count);
+  read_patterns(r, root, "gguf", &out->gguf, &out->gguf_count);
   if (rules)
     read_rules(r, rules, out);
   else

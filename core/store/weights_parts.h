@@ -7,7 +7,9 @@
 typedef struct brim_weights_match {
   const brim_safetensor *tensor; /* NULL: no source */
   bool transpose;
-  bool kept; /* the configuration says that it keeps its initial value */
+  int64_t heads; /* the rows of each lie in another order in the file; 0: they do not */
+  double add;    /* see brim_weights_rule */
+  bool kept;     /* the configuration says that it keeps its initial value */
 } brim_weights_match;
 
 /* A second tensor in the files with the values of a parameter. */

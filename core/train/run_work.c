@@ -259,7 +259,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   return BRIM_OK;
 }
 
-/* The same after another rank has failed: its part of the turn is what this rank has lost. */
+/* Repeats the turn after another rank has failed; goes back to a checkpoint first if the parameters are lost. */
 static brim_status redo_of_others(brim_running *r)
 {
   const brim_verdict *v = brim_trainer_verdict(r->trainer);

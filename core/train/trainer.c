@@ -91,8 +91,8 @@ static brim_status check_frozen(const brim_trainer *t, const brim_train_state *s
 /* Whether the program has parameters of its own. Evaluation may; they start with the same values. */
 static bool has_parameters(const brim_trainer *t, size_t program)
 {
-  return program == 0 || (t->plan->evaluated_offset != t->plan->parameter_offset &&
-                          t->plan->program[program].kind == BRIM_PROGRAM_EVALUATE);
+  return program == 0 ||
+         (t->plan->evaluated_offset != t->plan->parameter_offset && brim_program_evaluates(&t->plan->program[program]));
 }
 
 /* Initializes the state and the values. */
@@ -125,7 +125,69 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   return status;
 }
 
-/* Opens a trainer. `wish`: to evaluate `checkpoint`; NULL: to train. */
+/* ---- loaded weights ---- */
+
+/* Gives the parameters their first values. */
+static brim_status initialize(brim_trainer *t, size_t parameter)
+{
+  for (size_t k = 0; k < t->plan->program_count; k++)
+    if (has_parameters(t, k))
+      BRIM_TRY(brim_initialize_parameter(t->exec, &t->plan->program[k],
+                                         &t->plan->program[k].graph->parameter[parameter],
+                                         (uint64_t)t->drive->setup->settings->seed));
+  return BRIM_OK;
+}
+
+/* Parameters have the same index in every program. `rest`: the others get their first values. */
+static brim_status fill(brim_trainer *t, const brim_setup_weights *w, bool rest)
+{
+  const brim_plan *plan = t->plan;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < w->count && status == BRIM_OK; i++) {
+    const bool has_source = brim_weights_source(w->weights, i) != NULL;
+    if (!has_source && rest) status = initialize(t, w->index[i]);
+    if (!has_source) continue;
+    void *values = brim_try_malloc(w->parameter[i]->bytes);
+    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", w->parameter[i]->name);
+    status = brim_weights_read(w->weights, i, values);
+    for (size_t k = 0; k < plan->program_count && status == BRIM_OK; k++)
+      if (has_parameters(t, k))
+        status =
+            brim_exec_write(t->exec, &plan->program[k], plan->program[k].graph->parameter[w->index[i]].value, values);
+    free(values);
+  }
+  return status;
+}
+
+static brim_status load_weights(brim_trainer *t, bool rest, json_t **record)
+{
+  brim_setup_weights w;
+  brim_text text = {0};
+  brim_status status = BRIM_OK;
+  if (record) *record = NULL;
+  BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
+  if (w.weights) {
+    if (!brim_config_backbone(t->drive->setup->config))
+      status = fill(t, &w, rest); /* else brim_frozen_write has done it */
+    if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
+    if (status == BRIM_OK) brim_weights_print(w.weights, &text);
+    if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
+  }
+  brim_text_release(&text);
+  brim_setup_weights_close(&w);
+  return status;
+}
+
+/* ---- opening ---- */
+
+/* Reads the parameters of model.weights; those that it lacks have their first values. */
+static brim_status read_weights(brim_trainer *t)
+{
+  if (brim_config_backbone(t->drive->setup->config)) return begin_training(t);
+  return load_weights(t, true, NULL);
+}
+
+/* Opens a trainer. `wish`: to evaluate `checkpoint` (NULL: model.weights); NULL: to train. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -135,7 +197,7 @@ static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *w
   if (status == BRIM_OK) status = place(t, wish);
   if (status == BRIM_OK && wish) {
     init_state(t);
-    status = read_model(t, checkpoint);
+    status = checkpoint ? read_model(t, checkpoint) : read_weights(t);
   } else if (status == BRIM_OK) {
     brim_footprint_predict(&drive->planner, t->plan, drive->choice.micro_batch, &t->footprint);
     status = begin_training(t);
@@ -158,7 +220,14 @@ brim_status brim_trainer_open(brim_drive *drive, brim_trainer **out)
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out)
 {
-  return open_trainer(drive, &(brim_evaluation_wish){count, batch, keep_output, false}, checkpoint, out);
+  const brim_evaluation_wish wish = {.count = count, .batch = batch, .keep_output = keep_output};
+  return open_trainer(drive, &wish, checkpoint, out);
+}
+
+brim_status brim_trainer_open_generation(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
+                                         brim_trainer **out)
+{
+  return open_trainer(drive, wish, checkpoint, out);
 }
 
 void brim_trainer_close(brim_trainer *t)
@@ -212,43 +281,9 @@ double brim_trainer_lr(const brim_trainer *t)
   return t->step.lr;
 }
 
-/* ---- loaded weights ---- */
-
-/* Parameters have the same index in every program. */
-static brim_status fill(brim_trainer *t, const brim_setup_weights *w)
-{
-  const brim_plan *plan = t->plan;
-  brim_status status = BRIM_OK;
-  for (size_t i = 0; i < w->count && status == BRIM_OK; i++) {
-    if (!brim_weights_source(w->weights, i)) continue;
-    void *values = brim_try_malloc(w->parameter[i]->bytes);
-    if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", w->parameter[i]->name);
-    status = brim_weights_read(w->weights, i, values);
-    for (size_t k = 0; k < plan->program_count && status == BRIM_OK; k++)
-      if (has_parameters(t, k))
-        status =
-            brim_exec_write(t->exec, &plan->program[k], plan->program[k].graph->parameter[w->index[i]].value, values);
-    free(values);
-  }
-  return status;
-}
-
 brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
 {
-  brim_setup_weights w;
-  brim_text text = {0};
-  brim_status status = BRIM_OK;
-  if (record) *record = NULL;
-  BRIM_TRY(brim_setup_weights_open(t->drive->setup, t->plan->program[0].graph, &w));
-  if (w.weights) {
-    if (!brim_config_backbone(t->drive->setup->config)) status = fill(t, &w); /* else brim_frozen_write has done it */
-    if (status == BRIM_OK && record && !(*record = brim_weights_json(w.weights, true))) status = BRIM_ELOAD;
-    if (status == BRIM_OK) brim_weights_print(w.weights, &text);
-    if (status == BRIM_OK) brim_log(BRIM_LOG_INFO, "weights: %s", brim_text_str(&text));
-  }
-  brim_text_release(&text);
-  brim_setup_weights_close(&w);
-  return status;
+  return load_weights(t, false, record);
 }
 
 /* ---- checkpoints ---- */

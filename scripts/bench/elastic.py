@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A run of 2,000 steps with policy=elastic on a device that it fills, while other jobs that need half of it queue,
 train and end. Measures how often memory is returned and taken back, and for each plan the resident memory of the
-process with its arena and without it. The exit status is 1 unless the former stays within 1 % for each plan, and the
-results equal those of the run alone.
+process with its arena and without it. The exit status is 1 unless the resident memory stays within 1 % for each plan
+and the results equal those of the run alone.
 
     scripts/bench/elastic.py build/release/bin/brim [steps]
 """
@@ -19,7 +19,7 @@ import tempfile
 import time
 
 MIB = 1 << 20
-SETTLES = 0.3  # seconds after a change of plan, and before one
+SETTLES = 0.3  # seconds ignored after each change of plan and before the next
 SMALL = ["dataset=synthetic", "dataset.shape=[1,20,20]", "backend.threads=1", "memory.timing=false", "model=cnn",
          "model.width=16", "dataset.test_count=0", "training.checkpoint_every_steps=1000000"]
 RUN = [*SMALL, "dataset.train_count=4096", "training.batch_size=128", "training.num_workers=1"]

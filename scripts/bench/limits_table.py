@@ -63,7 +63,7 @@ def grown(result):
 
 
 def chosen(result):
-    """Cases where training.batch_size=auto chooses less than the most that fits, to save time."""
+    """Cases where training.batch_size=auto chooses a smaller batch than the largest that fits, to save time."""
     lines = [f"- {limit} MiB, {name}: {cell['chosen']}, where {cell['largest']} would fit"
              for limit, cells in result.items() for name, cell in cells.items()
              if cell.get("chosen", cell["largest"]) < cell["largest"]]

@@ -92,7 +92,7 @@ def measure_speed(o, folder):
 
 
 def placed(run):
-    """The last device memory of each rank."""
+    """The device memory of each rank, from its last event."""
     events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     return {event["rank"]: event["device_bytes"] for event in events if event["event"] == "rank"}
 

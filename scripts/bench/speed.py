@@ -7,9 +7,9 @@ so that other load on the machine affects both.
 Prints for each case samples/s, peak resident memory and the time from the start of the process to the end of the first
 step: minimum, median and maximum of the rounds, and the ratio of brim to each mode of PyTorch by round. Then shows
 where brim's step spends its time (`brim plan --times`): the operations furthest above the least time for their work.
-The cases llmc-* are those of llm.c's CPU program in the design's notes, 4 sequences a step; they are compared with the
-time of their arithmetic at the rate of a large product on this machine. --grain: also runs brim with the whole batch as
-one grain, which shows the cost of bits that do not depend on the micro-batch.
+The cases llmc-* are networks that llm.c's CPU program trains, with 4 sequences a step; their times are compared with
+that of their arithmetic at the speed of a large matrix product on this machine. --grain: also runs brim with the whole
+batch as one grain, which shows the cost of results that do not depend on the micro-batch.
 
 Python with PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim: BRIM_BINARY,
 else build/release is built.
@@ -93,8 +93,7 @@ def run_brim(options, words):
 
 
 def run_torch(options, case, mode):
-    # compilation continues during the first steps; they are left out of samples/s, and the time of the first step shows
-    # it
+    # The first steps include compilation, so samples/s leaves them out; first_step_seconds has it.
     batch, steps = CASES[case][:2]
     warm_up = 4 if mode == "compile" else 1
     argv = [options.python, HERE / "torch_speed.py", "--case", case, "--steps", str(steps + warm_up), "--batch",

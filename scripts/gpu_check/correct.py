@@ -20,7 +20,7 @@ PLANNED_OFF = 0.03  # allowed difference from NVML's measurement
 TOOLS = {"memcheck": "ERROR", "initcheck": "ERROR", "racecheck": "RACECHECK", "synccheck": "ERROR"}
 OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; the libraries' names are inside one
 CHECKPOINTS = ["training.checkpoint_every_steps=3", "training.keep_checkpoints=10"]
-LANES = [1, 4, 10]  # clients of a federation that train at a time
+LANES = [1, 4, 10]  # clients of a federation that train at the same time
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
 
@@ -142,7 +142,7 @@ class Correct:
                {"exit status": refused.returncode, "said": refused.stdout.strip()[:300]})
 
     def federate(self, limit):
-        """Clients that train at a time have a stream, handles and recorded programs each."""
+        """Clients that train at the same time have a stream, handles and recorded programs each."""
         first = None
         for lanes in LANES:
             run = self.on.train(limit, f"lanes-{lanes}", *federation(self.reduced, lanes, 3), command="federate")
@@ -262,7 +262,7 @@ class Correct:
             "skipped": len(skipped), "scale": summary(run)["loss_scale"]}
 
     def interrupted(self, limit):
-        """The step that was started ahead must leave no trace."""
+        """At the signal one more step has been started on the device; it must not affect the checkpoint."""
         words = [*self.small, f"training.steps={60 if self.reduced else 300}"]
         whole, part = self.on.train(limit, "whole", *words), self.on.scratch / "part"
         process = self.on.start([self.on.build / "bin/brim", "--quiet", "train", f"run.dir={part}", *words])

@@ -17,7 +17,7 @@ from networks import COMMON, federation, images, tokens
 CAPS = [10, 24, 40, 80]  # GB
 FLOPS, BYTES = 989e12, 3.0e12  # per second: dense bf16 of an H100 SXM, and the bandwidth that its memory reaches
 LANES_GAIN = 3  # least gain of ten clients of a federation at a time over one
-KERNELS = 1500  # that ncu records: more than a step of GPT-2 has
+KERNELS = 1500  # for ncu to record: more than a step of GPT-2 has
 GPT2 = [*tokens(50257, 1024), "model.dropout=0"]
 # brim's overrides, the batch, and the steps of a timed window; the names are those of peer.py
 CASES = {"gpt2-124M": (["model=gpt2", *GPT2], 16, 40),

@@ -141,7 +141,7 @@ def main():
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("peer: PyTorch sees no GPU")
-    torch.backends.cudnn.benchmark = not options.caps  # which takes seconds for each batch that is tried
+    torch.backends.cudnn.benchmark = not options.caps  # the search takes seconds for each batch that is tried
     training = Training(options)
     if options.prepare:
         print(json.dumps(training.measure("compiled", options.batch, 1)), flush=True)

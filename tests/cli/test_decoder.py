@@ -38,7 +38,7 @@ class Golden(Decoder):
         """One step of SGD with a rate of 1 subtracts the gradient from the weights. 1e-9 of a parameter's largest
         gradient, in double precision."""
         folders = sorted(GOLDEN.iterdir())
-        self.assertGreaterEqual(len(folders), 8)
+        self.assertGreaterEqual(len(folders), 19)
         for folder in folders:
             with self.subTest(folder.name):
                 answers, _ = tensors.read(folder / "answers.safetensors")
@@ -73,6 +73,28 @@ class Golden(Decoder):
                     self.assertAlmostEqual(got, want, delta=1e-4)
 
 
+class Cap(Decoder):
+    def test_a_cap_of_logits_is_a_part_of_the_loss(self):
+        """With many classes the loss makes the logits itself and caps them: the same loss, gradients and answers."""
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        words = ["model=decoder", "model.layers=1", "model.heads=2", "model.width=16", "model.mlp_width=8",
+                 "model.logit_softcap=0.05", *self.data(vocabulary=4100), *STEP, "backend=reference",
+                 "training.batch_size=4"]
+        plan = self.brim("plan", *words, "--json").out
+        self.assertIn("linear_cross_entropy+grad", plan)
+        for name, fuse in ("apart", "none"), ("together", "all"):
+            self.brim("train", *words, f"graph.fuse={fuse}", f"run.dir=runs/{name}")
+        loss, other = (self.records(f"runs/{name}")[0]["loss"] for name in ("apart", "together"))
+        self.assertAlmostEqual(loss, other, delta=1e-12)
+        apart, together = (tensors.read(self.folder / f"runs/{name}/checkpoints/last/model.safetensors")[0]
+                           for name in ("apart", "together"))
+        for name, (_, _, values) in apart.items():
+            self.assertLess(max(abs(a - b) for a, b in zip(values, together[name][2])), 1e-12, name)
+        with self.subTest("smoothed labels, for which the loss cannot cap"):
+            plan = self.brim("plan", *words, "loss.label_smoothing=0.1", "--json").out
+            self.assertNotIn("linear_cross_entropy", plan)
+
+
 class Family(Decoder):
     def config(self, *words, status=0):
         return self.brim("config", "model=hf", "model.weights=model", *self.data(), *words, status=status)
@@ -98,11 +120,13 @@ class Family(Decoder):
 
     def test_what_brim_does_not_know_is_refused_with_its_place(self):
         for changes, message in [
-            ({"model_type": "gemma2"}, r"brim does not know models of the type 'gemma2'\n.*config.json:\d+:\d+"),
+            ({"model_type": "gemma4"}, r"brim does not know models of the type 'gemma4'\n.*config.json:\d+:\d+"),
+            ({"num_local_experts": 8}, r"brim does not know the key 'num_local_experts' of a llama model"),
             ({"logit_scale": 2}, r"brim does not know the key 'logit_scale' of a llama model\n.*config.json:\d+:\d+"),
             ({"hidden_act": "gelu"}, r"cannot build a llama model with hidden_act: gelu; it must be silu or swish"),
             ({"attention_dropout": 0.1}, r"attention_dropout: 0.1; it must be 0 or 0.0"),
-            ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
+            ({"rope_parameters": {"rope_type": "axial", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
+            ({"partial_rotary_factor": 0.5}, r"brim does not know the key 'partial_rotary_factor' of a llama model"),
             ({"rope_parameters": {"rope_type": "yarn", "mscale": 1}}, r"the key 'rope_parameters.mscale'"),
             ({"hidden_size": None}, r"'hidden_size' must not be null"),
             ({"rope_parameters": []}, r"'rope_parameters' must be a map"),
@@ -118,7 +142,7 @@ class Family(Decoder):
                 self.assertNotEqual(result.status, 0)
                 self.assertRegex(result.err, message)
 
-    def test_a_window_limits_samples_whatever_the_order_of_the_keys(self):
+    def test_a_window_is_one_whatever_the_order_of_the_keys(self):
         for last in "sliding_window", "max_position_embeddings":
             shutil.rmtree(self.folder / "model", ignore_errors=True)
             self.copy("mistral_llama3", sliding_window="absent", max_position_embeddings="absent")
@@ -126,13 +150,63 @@ class Family(Decoder):
             keys = {"sliding_window": 8, "max_position_embeddings": 64}
             config = {**json.loads(path.read_text()), **dict(sorted(keys.items(), key=lambda item: item[0] == last))}
             path.write_text(json.dumps(config))
-            self.write_tokens([[0] * (CONTEXT + 1)] * 4)
-            result = self.brim("plan", "model=hf", "model.weights=model", *self.data(), status=USAGE)
-            self.assertIn("samples have 12 tokens, more than the sliding window model.window 8", result.err)
+            out = self.config().out
+            self.assertIn("\n  window: 8\n", out)
+            self.assertIn("\n  context: 64\n", out)
 
     def test_null_means_what_it_means_to_transformers(self):
         self.copy("qwen2_llama3", num_key_value_heads=None)
         self.assertIn("\n  kv_heads: 0\n", self.config().out)
+
+    def test_null_tie_word_embeddings_is_false_as_in_transformers(self):
+        self.copy("gemma_default", tie_word_embeddings=None)
+        self.assertIn("\n  tied: false\n", self.config().out)
+
+    def test_a_list_may_have_numbers_for_more_blocks_than_there_are_but_not_for_fewer(self):
+        """The config.json of a model with fewer blocks than its original."""
+        self.write_tokens([[0] * (CONTEXT + 1)] * 4)
+        self.copy("smollm3_llama3")
+        weights, _ = tensors.read(self.folder / "model" / "model.safetensors")
+        tensors.write(self.folder / "model" / "model.safetensors",
+                      {name: value for name, value in weights.items() if "layers.1" not in name})
+        words = ["plan", "model=hf", "model.weights=model", *self.data(), "backend=cpu", "--no-timing"]
+        self.brim(*words, "model.layers=1")
+        result = self.brim(*words, "model.layers=3", status=USAGE)
+        self.assertIn("model.rope_layers has 2 numbers for 3 blocks", result.err)
+
+    def test_kinds_of_blocks_are_numbers_for_windows(self):
+        self.copy("gemma2_default", layer_types=["full_attention", "sliding_attention"])
+        self.assertIn("\n  window_layers: [0, 1]\n", self.config().out)
+        shutil.rmtree(self.folder / "model")
+        self.copy("gemma2_default", layer_types=["full_attention", "chunked_attention"])
+        self.assertIn("model.window_layers", self.config(status=USAGE).err)
+
+    def test_old_names_of_longrope(self):
+        rope = {"type": "su", "short_factor": [1.5], "long_factor": [2.5]}
+        for name in "su", "yarn":
+            shutil.rmtree(self.folder / "model", ignore_errors=True)
+            self.copy("phi3_longrope", rope_parameters="absent", rope_theta=1e4, partial_rotary_factor=0.5,
+                      rope_scaling={**rope, "type": name})
+            out = self.config().out
+            self.assertIn("\n  rope_type: longrope\n", out)
+            self.assertIn("\n  rope_long: [2.5]\n", out)
+
+    def test_config_json_is_json(self):
+        """Characters as two halves of UTF-16, as json.dump writes them; more nodes than YAML may have."""
+        self.copy("llama_llama3", _name_or_path="\U0001F600", id2label={str(i): f"LABEL_{i}" for i in range(12000)})
+        self.assertIn("rope_type", self.config().out)
+        path = self.folder / "model" / "config.json"
+        for text, message in [('{"model_type": "llama", }', "a key must be a text\n  model/config.json:1:25"),
+                              ('{"a": 1, "a": 2}', "the key 'a' occurs twice"),
+                              ('{"a": yes}', "not JSON: 'yes'\n  model/config.json:1:7"),
+                              ('{"a": "\\ud83d"}', "half of a character without its other half"),
+                              ('{"a": [1}', "a comma or ']' is missing"),
+                              ("[" * 100, "nested deeper than 64"),
+                              ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull")]:
+            path.write_text(text)
+            result = self.finish(self.start("config", "model=hf", "model.weights=model", *self.data()))
+            self.assertNotEqual(result.status, 0)
+            self.assertIn(message, result.err)
 
     def test_text_in_config_json_is_not_interpolated(self):
         self.copy("llama_llama3", hidden_act="${seed}")
@@ -153,6 +227,8 @@ class Family(Decoder):
         for text, message in [("model: [a]", "'model' of a family's file must be a map"),
                               ("keys: [a]", "'keys' of a family's file must be a map"),
                               ("only: {hidden_act: silu}", "'only' of a family's file must be a map"),
+                              ("values: {a: b}", "'values' of a family's file must be a map"),
+                              ("inside: [a]", "'inside' of a family's file must be a name"),
                               ("required: hidden_size", "'required' of a family's file must be a list"),
                               ("harmles: [a]", "a family's file has no section 'harmles'")]:
             (self.folder / "my" / "family" / "llama.yaml").write_text(text + "\n")
@@ -176,6 +252,58 @@ class Family(Decoder):
         self.brim(*words, *self.data(vocabulary=5))
         result = self.brim(*words, *self.data(vocabulary=1000), status=USAGE)
         self.assertRegex(result.err, r"the dataset has 1000 tokens, but the embedding has only \d+ rows")
+
+
+class Inside(Decoder):
+    def test_the_language_model_of_a_model_with_images(self):
+        """The map text_config of gemma3, with the names of tensors of transformers 4 and 5."""
+        plain = GOLDEN / "gemma3_text_linear"
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        weights, _ = tensors.read(plain / "model.safetensors")
+        inner = json.loads((plain / "config.json").read_text())
+        inner["tie_word_embeddings"] = True
+        weights.pop("lm_head.weight", None)
+        picture = {"vision_tower.a.weight": ("F32", [1], [0]), "multi_modal_projector.b.weight": ("F32", [1], [0])}
+        outer = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": inner,
+                 "vision_config": {"hidden_size": 1152}, "mm_tokens_per_image": 256, "dtype": inner.pop("dtype")}
+        for name, config, named in [
+            ("alone", {**inner, "dtype": outer["dtype"]}, weights),
+            ("four", outer, {f"language_model.{name}": value for name, value in weights.items()} | picture),
+            ("five", outer, {name.replace("model.", "model.language_model.", 1): value
+                             for name, value in weights.items()} | {f"model.{k}": v for k, v in picture.items()}),
+        ]:
+            tensors.write(self.folder / name / "model.safetensors", named)
+            (self.folder / name / "config.json").write_text(json.dumps(config))
+            self.brim("train", "model=hf", f"model.weights={name}", *self.data(), *STEP, "backend=reference",
+                      "training.batch_size=4", f"run.dir=runs/{name}")
+        losses = {self.records(f"runs/{name}")[0]["loss"] for name in ("alone", "four", "five")}
+        self.assertEqual(len(losses), 1, losses)
+        (self.folder / "four" / "config.json").write_text(json.dumps({**outer, "tie_word_embeddings": False}))
+        result = self.brim("config", "model=hf", "model.weights=four", *self.data(), status=USAGE)
+        self.assertIn("cannot build a gemma3 model with tie_word_embeddings: false", result.err)
+
+    def test_a_pointer_of_git_lfs_is_named(self):
+        self.copy("llama_llama3")
+        self.write_tokens([[0] * (CONTEXT + 1)] * 4)
+        (self.folder / "model" / "model.safetensors").write_text(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n")
+        result = self.finish(self.start("train", "model=hf", "model.weights=model", *self.data(), *STEP))
+        self.assertIn("git lfs pull", result.err)
+
+
+class Scale(Decoder):
+    def test_the_factor_of_embeddings_is_rounded_to_the_type_of_the_weights(self):
+        """sqrt(8) is 2.828125 in bfloat16: transformers multiplies in the type of the folder's weights."""
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        losses = []
+        for run, words in ("rounded", ["0", "model.weights_type=bfloat16"]), ("given", ["2.828125"]), ("single", ["0"]):
+            scale, *more = words
+            self.brim("train", "model=decoder", "model.layers=1", "model.heads=2", "model.width=8", "model.mlp_width=8",
+                      f"model.embedding_scale={scale}", *more, *self.data(), *STEP, "backend=reference",
+                      "training.batch_size=4", f"run.dir=runs/{run}")
+            losses.append(self.records(f"runs/{run}")[0]["loss"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
 
 
 class Runs(Decoder):

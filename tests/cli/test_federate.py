@@ -359,7 +359,7 @@ class Federate(FederationCase):
         self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def test_clients_that_keep_more_than_the_disk_has_are_refused(self):
-        """In the plan and before the run, which leaves no folder."""
+        """The plan fails with the sizes, and so does the run before it makes a folder."""
         clients, each = 10_000_000, 4 * 2 * 7 * 1024
         disk = os.statvfs(self.folder)
         if disk.f_bavail * disk.f_frsize > clients * each:
@@ -480,7 +480,7 @@ class Federate(FederationCase):
         self.assertIn("picture in plan.svg", printed.err)
         plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
         drawing = xml.fromstring(self.read("plan.svg"))
-        parts = collections.defaultdict(list)  # by the height of their upper edge
+        parts = collections.defaultdict(list)  # of each name, the y of its lower edge
         for rect in drawing.findall(".//{*}rect"):
             title = rect.find("{*}title")
             if title is not None:

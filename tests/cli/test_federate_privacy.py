@@ -118,7 +118,7 @@ class Private(FederationCase):
         self.assertGreater(clipped, 0)
 
     def test_a_client_moves_the_model_by_the_clip_norm_at_most(self):
-        """Whatever its samples are: their scale is 1e-3 to 1e6, with which it diverges. All clients train."""
+        """The samples of one of six clients are multiplied by 1e-3 to 1e6; with 1e6 it diverges."""
         draw, clip, clients = random.Random(5), 0.03, 6
         data = [[float_of(draw.uniform(-1, 1)) for _ in range(4)] for _ in range(48)]
         words = ["dataset=csv", "dataset.targets=[y]", "loss=mse", "dataset.standardise=false", "model=mlp",

@@ -84,7 +84,7 @@ class Robust(Policies):
     BATCH = ["policy=robust", "training.batch_size=1024"]
 
     def test_a_plan_that_is_too_large_is_the_largest_that_fits_at_once(self):
-        """No allocation was tried and refused, so no retry is used up."""
+        """The policy finds this plan before any allocation fails, so it does not need a retry."""
         for retries in (0, 3):
             run = f"run{retries}"
             result = self.train(run, *CNN, *self.BATCH, *devices_of(5), f"max_retries={retries}")

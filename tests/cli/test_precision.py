@@ -20,8 +20,8 @@ class Memory(Case):
         return json.loads(self.brim("plan", "--json", *words).out)
 
     def test_activations_take_half(self):
-        """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast from the
-        input."""
+        """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast
+        from the input."""
         samples = 256
         words = ["model=cnn", "dataset=synthetic", "dataset.shape=[1,28,28]", f"training.batch_size={samples}",
                  "backend=cpu"]

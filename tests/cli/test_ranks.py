@@ -58,6 +58,13 @@ class SameNumbers(Ranks):
         self.train("first", *DROPOUT, "seed=5")
         self.check(*DROPOUT, "training.steps=20", "training.ema_decay=0.9", "model.weights=first", ranks=(3,))
 
+    def test_samples_of_several_documents(self):
+        tokens = [(7 * i + i // 5) % 19 for i in range(3000)]  # token 0 begins a document
+        (self.folder / "train.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+        self.check("dataset=tokens", f"dataset.path={self.folder}", "dataset.context=24", "dataset.vocabulary=19",
+                   "dataset.separator=0", "model=gpt2", "model.layers=1", "model.heads=2", "model.width=12",
+                   "training.batch_size=6", "training.steps=10", "observe.log_every_steps=1", "memory.timing=false")
+
     def test_ranks_with_micro_batches_of_their_own(self):
         self.check(*DROPOUT, "training.batch_size=8", "training.gradient_accumulation_steps=10", ranks=(3,))
 

@@ -46,8 +46,8 @@ class Faults(Ranks):
         self.check()
 
     def test_a_rank_that_gives_up_ends_all(self):
-        """The job ends with one message and a checkpoint of the last commit, from which as many ranks resume to the same
-        end."""
+        """The job ends with one message and a checkpoint of the last commit, from which as many ranks resume to the
+        same end."""
         self.ranks(RANKS, "whole", *RUN)
         result = self.ranks(RANKS, "run", *RUN, "policy=fixed", "memory.recompute=none", status=4,
                             env={"BRIM_FAULT": "rank:1:step:5:begin:1+"})

@@ -233,7 +233,7 @@ class Out(Weights):
     def test_wrong_words(self):
         for words, part in ((["--format", "hf"], "do not match any network that has the format 'hf'"),
                             (["--format", "tim"], "available: brim hf timm torchvision"),
-                            (["--dtype", "fp64"], "--dtype must be fp32, bf16 or fp16, got 'fp64'"),
+                            (["--dtype", "fp64"], "--dtype must be f32, bf16, f16 or, with --format gguf, q8_0; got"),
                             (["-o", "a.bin"], "must end in .safetensors"),
                             (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
                             (["--format", "peft", "-o", "a.safetensors"], "--format peft writes a folder"),

@@ -248,6 +248,13 @@ brim_tensor *bench_indices(bench *b, const brim_shape *shape, int64_t below, con
   return t;
 }
 
+brim_tensor *bench_places(bench *b, int64_t length, int64_t mean, int64_t below)
+{
+  brim_tensor *t = bench_indices(b, &(brim_shape){2, {b->o.batch, length}}, below, "places");
+  if (t) b->mean[t->id] = mean;
+  return b->g->places = t;
+}
+
 brim_tensor *bench_parameter(bench *b, const char *name, const brim_shape *shape, double bound)
 {
   return brim_graph_parameter(b->g, name, shape, (brim_init){BRIM_INIT_UNIFORM, bound});
@@ -311,7 +318,8 @@ bool bench_accumulates(const bench *b, const brim_tensor *t)
 
 static bool is_persistent(const bench *b, const brim_tensor *t)
 {
-  return bench_accumulates(b, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER;
+  return bench_accumulates(b, t) || t->role == BRIM_ROLE_PARAMETER || t->role == BRIM_ROLE_OPTIMIZER ||
+         t->role == BRIM_ROLE_CACHE;
 }
 
 static bool is_source(const bench *b, const brim_tensor *t)
@@ -453,6 +461,16 @@ static uint64_t below_of(const bench *b, const brim_tensor *t)
   return (uint64_t)(t == b->g->label ? b->g->classes : b->o.below);
 }
 
+static int64_t place_at(const bench *b, const brim_tensor *t, uint64_t index)
+{
+  const int64_t length = t->shape.dim[1], sample = (int64_t)index / length;
+  int64_t at = (int64_t)index % length, place = 0;
+  for (; at > 0; at--, place++)
+    if (brim_random4(b->o.seed, BRIM_STREAM_DATA, t->id, (uint64_t)sample, (uint64_t)at).v[0] % b->mean[t->id] == 0)
+      return place;
+  return place + sample * 7919 % b->below[t->id];
+}
+
 /* Indices are spread over their range; numbers of samples continue where the previous micro-batch ended. */
 static void fill_source(const bench *b, const brim_tensor *t, void *memory)
 {
@@ -461,7 +479,9 @@ static void fill_source(const bench *b, const brim_tensor *t, void *memory)
   if (!is_persistent(b, t)) first = (uint64_t)b->o.first_sample * (count / (uint64_t)t->shape.dim[0]);
   const source from = source_of(b, t, first + count);
   for (uint64_t i = 0; i < count; i++)
-    if (t->dtype == BRIM_DTYPE_I32)
+    if (t->dtype == BRIM_DTYPE_I32 && !b->o.model && b->mean[t->id] > 0)
+      store(memory, t->dtype, i, (double)place_at(b, t, first + i));
+    else if (t->dtype == BRIM_DTYPE_I32)
       store(memory, t->dtype, i, (double)((first + i) * 7919 % below_of(b, t)));
     else if (is_code(t))
       store(memory, t->dtype, i, (double)(i * 7919 % 256));

@@ -116,7 +116,8 @@ struct bench {
   bool on_device;                           /* the device has separate memory */
   brim_step step;
   uint32_t draws;
-  int64_t below[INDEX_TENSORS_MAX]; /* range of indices, by tensor id */
+  int64_t below[INDEX_TENSORS_MAX]; /* range of indices, by tensor id; of places: of the greatest first place */
+  int64_t mean[INDEX_TENSORS_MAX];  /* of places: the mean length of a document; 0: of other indices */
   uint32_t convs_before;            /* convolutions put before inputs so far, for their names */
 };
 
@@ -151,6 +152,9 @@ brim_tensor *bench_input2(bench *b, int64_t f);
 brim_tensor *bench_input(bench *b, const brim_shape *shape, const char *name);
 /* Indices in [0, below), i32. */
 brim_tensor *bench_indices(bench *b, const brim_shape *shape, int64_t below, const char *name);
+/* Places [N, T] of attention and rotary (brim/ops.h), i32: each row begins at a place in [0, below), and a document
+ * begins at each later token with probability 1 / mean. They become the graph's. */
+brim_tensor *bench_places(bench *b, int64_t length, int64_t mean, int64_t below);
 /* A parameter uniform in [-bound, bound]. */
 brim_tensor *bench_parameter(bench *b, const char *name, const brim_shape *shape, double bound);
 brim_tensor *bench_labels(bench *b, int64_t classes);

@@ -1,5 +1,6 @@
 /* Rows of attention and rotary embedding. */
 #include "conformance/bench.h"
+#include "graph/generate.h"
 
 #define PRODUCTS_MAX                                                                                                   \
   40000 /* pairs of query and key of a sample, times the size of the heads: keeps the suite short                      \
@@ -78,6 +79,98 @@ static brim_tensor *make_attention_large(bench *b)
 }
 BENCH_ROW(attention_large) = {"attention, 200", make_attention_large, .by_sample = true, .large = true, .terms = 0.1};
 
+static brim_attention_limits pick_limits(bench *b)
+{
+  brim_attention_limits l = {.size = sizeof l};
+  if (bench_pick(b, 0, 1)) l.window = bench_pick(b, 1, 80);
+  if (bench_pick(b, 0, 1)) l.softcap = (double)bench_pick(b, 1, 8) / 4;
+  return l;
+}
+
+/* Queries see a part of the keys: a window of them, or their own document, with scores below a cap. */
+static brim_tensor *limit(bench *b, int64_t T, int64_t S, int64_t D, brim_attention_options o,
+                          brim_attention_limits limits)
+{
+  const int64_t kv = o.kv_heads ? o.kv_heads : o.heads;
+  const brim_shape q = {3, {b->o.batch, T, o.heads * D}}, k = {3, {b->o.batch, S, kv * D}};
+  brim_tensor *x = bench_input(b, &q, "q"), *y = bench_input(b, &k, "k");
+  return brim_attention_limited(b->g, x, y, bench_input(b, &k, "v"), o, &limits);
+}
+static brim_tensor *make_attention_limited(bench *b)
+{
+  brim_attention_options o = pick_options(b);
+  brim_attention_limits limits = pick_limits(b);
+  int64_t D = pick_size(b), T = pick_length(b), S = bench_pick(b, 0, 2) ? T + bench_pick(b, 0, 20) : T;
+  if (!o.causal) limits.window = 0;
+  while (o.heads * T * S * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
+  while (o.heads * T * S * D > PRODUCTS_MAX) T = (T + 1) / 2;
+  return limit(b, T, S, D, o, limits);
+}
+BENCH_ROW(attention_limited) = {"attention, window and soft cap", make_attention_limited, .by_sample = true,
+                                .skips = true, .terms = 0.1};
+
+static brim_tensor *make_attention_documents(bench *b)
+{
+  brim_attention_options o = pick_options(b);
+  int64_t D = pick_size(b), T = pick_length(b);
+  o.causal = 1;
+  while (o.heads * T * T * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
+  while (o.heads * T * T * D > PRODUCTS_MAX) T = (T + 1) / 2;
+  bench_places(b, T, bench_pick(b, 1, 30), 1);
+  return limit(b, T, T, D, o, pick_limits(b));
+}
+BENCH_ROW(attention_documents) = {"attention, documents", make_attention_documents, .by_sample = true, .skips = true,
+                                  .terms = 0.1};
+
+/* Several blocks, of which some queries see no key. */
+static brim_tensor *make_attention_documents_large(bench *b)
+{
+  const brim_attention_options o = {.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1};
+  bench_places(b, 300, 90, 1);
+  return limit(b, 300, 300, 64, o, (brim_attention_limits){sizeof(brim_attention_limits), 70, 2});
+}
+BENCH_ROW(attention_documents_large) = {"attention, documents, 300",
+                                        make_attention_documents_large,
+                                        .by_sample = true,
+                                        .large = true,
+                                        .skips = true,
+                                        .terms = 0.1};
+
+/* Keys in a cache: all since the beginning, or a ring for a window. */
+static brim_tensor *make_attention_cached(bench *b)
+{
+  const int64_t kv = bench_pick(b, 1, 3), T = pick_length(b), D = pick_size(b), ring = bench_pick(b, 0, 1);
+  const int64_t window = ring ? bench_pick(b, 1, 60) : bench_pick(b, 0, 60), first = bench_pick(b, 1, 90);
+  const int64_t capacity = ring ? window + T : first + T;
+  const brim_attr attr = {.attention = {.heads = 2 * kv,
+                                        .kv_heads = kv,
+                                        .scale = 0.25,
+                                        .causal = 1,
+                                        .cached = 1,
+                                        .window = window,
+                                        .softcap = (double)bench_pick(b, 0, 2)}};
+  const brim_shape q = {3, {b->o.batch, T, 2 * kv * D}}, k = {3, {b->o.batch, capacity, kv * D}};
+  brim_tensor *places = bench_places(b, T, INT32_MAX, first);
+  brim_tensor *x = bench_input(b, &q, "q"), *y = bench_input(b, &k, "k");
+  brim_tensor *const in[] = {x, y, bench_input(b, &k, "v"), places};
+  brim_graph_apply(b->g, "attention", NULL, in, 4, &attr);
+  return NULL;
+}
+BENCH_ROW(attention_cached) = {"attention, cached keys", make_attention_cached, .by_sample = true, .skips = true,
+                               .terms = 0.1};
+
+/* Some rows of a cache change, or all; rows past its end begin anew. */
+static brim_tensor *make_cache_write(bench *b)
+{
+  const int64_t T = pick_length(b), first = bench_pick(b, 1, 90);
+  const brim_shape shape = {3, {b->o.batch, T, pick_size(b)}};
+  b->g->generation.capacity = T + bench_pick(b, 0, 30);
+  bench_places(b, T, INT32_MAX, first);
+  brim_generate_cache(b->g, "cache", bench_input(b, &shape, "x"), 0);
+  return NULL;
+}
+BENCH_ROW(cache_write) = {"cache_write", make_cache_write, .by_sample = true, .skips = true};
+
 /* Head sizes between those for which kernels are built: 96 and 160. */
 static brim_tensor *make_attention_96(bench *b)
 {
@@ -116,5 +209,28 @@ static brim_tensor *make_rotary_scaled(bench *b)
   brim_tensor *x = bench_input(b, &(brim_shape){3, {b->o.batch, pick_length(b), heads * dims}}, "x");
   return brim_rotary_scaled(b->g, x, o, &scaling);
 }
+static brim_tensor *make_rotary_longrope(bench *b)
+{
+  double divisor[40];
+  const int64_t pairs = bench_pick(b, 1, 40), heads = bench_pick(b, 1, 5), rest = bench_pick(b, 0, 3);
+  for (int64_t i = 0; i < pairs; i++) divisor[i] = (double)bench_pick(b, 2, 200) / 4;
+  const brim_rotary_options o = {.heads = heads, .dims = 2 * pairs, .interleaved = (int32_t)bench_pick(b, 0, 1)};
+  const brim_rotary_scaling scaling = {.size = sizeof scaling,
+                                       .kind = BRIM_ROTARY_LONGROPE,
+                                       .amplitude = (double)bench_pick(b, 0, 6) / 4,
+                                       .divisor = divisor,
+                                       .divisors = pairs};
+  const brim_shape shape = {3, {b->o.batch, pick_length(b), heads * (2 * pairs + rest)}};
+  return brim_rotary_scaled(b->g, bench_input(b, &shape, "x"), o, &scaling);
+}
+BENCH_ROW(rotary_longrope) = {"rotary, longrope", make_rotary_longrope, .by_sample = true};
+static brim_tensor *make_rotary_places(bench *b)
+{
+  bench_places(b, b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 40), bench_pick(b, 1, 20), bench_pick(b, 1, 50));
+  const int64_t heads = bench_pick(b, 1, 3), size = 2 * bench_pick(b, 1, 20), T = b->g->places->shape.dim[1];
+  const brim_rotary_options o = {.heads = heads, .interleaved = (int32_t)bench_pick(b, 0, 1)};
+  return brim_rotary(b->g, bench_input(b, &(brim_shape){3, {b->o.batch, T, heads * size}}, "x"), o);
+}
+BENCH_ROW(rotary_places) = {"rotary, places", make_rotary_places, .by_sample = true};
 BENCH_ROW(rotary_scaled) = {"rotary, scaled frequencies", make_rotary_scaled, .by_sample = true};
 BENCH_ROW(rotary) = {"rotary", make_rotary, .by_sample = true};

@@ -242,7 +242,8 @@ static brim_tensor *make_sum_norm(bench *b, bool rms)
   if (made > 0) first = brim_relu(g, first);
   if (made > 1) second = brim_relu(g, second);
   brim_tensor *sum = brim_add(g, first, second);
-  brim_tensor *y = rms ? brim_rms_norm(g, "norm", sum, 0.5) : brim_layer_norm(g, "norm", sum, 0.5);
+  brim_tensor *y = rms ? brim_rms_norm_offset(g, "norm", sum, 0.5, (double)bench_pick(b, 0, 1))
+                       : brim_layer_norm(g, "norm", sum, 0.5);
   fused(b, rms ? "add+rms_norm" : "add+layer_norm", y);
   switch (bench_pick(b, 0, 2)) {
   case 0:

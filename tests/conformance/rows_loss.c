@@ -92,10 +92,14 @@ static brim_tensor *make_share_loss(bench *b)
 /* terms: with a single class the gradient is a difference of two equal numbers. */
 BENCH_ROW(share_loss) = {"loss: shares", make_share_loss, .is_loss = true, .by_sample = true, .terms = 0.1};
 
-static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
+static brim_tensor *linear_loss_capped(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased,
+                                       double softcap)
 {
   brim_graph *g = b->g;
-  const brim_attr attr = pick_attr(b, classes), top = {.metrics = {.top_k = (int32_t)bench_pick(b, 0, 3)}};
+  brim_attr attr = pick_attr(b, classes);
+  attr.loss.softcap = softcap;
+  if (softcap > 0) attr.loss.smoothing = 0;
+  const brim_attr top = {.metrics = {.top_k = (int32_t)bench_pick(b, 0, 3)}};
   const brim_shape shape = with(*rows, features), product = {2, {classes, features}}, bias = {1, {classes}};
   const brim_shape metrics = {1, {3}};
   brim_tensor *in[4] = {bench_input(b, &shape, "x")};
@@ -108,6 +112,27 @@ static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t featur
   brim_graph_node_into(g, "rank_metrics", "metrics", n->out, 2, &g->metrics, 1, &top);
   return n->out[0];
 }
+
+static brim_tensor *linear_loss(bench *b, const brim_shape *rows, int64_t features, int64_t classes, bool biased)
+{
+  return linear_loss_capped(b, rows, features, classes, biased, 0);
+}
+
+static brim_tensor *make_linear_loss_capped(bench *b)
+{
+  const brim_shape rows = pick_rows(b);
+  const int64_t features = bench_pick_channels(b), classes = pick_classes(b);
+  const bool biased = bench_pick(b, 0, 1) > 0;
+  return linear_loss_capped(b, &rows, features, classes, biased, (double)bench_pick(b, 1, 20) / 2);
+}
+BENCH_ROW(linear_loss_capped) = {"linear_cross_entropy, cap", make_linear_loss_capped, .is_loss = true,
+                                 .by_sample = true, .skips = true};
+BENCH_ROW(linear_loss_capped_once) = {"linear_cross_entropy+grad, cap",
+                                      make_linear_loss_capped,
+                                      .is_loss = true,
+                                      .by_sample = true,
+                                      .skips = true,
+                                      .keeps_logits = true};
 
 static brim_tensor *make_linear_loss(bench *b)
 {
@@ -184,6 +209,19 @@ BENCH_ROW(linear_loss_bias_large_once) = {"linear_cross_entropy+grad, bias, larg
                                           .skips = true,
                                           .keeps_logits = true,
                                           .large = true};
+
+static brim_tensor *make_linear_loss_capped_large(bench *b)
+{
+  const brim_shape rows = {2, {b->o.batch, 67}};
+  return linear_loss_capped(b, &rows, 5, 2100, true, 2);
+}
+BENCH_ROW(linear_loss_capped_large) = {"linear_cross_entropy+grad, cap, large",
+                                       make_linear_loss_capped_large,
+                                       .is_loss = true,
+                                       .by_sample = true,
+                                       .skips = true,
+                                       .keeps_logits = true,
+                                       .large = true};
 
 /* A target of y's shape, or labels. No difference is near the kinks: those of VALUES_DISTINCT are multiples of 2e-4, up
  * to rounding. */

@@ -53,6 +53,13 @@ static brim_tensor *make_rms_norm(bench *b)
 }
 BENCH_ROW(rms_norm) = {"rms_norm", make_rms_norm, .by_sample = true};
 
+static brim_tensor *make_rms_norm_offset(bench *b)
+{
+  brim_tensor *x = input_of_rows(b);
+  return brim_rms_norm_offset(b->g, "norm", x, pick_eps(b, last_of(x)), (double)bench_pick(b, -2, 4) / 2);
+}
+BENCH_ROW(rms_norm_offset) = {"rms_norm, offset", make_rms_norm_offset, .by_sample = true};
+
 /* x + a norm of a parameter, whose gradient is then added to, while that of any other input is written. */
 static brim_tensor *make_norm_of_a_parameter(bench *b)
 {

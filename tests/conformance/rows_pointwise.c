@@ -108,6 +108,26 @@ static brim_tensor *make_hardswish(bench *b)
 }
 BENCH_ROW(hardswish) = {"hardswish", make_hardswish, .by_sample = true};
 
+static brim_tensor *make_silu_mul(bench *b)
+{
+  brim_tensor *gate = wide_input(b);
+  return brim_silu_mul(b->g, gate, bench_input(b, &gate->shape, "up"));
+}
+BENCH_ROW(silu_mul) = {"silu_mul", make_silu_mul, .by_sample = true};
+
+static brim_tensor *make_gelu_tanh_mul(bench *b)
+{
+  brim_tensor *gate = wide_input(b);
+  return brim_gelu_tanh_mul(b->g, gate, bench_input(b, &gate->shape, "up"));
+}
+BENCH_ROW(gelu_tanh_mul) = {"gelu_tanh_mul", make_gelu_tanh_mul, .by_sample = true};
+
+static brim_tensor *make_softcap(bench *b)
+{
+  return brim_softcap(b->g, wide_input(b), (double)bench_pick(b, 1, 60) / 2);
+}
+BENCH_ROW(softcap) = {"softcap", make_softcap, .by_sample = true};
+
 /* ---- two operands ---- */
 
 typedef brim_tensor *binary(brim_graph *g, brim_tensor *a, brim_tensor *b);

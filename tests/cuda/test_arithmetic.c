@@ -1,5 +1,5 @@
-/* Activation functions and their gradients in float compared with the formulas in double: over the usual numbers of
- * networks, far out, and at NaN and the infinities, where both must be of the same kind. */
+/* Activation functions and their gradients in float compared with the formulas in double: for the usual numbers of
+ * networks, for very large ones, and for NaN and the infinities, where both results must be of the same kind. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

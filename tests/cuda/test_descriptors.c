@@ -59,7 +59,7 @@ static const subject subjects[] = {
 /* `id`: as in deviceless.c. */
 typedef struct gpu {
   const char *id;
-  bool gradients; /* does brim use cuDNN's gradients of attention on this device? */
+  bool gradients; /* brim uses cuDNN's gradients of attention on this device */
 } gpu;
 
 static const gpu gpus[] = {{"h100", true}, {"a100", true}, {"l40s", true}, {"b200", false}, {"rtx5090", false}};

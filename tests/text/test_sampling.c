@@ -22,7 +22,7 @@ static int32_t sample(brim_sampling how, double uniform)
   return brim_sample(&how, logits, COUNT, uniform, room);
 }
 
-/* The part of [0, 1) that leads to each token. */
+/* Draws with evenly spaced numbers from [0, 1), and compares the share of each token. */
 static void check_shares(brim_sampling how, const double *expected)
 {
   enum { DRAWS = 20000 };

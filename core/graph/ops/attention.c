@@ -1,10 +1,13 @@
 /* Attention over a sequence, and the rotary embedding of positions in its queries and keys. Neither has parameters: the
  * projections around them are linear layers of the model. */
 #include <math.h>
+#include <string.h>
 
-#include "graph/graph.h"
+#include "graph/documents.h"
+#include "graph/generate.h"
 
 #undef brim_attention
+#undef brim_attention_limited
 #undef brim_rotary
 #undef brim_rotary_scaled
 
@@ -22,18 +25,37 @@ static brim_status infer_attention(brim_graph *g, brim_node *n)
 /* The weights are recomputed from lse, block by block: keeping them would take T*S per head. */
 static brim_status gradient_attention(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[0], n->out[1], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "attention_grad", n, NULL, in, 6, n->in, 3);
+  const bool has_places = n->in_count > 3;
+  brim_tensor *const in[] = {n->in[0],
+                             n->in[1],
+                             n->in[2],
+                             n->out[0],
+                             n->out[1],
+                             brim_autodiff_of(ad, n->out[0]),
+                             has_places ? n->in[3] : NULL};
+  return brim_autodiff_emit(ad, "attention_grad", n, NULL, in, 6 + has_places, n->in, 3);
+}
+
+/* Pairs of query and key of causal attention; 0 with no keys. */
+static uint64_t causal_pairs(int64_t queries, int64_t keys)
+{
+  if (keys <= 0) return 0;
+  return (uint64_t)(keys >= queries ? queries * keys - queries * (queries - 1) / 2 : keys * (keys + 1) / 2);
 }
 
 /* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times the heads'
- * elements. */
+ * elements. Where a document begins depends on the data, so a sample counts as one document, and a cache as full. */
 static uint64_t products_of(const brim_node *n)
 {
+  const brim_attention_attr *a = &n->attr.attention;
   const brim_shape *q = &n->in[0]->shape;
-  const uint64_t queries = (uint64_t)q->dim[1], keys = (uint64_t)n->in[1]->shape.dim[1];
-  uint64_t pairs = queries * keys;
-  if (n->attr.attention.causal) pairs = keys >= queries ? pairs - queries * (queries - 1) / 2 : keys * (keys + 1) / 2;
+  const int64_t queries = q->dim[1], keys = n->in[1]->shape.dim[1];
+  uint64_t pairs = (uint64_t)(queries * keys);
+  if (a->cached && a->window > 0 && a->window < keys) pairs = (uint64_t)(queries * a->window);
+  if (a->causal && !a->cached) {
+    pairs = causal_pairs(queries, keys);
+    if (a->window > 0) pairs -= causal_pairs(queries, keys - a->window); /* older than the window */
+  }
   return (uint64_t)q->dim[0] * (uint64_t)q->dim[2] * pairs;
 }
 static void cost_attention(const brim_node *n, brim_cost *out)
@@ -56,9 +78,10 @@ static uint64_t hash_attention(const brim_attr *attr)
 BRIM_OP(attention) = {.name = "attention",
                       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                       .wide_out = BRIM_OP_WIDE(1),
-                      .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D] -> y [N,T,heads*D], lse "
-                                   "[N,heads,T]",
-                      .in_count = 3,
+                      .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places [N,T]] -> y "
+                                   "[N,T,heads*D], lse [N,heads,T]",
+                      .in_count = 4,
+                      .optional = 1,
                       .out_count = 2,
                       .infer = infer_attention,
                       .gradient = gradient_attention,
@@ -66,8 +89,9 @@ BRIM_OP(attention) = {.name = "attention",
                       .hash = hash_attention};
 BRIM_OP(attention_grad) = {.name = "attention_grad",
                            .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
-                           .signature = "q, k, v, y, lse, dy -> dq, dk, dv",
-                           .in_count = 6,
+                           .signature = "q, k, v, y, lse, dy, [places] -> dq, dk, dv",
+                           .in_count = 7,
+                           .optional = 1,
                            .out_count = 3,
                            .cost = cost_attention_grad,
                            .hash = hash_attention};
@@ -102,10 +126,46 @@ static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], co
   return BRIM_OK;
 }
 
-brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
-                            brim_attention_options options)
+static brim_status check_limits(brim_graph *g, const brim_attention_limits *l, bool causal)
 {
-  brim_tensor *const in[] = {q, k, v};
+  if (l->size < sizeof *l) return brim_graph_fail(g, "attention", NULL, "limits: size must be set, got %u", l->size);
+  if (l->window < 0)
+    return brim_graph_fail(g, "attention", NULL, "window must not be negative, got %lld", (long long)l->window);
+  if (l->window > 0 && !causal) return brim_graph_fail(g, "attention", NULL, "a window needs causal attention");
+  if (!(isfinite(l->softcap) && l->softcap >= 0))
+    return brim_graph_fail(g, "attention", NULL, "softcap must not be negative, got %g", l->softcap);
+  return BRIM_OK;
+}
+
+/* Replaces keys and values by caches of them, in which earlier tokens have theirs. Attention that is not causal stays,
+ * and brim_generate_check refuses it. */
+static bool add_caches(brim_graph *g, brim_attention_attr *a, int64_t window, brim_tensor **in)
+{
+  if (!g->places || !a->causal || in[1]->shape.dim[1] != in[0]->shape.dim[1]) return true;
+  in[1] = brim_generate_cache(g, "keys", in[1], window);
+  in[2] = in[1] ? brim_generate_cache(g, "values", in[2], window) : NULL;
+  a->cached = 1;
+  a->window = window < g->generation.capacity ? window : 0;
+  return in[2] != NULL;
+}
+
+/* Returns the number of inputs, with places if there are documents; 0 with an error. */
+static uint32_t add_places(brim_graph *g, const brim_attention_attr *a, brim_tensor **in)
+{
+  if (g->generation.capacity > 0 && !a->cached) return 3;
+  const uint32_t count = brim_documents_add(g, "attention", in[0], in, 3);
+  if (count != 4) return count;
+  if (a->cached || (a->causal && in[1]->shape.dim[1] == in[0]->shape.dim[1])) return count;
+  brim_graph_fail(g, "attention", NULL,
+                  "samples consist of documents, which needs causal attention with as many keys as queries");
+  return 0;
+}
+
+brim_tensor *brim_attention_limited(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                                    brim_attention_options options, const brim_attention_limits *limits)
+{
+  const brim_attention_limits none = {.size = sizeof none}, *l = limits ? limits : &none;
+  brim_tensor *in[] = {q, k, v, NULL};
   for (int i = 0; i < 3; i++)
     if (!brim_graph_accepts_real(g, "attention", NULL, in[i])) return NULL;
   if (!(options.dropout >= 0 && options.dropout < 1)) {
@@ -122,12 +182,22 @@ brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_
                                   .dropout_p = g->training && !g->freezing ? options.dropout : 0,
                                   .causal = options.causal != 0}};
   const brim_tensor *const shapes[] = {q, k, v};
-  if (check_shapes(g, shapes, &attr.attention) != BRIM_OK) return NULL;
+  if (check_shapes(g, shapes, &attr.attention) != BRIM_OK || check_limits(g, l, options.causal) != BRIM_OK) return NULL;
+  if (l->window < k->shape.dim[1]) attr.attention.window = l->window;
+  attr.attention.softcap = l->softcap;
   if (!brim_graph_accepts_together(g, "attention", NULL, in, 3)) return NULL;
   if (options.dropout > 0 && !brim_graph_needs_samples(g, "attention", NULL, q)) return NULL;
   if (options.scale == 0) attr.attention.scale = 1 / sqrt((double)(q->shape.dim[2] / options.heads));
   attr.attention.stream = g->dropout_streams++; /* counted in evaluation too, as in brim_dropout */
-  return brim_graph_apply(g, "attention", NULL, in, 3, &attr);
+  if (g->generation.capacity > 0 && !add_caches(g, &attr.attention, l->window, in)) return NULL;
+  const uint32_t count = add_places(g, &attr.attention, in);
+  return count ? brim_graph_apply(g, "attention", NULL, in, count, &attr) : NULL;
+}
+
+brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                            brim_attention_options options)
+{
+  return brim_attention_limited(g, q, k, v, options, NULL);
 }
 
 /* ---- rotary ---- */
@@ -141,7 +211,9 @@ static brim_status infer_rotary(brim_graph *g, brim_node *n)
 /* The gradient of a rotation rotates back by the same angles. */
 static brim_status gradient_rotary(brim_autodiff *ad, const brim_node *n)
 {
-  return brim_autodiff_pass(ad, n, "rotary_grad", NULL);
+  const bool has_places = n->in_count > 1;
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0]), has_places ? n->in[1] : NULL};
+  return brim_autodiff_emit(ad, "rotary_grad", n, NULL, in, 1 + has_places, n->in, 1);
 }
 
 static void cost_rotary(const brim_node *n, brim_cost *out)
@@ -151,20 +223,32 @@ static void cost_rotary(const brim_node *n, brim_cost *out)
   out->flops = 3 * (uint64_t)(x->dim[0] * x->dim[1] * a->heads * a->dims);
 }
 
+/* The divisors' address does not affect the time. */
+static uint64_t hash_rotary(const brim_attr *attr)
+{
+  brim_attr a = *attr;
+  a.rotary.divisor = NULL;
+  return brim_op_hash(&a);
+}
+
 BRIM_OP(rotary) = {.name = "rotary",
-                   .signature = "x [N,T,heads*D] -> y [N,T,heads*D]",
-                   .in_count = 1,
+                   .signature = "x [N,T,heads*D], [places [N,T]] -> y [N,T,heads*D]",
+                   .in_count = 2,
+                   .optional = 1,
                    .out_count = 1,
                    .inplace = BRIM_OP_INPLACE(0),
                    .infer = infer_rotary,
                    .gradient = gradient_rotary,
-                   .cost = cost_rotary};
+                   .cost = cost_rotary,
+                   .hash = hash_rotary};
 BRIM_OP(rotary_grad) = {.name = "rotary_grad",
-                        .signature = "dy -> dx",
-                        .in_count = 1,
+                        .signature = "dy, [places] -> dx",
+                        .in_count = 2,
+                        .optional = 1,
                         .out_count = 1,
                         .inplace = BRIM_OP_INPLACE(0),
-                        .cost = cost_rotary};
+                        .cost = cost_rotary,
+                        .hash = hash_rotary};
 
 static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_rotary_options *o)
 {
@@ -184,21 +268,37 @@ static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_
   return BRIM_OK;
 }
 
-static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s)
+/* `pairs`: half of the elements that are rotated. */
+static brim_status check_divisors(brim_graph *g, const brim_rotary_scaling *s, int64_t pairs)
+{
+  if (s->kind != BRIM_ROTARY_LONGROPE) return BRIM_OK;
+  if (!s->divisor || s->divisors != pairs || pairs > BRIM_ROTARY_DIVISORS_MAX)
+    return brim_graph_fail(g, "rotary", NULL,
+                           "scaling: longrope needs a divisor for each of %lld pairs, at most %d, got %lld",
+                           (long long)pairs, BRIM_ROTARY_DIVISORS_MAX, (long long)(s->divisor ? s->divisors : 0));
+  for (int64_t i = 0; i < pairs; i++)
+    if (!(isfinite(s->divisor[i]) && s->divisor[i] > 0))
+      return brim_graph_fail(g, "rotary", NULL, "scaling: divisors must be above 0, got %g", s->divisor[i]);
+  return BRIM_OK;
+}
+
+static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s, int64_t pairs)
 {
   const bool has_turns = s->kind == BRIM_ROTARY_LLAMA3 || s->kind == BRIM_ROTARY_YARN;
-  if (s->size < sizeof *s || s->kind < BRIM_ROTARY_PLAIN || s->kind > BRIM_ROTARY_YARN)
+  if (s->size < sizeof *s || s->kind < BRIM_ROTARY_PLAIN || s->kind > BRIM_ROTARY_LONGROPE)
     return brim_graph_fail(g, "rotary", NULL, "scaling: kind %d is not known", s->kind);
   if (!(isfinite(s->amplitude) && s->amplitude >= 0))
     return brim_graph_fail(g, "rotary", NULL, "scaling: amplitude must not be negative, got %g", s->amplitude);
-  if (s->kind != BRIM_ROTARY_PLAIN && !(isfinite(s->factor) && s->factor >= 1))
+  const bool has_factor = has_turns || s->kind == BRIM_ROTARY_LINEAR;
+  if (has_factor && !(isfinite(s->factor) && s->factor >= 1))
     return brim_graph_fail(g, "rotary", NULL, "scaling: factor must be at least 1, got %g", s->factor);
-  if (has_turns && !(s->low > 0 && s->low < s->high && isfinite(s->high)))
-    return brim_graph_fail(g, "rotary", NULL,
-                           "scaling: low and high must be above 0, and high above low, got %g and %g", s->low, s->high);
+  const bool is_yarn = s->kind == BRIM_ROTARY_YARN; /* its ramp may have no length */
+  if (has_turns && !(s->low > 0 && (is_yarn ? s->low <= s->high : s->low < s->high) && isfinite(s->high)))
+    return brim_graph_fail(g, "rotary", NULL, "scaling: low and high must be above 0, and high %s low, got %g and %g",
+                           is_yarn ? "not below" : "above", s->low, s->high);
   if (has_turns && !(isfinite(s->original) && s->original >= 1))
     return brim_graph_fail(g, "rotary", NULL, "scaling: original must be at least 1, got %g", s->original);
-  return BRIM_OK;
+  return check_divisors(g, s, pairs);
 }
 
 brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_options options,
@@ -207,9 +307,16 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
   const brim_rotary_scaling plain = {.size = sizeof plain};
   const brim_rotary_scaling *s = scaling ? scaling : &plain;
   if (!brim_graph_accepts_real(g, "rotary", NULL, x) || check_rotary(g, x, &options) != BRIM_OK) return NULL;
-  if (check_scaling(g, s) != BRIM_OK) return NULL;
+  const int64_t dims = options.dims ? options.dims : x->shape.dim[2] / options.heads;
+  if (check_scaling(g, s, dims / 2) != BRIM_OK) return NULL;
+  double *divisor = NULL;
+  if (s->kind == BRIM_ROTARY_LONGROPE) {
+    if (!brim_graph_needs_samples(g, "rotary", NULL, x)) return NULL; /* the plan compares the attributes of others */
+    divisor = BRIM_ARENA_NEW(&g->arena, double, (size_t)(dims / 2));
+    memcpy(divisor, s->divisor, (size_t)(dims / 2) * sizeof *divisor);
+  }
   const brim_attr attr = {.rotary = {.heads = options.heads,
-                                     .dims = options.dims ? options.dims : x->shape.dim[2] / options.heads,
+                                     .dims = dims,
                                      .base = options.base > 0 ? options.base : 10000,
                                      .interleaved = options.interleaved != 0,
                                      .scaling = s->kind,
@@ -217,8 +324,11 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
                                      .low = s->low,
                                      .high = s->high,
                                      .original = s->original,
-                                     .amplitude = s->amplitude > 0 ? s->amplitude : 1}};
-  return brim_graph_apply(g, "rotary", NULL, &x, 1, &attr);
+                                     .amplitude = s->amplitude > 0 ? s->amplitude : 1,
+                                     .divisor = divisor}};
+  brim_tensor *in[] = {x, NULL};
+  const uint32_t count = brim_documents_add(g, "rotary", x, in, 1);
+  return count ? brim_graph_apply(g, "rotary", NULL, in, count, &attr) : NULL;
 }
 
 brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options)

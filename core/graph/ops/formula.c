@@ -1,5 +1,6 @@
 /* Elementwise formulas (brim/formula.h): in updates, and in models and losses, where the derivative is another
  * formula. */
+#include <math.h>
 #include <string.h>
 
 #include "base/formula.h"
@@ -8,6 +9,7 @@
 #include "graph/graph.h"
 
 #undef brim_elementwise
+#undef brim_softcap
 
 enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential is many */
 enum { NAMES_MAX = 32 };
@@ -115,4 +117,17 @@ brim_tensor *brim_elementwise(brim_graph *g, const char *name, const char *formu
     return NULL;
   }
   return brim_graph_apply(g, "formula", name, in, count, &(brim_attr){.formula = {.formula = f, .source = s}});
+}
+
+brim_tensor *brim_softcap(brim_graph *g, brim_tensor *x, double cap)
+{
+  const brim_operand operands[] = {BRIM_ELEMENTS("x", x), BRIM_NUMBER("cap", cap), {NULL, NULL, 0, 0}};
+  if (!(cap > 0 && isfinite(cap))) {
+    brim_graph_fail(g, "softcap", NULL, "cap must be a finite number above 0, got %g", cap);
+    return NULL;
+  }
+  brim_tensor *y = brim_elementwise(g, "softcap", "y = cap * tanh(x / cap)", operands);
+  g->uncapped = y ? x : NULL;
+  g->softcap = cap;
+  return y;
 }

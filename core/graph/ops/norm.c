@@ -2,10 +2,13 @@
  * Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019) over the last dimension, group norm (Wu and He, ECCV
  * 2018) over groups of channels and all positions. Mean and 1/deviation are outputs, so that the gradient need not
  * recompute them. */
+#include <math.h>
+
 #include "graph/graph.h"
 
 #undef brim_layer_norm
 #undef brim_rms_norm
+#undef brim_rms_norm_offset
 #undef brim_group_norm
 
 /* The shape of x without its last dimension: a value for each row. */
@@ -152,24 +155,34 @@ static bool accepts(brim_graph *g, const char *op, const char *name, const brim_
   return g->status == BRIM_OK;
 }
 
-static brim_tensor *over_last(brim_graph *g, const char *op, const char *name, brim_tensor *x, double eps, bool bias)
+static brim_tensor *over_last(brim_graph *g, const char *op, const char *name, brim_tensor *x, brim_norm_attr norm,
+                              bool bias)
 {
-  if (!accepts(g, op, name, x, eps)) return NULL;
+  if (!accepts(g, op, name, x, norm.eps)) return NULL;
   const int64_t features = x->shape.dim[x->shape.rank - 1];
-  const brim_attr attr = {.norm = {.eps = eps}};
-  brim_tensor *in[3] = {x, constant(g, name, "weight", features, 1)};
+  const brim_attr attr = {.norm = norm};
+  brim_tensor *in[3] = {x, constant(g, name, "weight", features, 1 - norm.offset)};
   if (bias) in[2] = constant(g, name, "bias", features, 0);
   return g->status == BRIM_OK ? brim_graph_apply(g, op, name, in, bias ? 3 : 2, &attr) : NULL;
 }
 
 brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps)
 {
-  return over_last(g, "layer_norm", name, x, eps, true);
+  return over_last(g, "layer_norm", name, x, (brim_norm_attr){.eps = eps}, true);
 }
 
 brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps)
 {
-  return over_last(g, "rms_norm", name, x, eps, false);
+  return over_last(g, "rms_norm", name, x, (brim_norm_attr){.eps = eps}, false);
+}
+
+brim_tensor *brim_rms_norm_offset(brim_graph *g, const char *name, brim_tensor *x, double eps, double offset)
+{
+  if (!isfinite(offset)) {
+    brim_graph_fail(g, "rms_norm", name, "offset must be a finite number, got %g", offset);
+    return NULL;
+  }
+  return over_last(g, "rms_norm", name, x, (brim_norm_attr){.eps = eps, .offset = offset}, false);
 }
 
 brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_tensor *x, int64_t groups, double eps)

@@ -35,6 +35,14 @@ typedef struct brim_dataset_info {
   /* For a split that is not open: the part of host_bytes() that is mapped files. The system can reclaim these pages, so
    * the files may be larger than memory. Since ABI 1.7. */
   uint64_t mapped_bytes;
+  /* For BRIM_TASK_TOKENS: 1 if a sample consists of several documents that must not see each other. Then read() writes
+   * two rows of T values: the tokens, and for each the place, its index in its own document. A place is 0 where a
+   * document begins, and otherwise one more than the place before; the first place of a sample is 0. Models take places
+   * by brim_positions() (brim/model.h). Since ABI 1.12. */
+  int32_t documents;
+  /* For a split that is not open: 1 if `count` is an estimate, so that `brim plan` needs no data. `classes` may then be
+   * 0 for tokens: the model's own vocabulary. A run opens the split before it uses the count. Since ABI 1.12. */
+  int32_t estimated;
 } brim_dataset_info;
 
 /* The destination of an image that read() reads. Since ABI 1.5. */
@@ -48,6 +56,17 @@ typedef struct brim_picture {
 } brim_picture;
 
 #define BRIM_NO_TOKEN (-100) /* the same as PyTorch's default ignore_index. Since ABI 1.5, as enum brim_task */
+
+/* A conversation as tokens. Memory belongs to the dataset and is valid until its next call of converse(), or destroy.
+ * Since ABI 1.12. */
+typedef struct brim_conversation {
+  const char *text; /* the rendered conversation, UTF-8 */
+  size_t bytes;
+  const int32_t *tokens; /* of the text */
+  size_t count;
+  const int32_t *ends; /* tokens that end an answer */
+  size_t end_count;
+} brim_conversation;
 
 typedef struct brim_dataset_ops {
   uint32_t size;
@@ -103,6 +122,17 @@ typedef struct brim_dataset_ops {
    * number from 0. ECONFIG: the dataset's options do not define clients. NULL: the dataset never does. Since ABI
    * 1.9. */
   brim_status (*client)(const void *self, const char *split, int64_t index, int64_t *out);
+  /* [init] For `brim data`: facts about an open split as a JSON object of numbers, texts and objects of numbers, for
+   * example the samples that are left out, by reason. The text is valid until destroy. NULL: nothing to report. Since
+   * ABI 1.12. */
+  brim_status (*report)(const void *self, const char *split, const char **json);
+  /* [init] Converts a conversation to tokens with the model's chat template, for `brim generate --chat`. `json` is an
+   * object: "messages" is a list of {"role": "system", "user" or "assistant", "content": text};
+   * "add_generation_prompt": true adds the beginning of an answer; other keys, such as "tools", are variables of the
+   * template. *out is zeroed on entry. No split need be open. ECONFIG: there is no template; the message says how to
+   * choose one. ELOAD: the template refuses the conversation. NULL: the dataset knows no conversations. Since ABI 1.12.
+   */
+  brim_status (*converse)(void *self, const char *json, brim_conversation *out);
 } brim_dataset_ops;
 
 #ifdef __cplusplus

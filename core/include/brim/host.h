@@ -39,6 +39,11 @@ BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
  * before; `path` is for the message. Since ABI 1.5. */
 BRIM_EXPORT brim_status brim_read_whole(const char *path, int fd, size_t bytes, void *out);
 
+/* [any thread] Reads the tokenizer in a GGUF file as the texts of Hugging Face's tokenizer.json and
+ * tokenizer_config.json (which has the chat template, if any). The caller frees both, which end in '\0'. ELOAD, with
+ * the reason, also for a kind of tokenizer that brim does not know. Since ABI 1.12. */
+BRIM_EXPORT brim_status brim_gguf_tokenizer(const char *path, char **tokenizer, char **config);
+
 /* [any thread] Creates the missing folders on the path to `file`. ECONFIG if a part of the path cannot be a folder, EIO
  * otherwise; both name that part. Since ABI 1.5. */
 BRIM_EXPORT brim_status brim_make_folders_for(const char *file);

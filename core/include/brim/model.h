@@ -45,6 +45,15 @@ typedef struct brim_model_ops {
 /* The input samples: real numbers [N, ...], in the shape that the dataset describes, or tokens [N, T] (I32) for
  * brim_embedding. */
 BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
+/* The place of each token in its document, [N, T] (I32), if samples consist of several documents
+ * (brim_dataset_info.documents); else NULL. brim_attention and brim_rotary use the places by themselves, so only a
+ * model that adds position embeddings of its own calls this: brim_tensor *places = brim_positions(g); position = places
+ * ? brim_embedding_with(g, places, table) : brim_slice(g, table, 0, 0, T); With documents, building a model that does
+ * not use the places fails. Since ABI 1.12. */
+BRIM_EXPORT brim_tensor *brim_positions(brim_graph *g);
+/* The maximum number of tokens of a text: T of the input [N, T] or, in generation with a cache of keys and values, the
+ * cache's. Models whose rotary embedding depends on the length decide by it. Since ABI 1.12. */
+BRIM_EXPORT int64_t brim_capacity(const brim_graph *g);
 /* The size of the model's output: the number of classes, of tokens in the vocabulary, or of targets
  * (BRIM_TASK_VALUES). */
 BRIM_EXPORT int64_t brim_classes(const brim_graph *g);
@@ -215,6 +224,10 @@ BRIM_EXPORT brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_t
 /* x [...,F]; normalises over the last dimension. */
 BRIM_EXPORT brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
 BRIM_EXPORT brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
+/* The same with weight + offset in the place of weight, which begins as 1 - offset: Gemma's norms have the offset 1.
+ * The sum is not rounded to the type of stored weights. Since ABI 1.12. */
+BRIM_EXPORT brim_tensor *brim_rms_norm_offset(brim_graph *g, const char *name, brim_tensor *x, double eps,
+                                              double offset);
 
 /* ---- elementwise ---- */
 
@@ -227,6 +240,9 @@ BRIM_EXPORT brim_tensor *brim_sigmoid(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_tanh(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_exp(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_scale(brim_graph *g, brim_tensor *x, double factor);
+/* cap * tanh(x / cap), which keeps values between -cap and cap. Of the model's output, right before brim_output, it
+ * becomes a part of the loss. Since ABI 1.12. */
+BRIM_EXPORT brim_tensor *brim_softcap(brim_graph *g, brim_tensor *x, double cap);
 /* In training, sets elements of x [N, ...] to 0 with probability p in [0, 1) and scales the others by 1/(1-p); in
  * evaluation returns x. */
 BRIM_EXPORT brim_tensor *brim_dropout(brim_graph *g, brim_tensor *x, double p);
@@ -268,6 +284,14 @@ BRIM_EXPORT brim_tensor *brim_elementwise(brim_graph *g, const char *name, const
 #define brim_softplus(g, x) BRIM_FUNCTION(g, "softplus", x, "y = where(x > 20, x, log1p(exp(where(x > 20, 0, x))))")
 #define brim_mish(g, x) BRIM_FUNCTION(g, "mish", x, "y = x * tanh(log1p(exp(where(x > 20, 20, x))))")
 #define brim_hardswish(g, x) BRIM_FUNCTION(g, "hardswish", x, "y = where(x < 3, where(x > -3, x * (x + 3) / 6, 0), x)")
+
+/* The product of an activation and a second tensor, as in gated MLPs (Shazeer, GLU Variants Improve Transformer,
+ * arXiv:2002.05202). Only the two tensors are kept for the gradient. Since ABI 1.12. */
+#define brim_silu_mul(g, gate, up)                                                                                     \
+  BRIM_ELEMENTWISE(g, "silu_mul", "y = a * sigmoid(a) * b", BRIM_ELEMENTS("a", (gate)), BRIM_ELEMENTS("b", (up)))
+#define brim_gelu_tanh_mul(g, gate, up)                                                                                \
+  BRIM_ELEMENTWISE(g, "gelu_tanh_mul", "y = a * sigmoid(1.5957691216057308 * (a + 0.044715 * a * a * a)) * b",         \
+                   BRIM_ELEMENTS("a", (gate)), BRIM_ELEMENTS("b", (up)))
 
 /* The shapes broadcast as in NumPy. One operand may be a parameter. */
 BRIM_EXPORT brim_tensor *brim_add(brim_graph *g, brim_tensor *a, brim_tensor *b);
@@ -314,28 +338,47 @@ typedef struct brim_attention_options {
   double scale;   /* 0: 1 / sqrt(size of a head) */
   double dropout; /* of the attention weights, in training */
 } brim_attention_options;
-/* q [N,T,heads*D], k and v [N,S,kv_heads*D] -> [N,T,heads*D]. No parameters. */
+/* q [N,T,heads*D], k and v [N,S,kv_heads*D] -> [N,T,heads*D]. No parameters. If samples consist of several documents, a
+ * query sees its own document only, and the attention must be causal, with S = T: see brim_positions. */
 BRIM_EXPORT brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
                                         brim_attention_options options);
+typedef struct brim_attention_limits {
+  uint32_t size;
+  int64_t window; /* a query sees at most the last `window` keys, itself included; needs causal. 0: no limit */
+  double softcap; /* scores x become softcap * tanh(x / softcap), as in Gemma 2; 0: they stay */
+} brim_attention_limits;
+/* limits NULL: brim_attention. Since ABI 1.12 */
+BRIM_EXPORT brim_tensor *brim_attention_limited(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,
+                                                brim_attention_options options, const brim_attention_limits *limits);
 typedef struct brim_rotary_options {
   int64_t heads;
   int64_t dims;        /* leading elements of each head to rotate; 0: all */
   double base;         /* 0: 10000 */
   int32_t interleaved; /* 1: pairs are neighbours; 0: one element from each half */
 } brim_rotary_options;
-/* Rotary position embedding of q or k: x [N,T,heads*D]. */
+/* Rotary position embedding of q or k: x [N,T,heads*D]. A token's position is its place in its document: see
+ * brim_positions. */
 BRIM_EXPORT brim_tensor *brim_rotary(brim_graph *g, brim_tensor *x, brim_rotary_options options);
 /* Frequencies for samples that are longer than those of the first training, as the rope_type of Hugging Face's
  * transformers: linear (Chen et al. 2023, arXiv:2306.15595), llama3 (Llama 3.1), yarn (Peng et al. 2023,
- * arXiv:2309.00071). A frequency's turns are the rotations within `original` positions. */
-enum brim_rotary_kind { BRIM_ROTARY_PLAIN, BRIM_ROTARY_LINEAR, BRIM_ROTARY_LLAMA3, BRIM_ROTARY_YARN };
+ * arXiv:2309.00071), longrope (Ding et al. 2024, arXiv:2402.13753), which divides each frequency by a number of its
+ * own. A frequency's turns are the rotations within `original` positions. */
+enum brim_rotary_kind {
+  BRIM_ROTARY_PLAIN,
+  BRIM_ROTARY_LINEAR,
+  BRIM_ROTARY_LLAMA3,
+  BRIM_ROTARY_YARN,
+  BRIM_ROTARY_LONGROPE
+};
 typedef struct brim_rotary_scaling {
   uint32_t size;
-  int32_t kind;     /* enum brim_rotary_kind */
-  double factor;    /* at least 1: divides frequencies; with llama3 and yarn, those of few turns */
-  double low, high; /* turns: frequencies below `low` are divided, those above `high` are not */
-  double original;  /* positions of the first training */
-  double amplitude; /* multiplies the rotated elements; 0: 1 */
+  int32_t kind;          /* enum brim_rotary_kind */
+  double factor;         /* at least 1: divides frequencies; with llama3 and yarn, those of few turns */
+  double low, high;      /* turns: frequencies below `low` are divided, those above `high` are not */
+  double original;       /* positions of the first training */
+  double amplitude;      /* multiplies the rotated elements; 0: 1 */
+  const double *divisor; /* longrope: each above 0; copied */
+  int64_t divisors;      /* longrope: half of brim_rotary_options.dims, at most BRIM_ROTARY_DIVISORS_MAX */
 } brim_rotary_scaling;
 /* scaling NULL: brim_rotary. Since ABI 1.12 */
 BRIM_EXPORT brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_options options,
@@ -374,6 +417,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_group_norm(g, ...) brim_group_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_layer_norm(g, ...) brim_layer_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rms_norm(g, ...) brim_rms_norm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_rms_norm_offset(g, ...) brim_rms_norm_offset(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_relu(g, ...) brim_relu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_leaky_relu(g, ...) brim_leaky_relu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_gelu(g, ...) brim_gelu(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
@@ -382,6 +426,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_tanh(g, ...) brim_tanh(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_exp(g, ...) brim_exp(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_scale(g, ...) brim_scale(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_softcap(g, ...) brim_softcap(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_dropout(g, ...) brim_dropout(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_add(g, ...) brim_add(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_sub(g, ...) brim_sub(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
@@ -401,6 +446,7 @@ BRIM_EXPORT brim_graph *brim_at(brim_graph *g, const char *file, int line);
 #define brim_pad(g, ...) brim_pad(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_gather(g, ...) brim_gather(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_attention(g, ...) brim_attention(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
+#define brim_attention_limited(g, ...) brim_attention_limited(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary(g, ...) brim_rotary(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_rotary_scaled(g, ...) brim_rotary_scaled(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)
 #define brim_lstm(g, ...) brim_lstm(brim_at((g), __FILE__, __LINE__), __VA_ARGS__)

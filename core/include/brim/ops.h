@@ -85,14 +85,15 @@ typedef struct brim_upsample2d_attr {
  * group_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
  * layer_norm           in: x [...,F], weight [F], bias [F]     out: y, mean [...], rstd [...]: over the last dimension
  * layer_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
- * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * weight, rstd [...]: 1 / sqrt(mean of
- *                      squares + eps)
+ * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * (weight + offset), rstd [...]:
+ *                      1 / sqrt(mean of squares + eps)
  * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight += */
 /* clang-format on */
 typedef struct brim_norm_attr {
   double eps;
   int64_t group;  /* batch_norm: samples in a norm group */
   int64_t groups; /* group_norm: groups of channels; divides C */
+  double offset;  /* rms_norm and add+rms_norm: added to weight, in the kernel's arithmetic. Since ABI 1.12 */
 } brim_norm_attr;
 /* moving_average       in: value, sum   out: value (in place): value += momentum * (sum / step.norm_groups - value) */
 typedef struct brim_moving_average_attr {
@@ -236,25 +237,44 @@ typedef struct brim_move_attr {
 /* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
  * embedding_grad       in: index, dy                          out: dweight +=
  * An index outside [0, V) is an error in the data: EINVAL, with the index. */
-/* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D]
+/* cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts; the
+ *                      others' rows differ. A place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
+/* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places i32 [N,T]]
  *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
- * attention_grad       in: q, k, v, y, lse, dy                out: dq, dk, dv
- *                      y = dropout(softmax(scale * q k^T + mask)) v for each head, as
+ * attention_grad       in: q, k, v, y, lse, dy, [places]      out: dq, dk, dv
+ *                      y = dropout(softmax(cap(scale * q k^T) + mask)) v for each head, as
  *                      torch.nn.functional.scaled_dot_product_attention; query head h uses key head
- *                      h / (heads / kv_heads). Causal: query t sees keys 0 .. t + S - T, so the last query sees all;
- *                      a query that sees no key has y 0 and lse 0. Masked keys have no influence, in fp32 not even as
- *                      NaN. In 16 bits a library (cuDNN) may multiply a non-finite v by the weight 0 of a masked key,
- *                      which gives NaN. Memory is linear in T and S. Dropout's element (see brim/random.h) is
- *                      (h*T + t)*S + s.
- * rotary               in: x [N,T,heads*D]                    out: y
- *                      Rotates pair i of the `dims` leading elements of each head by t * brim_rotary_frequency(i)
- *                      (brim/rotary.h) at position t, and multiplies the result by amplitude.
- * rotary_grad          in: dy                                 out: dx (rotated back, times amplitude) */
+ *                      h / (heads / kv_heads). cap(x) = softcap * tanh(x / softcap), or x if softcap is 0. A query sees
+ *                      a range of keys, first .. last:
+ *                          not causal    0 .. S - 1
+ *                          causal        0 .. t + S - T for query t, so the last query sees all
+ *                          with places   t - min(place of t, t) .. t (causal, S = T): a place is the token's index in
+ *                                        its document, so a query sees its own document only
+ *                          cached        0 .. p for a query with place p: see `cached`
+ *                      and with a window at most the last `window` of these. A query that sees no key has y 0 and lse
+ *                      0. Masked keys have no influence, in fp32 not even as NaN. In 16 bits a library (cuDNN) may
+ *                      multiply a non-finite v by the weight 0 of a masked key, which gives NaN. Kernels skip tiles of
+ *                      queries and keys that do not see each other. Memory is linear in T and S. Dropout's element
+ *                      (see brim/random.h) is (h*T + t)*S + s.
+ * rotary               in: x [N,T,heads*D], [places i32 [N,T]]  out: y
+ *                      Rotates pair i of the `dims` leading elements of each head by p * brim_rotary_frequency(i)
+ *                      (brim/rotary.h), and multiplies the result by amplitude; p is the place of position t, or t.
+ * rotary_grad          in: dy, [places]                       out: dx (rotated back, times amplitude)
+ *                      A place is at least 0. In a row it is 0 or one more than the place before, and at most t; only
+ *                      cached attention and rotary accept other places. */
 typedef struct brim_attention_attr {
   int64_t heads, kv_heads;
   double scale, dropout_p; /* dropout_p: as dropout's p; 0 in evaluation */
   uint64_t stream;         /* as dropout's */
   int32_t causal;
+  /* 1: k and v [N,capacity,kv_heads*D] hold the keys and values of earlier tokens; that of place p is in row p modulo
+   * capacity, and every place that a query sees is there. Places are required and count from the beginning of the text;
+   * a query sees keys up to its own place. Causal, without dropout and without a gradient. This and the following
+   * fields: since ABI 1.12 */
+  int32_t cached;
+  int64_t window; /* keys that a query sees at most, itself included; causal; 0: no limit */
+  double softcap; /* limit of the scores; 0: none */
 } brim_attention_attr;
 typedef struct brim_rotary_attr {
   int64_t heads, dims; /* dims: even, at most D */
@@ -263,7 +283,9 @@ typedef struct brim_rotary_attr {
   /* As in brim_rotary_scaling. Since ABI 1.12 */
   int32_t scaling; /* enum brim_rotary_kind */
   double factor, low, high, original, amplitude;
+  const double *divisor; /* longrope: [dims/2], at most BRIM_ROTARY_DIVISORS_MAX; owned by the graph; else NULL */
 } brim_rotary_attr;
+#define BRIM_ROTARY_DIVISORS_MAX 256
 /* lstm                 in: x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]
  *                      out: y [N,T,H], gates [N,T,4H] (i, f, g, o after their activations), cell [N,T,H]
  *                      The equations of torch.nn.LSTM, batch first, from state 0.
@@ -286,7 +308,8 @@ typedef struct brim_lstm_attr {
  *                      logit, or an equal one and a lower index); -1 if ignored
  * linear_cross_entropy_grad   in: x, product, label, loss, [bias]          out: dx, [dproduct +=, [dbias +=]]
  *                      only dx if the parameters are frozen. softmax_cross_entropy of the logits
- *                      x product^T + bias, which are computed in chunks. product and bias are parameters.
+ *                      x product^T + bias, which are computed in chunks. product and bias are parameters. With softcap
+ *                      each logit z is softcap * tanh(z / softcap) instead, and smoothing is 0.
  * linear_cross_entropy+grad   in: x, product, label, [bias]      out: loss, rank, dx, [dproduct +=, [dbias +=]]
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      classification_metrics from ranks, without a confusion matrix: metrics[0] += sum of losses,
@@ -308,6 +331,7 @@ typedef struct brim_loss_attr {
   double delta;         /* huber: > 0 */
   int32_t ignore_index; /* the label to ignore, with `ignores` */
   int32_t ignores;      /* 1: ignore_index applies; 0: every label counts */
+  double softcap;       /* linear_cross_entropy*: > 0, or 0 for none. Since ABI 1.12 */
 } brim_loss_attr;
 
 /* formula              in: x, ...            out: y, ...        Since ABI 1.10

@@ -28,6 +28,7 @@ BRIM_ANYWHERE double brim_rotary_frequency(const brim_rotary_attr *a, int64_t i)
   const double plain = pow(a->base, -2 * (double)i / (double)a->dims);
   double divided = 1; /* the part that is divided by the factor */
   if (a->scaling == BRIM_ROTARY_PLAIN) return plain;
+  if (a->scaling == BRIM_ROTARY_LONGROPE) return plain / a->divisor[i];
   if (a->scaling == BRIM_ROTARY_LLAMA3)
     divided = fmin(fmax((a->high - a->original * plain / 6.283185307179586) / (a->high - a->low), 0.0), 1.0);
   if (a->scaling == BRIM_ROTARY_YARN) divided = brim_rotary_ramp(a, i);

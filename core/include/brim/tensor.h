@@ -38,7 +38,8 @@ BRIM_EXPORT int brim_shape_equal(const brim_shape *a, const brim_shape *b);
   X(OPTIMIZER, 2, "optimizer")    /* persistent, the optimizer's state */                                              \
   X(ACTIVATION, 3, "activations") /* forward values and their gradients, temporary */                                  \
   X(WORKSPACE, 4, "workspace")    /* scratch of a kernel during one operation */                                       \
-  X(DATA, 5, "data")              /* inputs and labels; metrics (persistent) */
+  X(DATA, 5, "data")              /* inputs and labels; metrics (persistent) */                                        \
+  X(CACHE, 6, "cache")            /* persistent, keys and values of a text that is generated. Since ABI 1.12 */
 enum brim_role {
 #define X(name, value, text) BRIM_ROLE_##name = value,
   BRIM_ROLE_MAP(X)

@@ -1,11 +1,15 @@
 /* Attention and its gradient, tile by tile (Dao: FlashAttention-2, 2023): a tile holds the scores of a block of queries
  * against a block of keys of one head, so memory does not grow with T*S; each thread has scratch for two tiles.
  *
- * Forward, for each block of queries: over the blocks of keys in order, y and the sum of weights are relative to the
- * greatest score so far, and are rescaled when a greater one comes. Backward, tiles are recomputed from lse. dq adds up
- * over blocks of keys, dk and dv over the query heads that share them and blocks of queries, always in that order. So
- * the bits do not depend on whether one task does a head's whole backward pass, which computes each tile once, or
- * separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs more threads. */
+ * Forward, for each block of queries: y and the sum of weights are computed over the blocks of keys in
+ * order, relative to the greatest score so far, and rescaled when a greater one comes. Backward, tiles are recomputed
+ * from lse. dq adds up over blocks of keys, dk and dv over the query heads that share them and blocks of queries,
+ * always in that order. So the bits do not depend on whether one task does a head's whole backward pass, which computes
+ * each tile once, or separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs
+ * more threads.
+ *
+ * Tiles in which no query sees a key are skipped, so with documents or a window the time is proportional to the number
+ * of pairs that see each other. */
 #include <math.h>
 
 #include "cpu.h"
@@ -22,21 +26,24 @@ typedef struct attention {
   int64_t q_block, k_block;             /* positions of a block */
   int64_t q_blocks, k_blocks;
   const float *q, *k, *v, *dy;
-  float *y, *lse; /* backward only reads them */
+  const int32_t *places; /* [N,T], or NULL */
+  float *y, *lse;        /* backward only reads them */
   float *dq, *dk, *dv;
   brim_dropout_key key;
   int64_t first_sample;
   char *workspace;
 } attention;
 
-/* A block of queries of one head of one sample, and a block of keys. */
+/* A block of queries of one head of one sample, and a block of keys. Key `key` is in row key modulo `keys`: only cached
+ * keys have numbers from `keys` on. */
 typedef struct tile {
   int64_t sample, head, query, rows, key, columns;
 } tile;
 
 /* A thread's scratch. */
 typedef struct scratch {
-  cpu_attention_tile forward;
+  cpu_attention_tile tile;
+  bool sees_all; /* each query of the tile sees each of its keys */
   _Alignas(CPU_ALIGNMENT) float score[QUERIES * KEYS], dz[QUERIES * KEYS];
   float mask[KEYS + 16]; /* of a row, and of up to three elements before it */
   _Alignas(CPU_ALIGNMENT) float gemm[];
@@ -128,34 +135,69 @@ static int64_t at_query(const attention *a, const tile *t)
 }
 static int64_t at_key(const attention *a, const tile *t)
 {
-  return (t->sample * a->keys + t->key) * a->k_stride + t->head / sharing(a) * a->size;
+  return (t->sample * a->keys + t->key % a->keys) * a->k_stride + t->head / sharing(a) * a->size;
 }
 static int64_t at_lse(const attention *a, const tile *t)
 {
   return (t->sample * a->attr->heads + t->head) * a->queries + t->query;
 }
 
-/* Returns the number of keys that a query sees: the first ones. */
-static int64_t seen_by(const attention *a, int64_t query)
+/* The keys first .. end - 1. */
+typedef struct range {
+  int64_t first, end;
+} range;
+
+/* Returns the keys that a query sees. Neither end is less than that of the query before: see places in brim/ops.h. */
+static range seen_by(const attention *a, int64_t sample, int64_t query)
 {
-  return a->attr->causal ? cpu_max(0, query + a->keys - a->queries + 1) : a->keys;
-}
-/* The same for the tile's keys and its query `row`. */
-static int64_t seen_in(const attention *a, const tile *t, int64_t row)
-{
-  return cpu_max(0, cpu_min(seen_by(a, t->query + row) - t->key, t->columns));
+  const brim_attention_attr *attr = a->attr;
+  const int64_t place = a->places ? a->places[sample * a->queries + query] : query;
+  if (!attr->causal) return (range){0, a->keys};
+  range seen = {0, attr->cached ? place + 1 : cpu_max(0, query + a->keys - a->queries + 1)};
+  if (!attr->cached) seen.first = cpu_max(0, query - place);
+  if (attr->window > 0) seen.first = cpu_max(seen.first, seen.end - attr->window);
+  return seen;
 }
 
+static tile tile_at(const attention *a, int64_t sample, int64_t head, int64_t q_block, int64_t key)
+{
+  tile t = {.sample = sample, .head = head, .query = q_block * a->q_block, .key = key};
+  t.rows = cpu_min(a->q_block, a->queries - t.query);
+  t.columns = cpu_min(a->k_block, a->keys - key % a->keys);
+  return t;
+}
 static tile tile_of(const attention *a, int64_t sample, int64_t head, int64_t q_block, int64_t k_block)
 {
-  tile t = {.sample = sample, .head = head, .query = q_block * a->q_block, .key = k_block * a->k_block};
-  t.rows = cpu_min(a->q_block, a->queries - t.query);
-  t.columns = cpu_min(a->k_block, a->keys - t.key);
-  return t;
+  return tile_at(a, sample, head, q_block, k_block * a->k_block);
+}
+
+/* Returns the keys that any of the tile's queries sees. */
+static range seen_by_rows(const attention *a, const tile *t)
+{
+  return (range){seen_by(a, t->sample, t->query).first, seen_by(a, t->sample, t->query + t->rows - 1).end};
 }
 static bool is_empty(const attention *a, const tile *t)
 {
-  return seen_in(a, t, t->rows - 1) == 0;
+  const range seen = seen_by_rows(a, t);
+  return seen.end <= t->key || seen.first >= t->key + t->columns;
+}
+
+/* Sets the keys that each of the tile's queries sees. */
+static void find_seen(const attention *a, const tile *t, scratch *s)
+{
+  s->tile.rows = t->rows;
+  s->tile.columns = t->columns;
+  s->tile.scale = (float)a->attr->scale;
+  s->tile.softcap = (float)a->attr->softcap;
+  s->sees_all = true;
+  for (int64_t r = 0; r < t->rows; r++) {
+    const range all = seen_by(a, t->sample, t->query + r);
+    range in = {cpu_max(0, all.first - t->key), cpu_min(all.end - t->key, t->columns)};
+    if (in.first >= in.end) in = (range){0, 0};
+    s->tile.from[r] = in.first;
+    s->tile.seen[r] = in.end;
+    s->sees_all = s->sees_all && in.first == 0 && in.end == t->columns;
+  }
 }
 
 static void zero_rows(const attention *a, float *to, int64_t stride, int64_t rows)
@@ -183,28 +225,27 @@ static void multiply_heads(const attention *a, const tile *t, const float *x, co
 
 /* The product below, but without masked keys. If b has values that are not finite, a weight of 0 would make them NaN.
  */
-static void add_seen(const attention *a, const tile *t, const cpu_gemm *g)
+static void add_seen(const attention *a, const cpu_attention_tile *t, const cpu_gemm *g)
 {
   for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t s = 0; s < seen_in(a, t, r); s++) {
+    for (int64_t s = t->from[r]; s < t->seen[r]; s++) {
       const float *from = g->b + (g->a_transposed ? r : s) * g->ldb, weight = g->a[r * KEYS + s];
       float *to = g->c + (g->a_transposed ? s : r) * g->ldc;
       for (int64_t d = 0; d < a->size; d++) to[d] += weight * from[d];
     }
 }
 
-static void add_product(const attention *a, const tile *t, const cpu_gemm *g, float *gemm)
+static void add_product(const attention *a, const cpu_gemm *g, scratch *s)
 {
-  const bool sees_all = seen_in(a, t, 0) == t->columns;
-  if (sees_all || a->simd->is_finite(g->b, g->ldb, g->k, g->n))
-    a->backend->simd->gemm(g, 0, g->m, 0, g->n, gemm);
+  if (s->sees_all || a->simd->is_finite(g->b, g->ldb, g->k, g->n))
+    a->backend->simd->gemm(g, 0, g->m, 0, g->n, s->gemm);
   else
-    add_seen(a, t, g);
+    add_seen(a, &s->tile, g);
 }
 
 /* to[rows,D] += weight from[columns,D] */
 static void add_to_queries(const attention *a, const tile *t, const float *weight, const float *from, float *to,
-                           float *gemm)
+                           scratch *s)
 {
   const cpu_gemm g = {.m = t->rows,
                       .n = a->size,
@@ -216,12 +257,12 @@ static void add_to_queries(const attention *a, const tile *t, const float *weigh
                       .c = to + at_query(a, t),
                       .ldc = a->q_stride,
                       .accumulate = true};
-  add_product(a, t, &g, gemm);
+  add_product(a, &g, s);
 }
 
 /* to[columns,D] += weight^T from[rows,D] */
 static void add_to_keys(const attention *a, const tile *t, const float *weight, const float *from, float *to,
-                        float *gemm)
+                        scratch *s)
 {
   const cpu_gemm g = {.m = t->columns,
                       .n = a->size,
@@ -234,7 +275,7 @@ static void add_to_keys(const attention *a, const tile *t, const float *weight, 
                       .c = to + at_key(a, t),
                       .ldc = a->k_stride,
                       .accumulate = true};
-  add_product(a, t, &g, gemm);
+  add_product(a, &g, s);
 }
 
 /* Returns dropout's factors for a row of the tile, or NULL. Random numbers come in fours, not aligned to the tile. */
@@ -254,20 +295,19 @@ static const float *mask_of(const attention *a, const tile *t, int64_t row, floa
 
 static void weigh_values(const attention *a, const tile *t, scratch *s)
 {
-  cpu_attention_tile *f = &s->forward;
+  cpu_attention_tile *f = &s->tile;
+  find_seen(a, t, s);
   multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
-  f->columns = t->columns;
-  for (int64_t r = 0; r < t->rows; r++) f->seen[r] = seen_in(a, t, r);
   a->simd->weigh(f);
   for (int64_t r = 0; r < t->rows; r++) {
     if (f->factor[r] != 1) a->simd->multiply(a->y + at_query(a, t) + r * a->q_stride, f->factor[r], a->size);
     const float *mask = mask_of(a, t, r, s->mask);
     if (mask) a->simd->multiply_by(s->score + r * KEYS, mask, f->seen[r]);
   }
-  add_to_queries(a, t, s->score, a->v, a->y, s->gemm);
+  add_to_queries(a, t, s->score, a->v, a->y, s);
 }
 
-/* A block of queries of one head. */
+/* Computes a block of queries of one head. */
 static void attend(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
@@ -275,21 +315,21 @@ static void attend(void *arg, int64_t task, int32_t thread)
   const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
   tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
   zero_rows(a, a->y + at_query(a, &t), a->q_stride, t.rows);
-  s->forward.score = s->score;
-  s->forward.rows = t.rows;
-  s->forward.scale = (float)a->attr->scale;
+  s->tile.score = s->score;
   for (int64_t r = 0; r < QUERIES; r++) { /* including padding rows */
-    s->forward.greatest[r] = -INFINITY;
-    s->forward.sum[r] = 0;
+    s->tile.greatest[r] = -INFINITY;
+    s->tile.sum[r] = 0;
   }
-  for (int64_t k = 0; k < a->k_blocks; k++) {
-    t = tile_of(a, t.sample, head, block, k);
-    if (!is_empty(a, &t)) weigh_values(a, &t, s);
+  const range seen = seen_by_rows(a, &t);
+  for (int64_t key = seen.first - seen.first % a->keys % a->k_block; key < seen.end; key += t.columns) {
+    t = tile_at(a, t.sample, head, block, key);
+    weigh_values(a, &t, s);
   }
   for (int64_t r = 0; r < t.rows; r++) {
-    const bool sees = seen_by(a, t.query + r) > 0;
-    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->forward.sum[r], a->size);
-    a->lse[at_lse(a, &t) + r] = sees ? s->forward.greatest[r] + logf(s->forward.sum[r]) : 0;
+    const range keys = seen_by(a, t.sample, t.query + r);
+    const bool sees = keys.first < keys.end;
+    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->tile.sum[r], a->size);
+    a->lse[at_lse(a, &t) + r] = sees ? s->tile.greatest[r] + logf(s->tile.sum[r]) : 0;
   }
 }
 
@@ -303,6 +343,7 @@ static void attend_all(attention *a, float *y, float *lse)
 static CPU_RUN(attention_run)
 {
   attention a = attention_of(self, launch);
+  if (launch->node->in_count > 3) a.places = launch->in[3];
   attend_all(&a, launch->out[0], launch->out[1]);
   return BRIM_OK;
 }
@@ -313,6 +354,7 @@ static CPU_RUN(attention_run)
 static void send_back(const attention *a, const tile *t, scratch *s, bool to_queries, bool to_keys)
 {
   if (is_empty(a, t)) return;
+  find_seen(a, t, s);
   multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
   multiply_heads(a, t, a->dy, a->v, s->dz, s->gemm);
   for (int64_t r = 0; r < t->rows; r++) {
@@ -320,20 +362,22 @@ static void send_back(const attention *a, const tile *t, scratch *s, bool to_que
     const cpu_attention_row row = {.score = s->score + r * KEYS,
                                    .dz = s->dz + r * KEYS,
                                    .mask = mask_of(a, t, r, s->mask),
-                                   .seen = seen_in(a, t, r),
+                                   .from = s->tile.from[r],
+                                   .seen = s->tile.seen[r],
                                    .columns = t->columns,
-                                   .scale = (float)a->attr->scale,
+                                   .scale = s->tile.scale,
+                                   .softcap = s->tile.softcap,
                                    .lse = a->lse[at_lse(a, t) + r],
                                    .dy_y = a->simd->dot(a->dy + at, a->y + at, a->size)};
     a->simd->weigh_back(&row);
   }
-  if (to_queries) add_to_queries(a, t, s->dz, a->k, a->dq, s->gemm);
+  if (to_queries) add_to_queries(a, t, s->dz, a->k, a->dq, s);
   if (!to_keys) return;
-  add_to_keys(a, t, s->dz, a->q, a->dk, s->gemm);
-  add_to_keys(a, t, s->score, a->dy, a->dv, s->gemm);
+  add_to_keys(a, t, s->dz, a->q, a->dk, s);
+  add_to_keys(a, t, s->score, a->dy, a->dv, s);
 }
 
-/* A block of dq of one head. */
+/* Computes a block of dq of one head. */
 static void send_to_queries(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
@@ -368,7 +412,7 @@ static void send_to_keys(void *arg, int64_t task, int32_t thread)
   send_to_keys_of(a, task / a->k_blocks / a->attr->kv_heads, kv_head, task % a->k_blocks, false, scratch_of(a, thread));
 }
 
-/* All of one key head and the query heads that share it. */
+/* Computes dk and dv of one key head, and dq of the query heads that share it. */
 static void send_to_head(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
@@ -386,6 +430,7 @@ static CPU_RUN(attention_grad_run)
   const uint64_t scratch_end = cpu_aligned((uint64_t)a.backend->threads * scratch_bytes(a.backend));
   a.y = launch->in[3];
   a.lse = launch->in[4];
+  if (launch->node->in_count > 6) a.places = launch->in[6];
   if (cpu_is_widened(launch->node->in[3]))
     attend_all(&a, launch->in[3], (float *)((char *)launch->workspace + scratch_end));
   a.dy = launch->in[5];

@@ -118,6 +118,9 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
   static const brim_kernel kernel_##id
 
+/* cache.c: a kernel for tensors of any type, which small.c does not wrap. */
+extern const brim_kernel cpu_cache_write;
+
 /* small.c: makes the backend's kernels, for its ops; returns their number. */
 size_t cpu_kernels_make(const brim_kernel *const **out);
 /* Returns whether a tensor is stored in 16 bits, so that the kernel gets a widened copy in scratch, which it may

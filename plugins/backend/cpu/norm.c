@@ -90,6 +90,7 @@ static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
   v.row = (cpu_norm_row){.count = x->shape.dim[x->shape.rank - 1],
                          .weight = launch->in[1],
                          .eps = launch->node->attr.norm.eps,
+                         .offset = (float)launch->node->attr.norm.offset,
                          .centred = centred};
   v.per_task = cpu_max(1, TASK_ELEMENTS / v.row.count);
   v.sample_rows = v.count / x->shape.dim[0];

@@ -14,7 +14,7 @@
 #include "cpu.h"
 #include "simd_norm.h"
 
-enum { TASK_ELEMENTS = 16384 }; /* minimum, if there are as many */
+enum { TASK_ELEMENTS = 16384 }; /* minimum of a task */
 
 typedef struct sums {
   double first, second; /* mean, and sum of squared deviations; or sums of dy and dy * (x - mean) */
@@ -106,7 +106,7 @@ static double combine(const sums *part, int64_t count, int64_t stride, double va
   return squares / values;
 }
 
-/* Batch norm: a strip of channels, group by group. */
+/* Batch norm: combines the sums of a strip of channels, group by group. */
 static void combine_groups(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -126,7 +126,7 @@ static void combine_groups(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Group norm: a sample. */
+/* Group norm: combines the sums of a sample. */
 static void combine_channels(void *arg, int64_t n, int32_t thread)
 {
   (void)thread;
@@ -205,7 +205,7 @@ static void find_products(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Batch norm: a strip of channels, group by group. */
+/* Batch norm: combines the sums of a strip of channels, group by group. */
 static void combine_groups_grad(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
@@ -230,7 +230,8 @@ static void combine_groups_grad(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Group norm: the values of a sample's sets that dx needs, then the parameters' gradients of a strip of channels. */
+/* Group norm: computes the numbers of a sample's sets that dx needs; other tasks add up the parameters' gradients of a
+ * strip of channels. */
 static void combine_channels_grad(void *arg, int64_t n, int32_t thread)
 {
   (void)thread;

@@ -13,7 +13,7 @@ static inline int64_t whole_vectors(int64_t count)
   return (count + LANES - 1) / LANES * LANES;
 }
 
-/* A pairwise sum: a chain of LANES additions would take longer than the row's vectors. */
+/* Adds in pairs: LANES additions one after another would take longer than those of the row's vectors. */
 static inline float sum_of(vf v)
 {
   float x[LANES];
@@ -31,11 +31,14 @@ static inline float greatest_of(vf v)
   return x[0];
 }
 
-/* Scales the row and finds its greatest score, or `least`. */
-static float scale_scores(float *score, int64_t seen, float scale, float least)
+/* Scales the scores of a row that has keys that count, and returns the greatest, or `least` if that is greater. */
+static float scale_scores(float *score, int64_t from, int64_t seen, float scale, float softcap, float least)
 {
   const int64_t end = whole_vectors(seen);
   for (int64_t c = 0; c < end; c += LANES) store(score + c, load(score + c) * scale);
+  if (softcap > 0)
+    for (int64_t c = 0; c < end; c += LANES) store(score + c, softcap * tanh_of(load(score + c) / softcap));
+  for (int64_t c = 0; c < from; c++) score[c] = -INFINITY;
   for (int64_t c = seen; c < end; c++) score[c] = -INFINITY;
   vf most = splat(least);
   for (int64_t c = 0; c < end; c += LANES) {
@@ -65,7 +68,8 @@ static void weigh(cpu_attention_tile *t)
   float before[CPU_ATTENTION_QUERIES];
   memcpy(before, t->greatest, sizeof before);
   for (int64_t r = 0; r < t->rows; r++)
-    t->greatest[r] = scale_scores(t->score + r * CPU_ATTENTION_KEYS, t->seen[r], t->scale, before[r]);
+    t->greatest[r] =
+        scale_scores(t->score + r * CPU_ATTENTION_KEYS, t->from[r], t->seen[r], t->scale, t->softcap, before[r]);
   for (int64_t r = 0; r < t->rows; r += LANES)
     store(t->factor + r, exponential(load(before + r) - load(t->greatest + r)));
   for (int64_t r = 0; r < t->rows; r++) {
@@ -78,11 +82,17 @@ static void weigh(cpu_attention_tile *t)
 static void weigh_back(const cpu_attention_row *r)
 {
   for (int64_t c = 0; c < r->seen; c += LANES) {
-    const vf weight = exponential(load(r->score + c) * r->scale - r->lse);
-    const vf mask = r->mask ? load(r->mask + c) : splat(1);
+    vf score = load(r->score + c) * r->scale, slope = splat(r->scale);
+    if (r->softcap > 0) {
+      const vf share = tanh_of(score / r->softcap);
+      score = r->softcap * share;
+      slope = r->scale * (1.0f - share * share);
+    }
+    const vf weight = exponential(score - r->lse), mask = r->mask ? load(r->mask + c) : splat(1);
     store(r->score + c, weight * mask);
-    store(r->dz + c, weight * (load(r->dz + c) * mask - r->dy_y) * r->scale);
+    store(r->dz + c, weight * (load(r->dz + c) * mask - r->dy_y) * slope);
   }
+  for (int64_t c = 0; c < r->from; c++) r->score[c] = r->dz[c] = 0;
   for (int64_t c = r->seen; c < r->columns; c++) r->score[c] = r->dz[c] = 0;
 }
 

@@ -9,10 +9,11 @@ enum { CPU_ATTENTION_QUERIES = 80, CPU_ATTENTION_KEYS = 80 };
 
 /* A tile in the forward pass, and the state of its rows after the tiles before it. */
 typedef struct cpu_attention_tile {
-  float *score; /* q k^T; becomes weights e^(scale*score - greatest) */
+  float *score; /* q k^T; becomes weights e^(cap(scale*score) - greatest) */
   int64_t rows, columns;
-  int64_t seen[CPU_ATTENTION_QUERIES]; /* of a row: keys that count, the first ones; the weights of the others are 0 */
-  float scale;
+  /* Of a row: the keys from .. seen - 1 count; the weights of the others are 0. Both are 0 if no key counts. */
+  int64_t from[CPU_ATTENTION_QUERIES], seen[CPU_ATTENTION_QUERIES];
+  float scale, softcap;                  /* softcap 0: none */
   float greatest[CPU_ATTENTION_QUERIES]; /* score; -inf at first */
   float sum[CPU_ATTENTION_QUERIES];      /* of weights; 0 at first */
   float factor[CPU_ATTENTION_QUERIES];   /* rescales the sums of the tiles before this one */
@@ -20,12 +21,12 @@ typedef struct cpu_attention_tile {
 
 /* A row of a tile in the backward pass. */
 typedef struct cpu_attention_row {
-  float *score;      /* q k^T; becomes the weights after dropout */
-  float *dz;         /* dy v^T; becomes the gradient of the scores before `scale` */
-  const float *mask; /* of dropout, at least as long as the tile's row, or NULL */
-  int64_t seen;      /* keys that count, the first ones: the others get 0 */
+  float *score;       /* q k^T; becomes the weights after dropout */
+  float *dz;          /* dy v^T; becomes the gradient of the scores before `scale` */
+  const float *mask;  /* of dropout, at least as long as the tile's row, or NULL */
+  int64_t from, seen; /* the keys from .. seen - 1 count; the others get 0 */
   int64_t columns;
-  float scale, lse, dy_y;
+  float scale, softcap, lse, dy_y;
 } cpu_attention_row;
 
 typedef struct cpu_attention_simd {

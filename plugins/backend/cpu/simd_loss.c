@@ -93,6 +93,25 @@ static void softmax_grad(float *logits, int64_t count, double lse, float soft, f
   }
 }
 
+/* Elements after the last whole vector go through a padded one, so a single logit gets the same bits. */
+static void cap_all(float *logits, int64_t count, float cap)
+{
+  for (int64_t i = 0; i < count; i += LANES) {
+    const int64_t n = left(i, count);
+    store_some(logits + i, cap * tanh_of(load_some(logits + i, n) / cap), n);
+  }
+}
+
+static void capped_grad(float *logits, int64_t count, double lse, float scale, float cap)
+{
+  const float high = (float)lse, low = (float)((double)high - lse);
+  for (int64_t i = 0; i < count; i += LANES) {
+    const int64_t n = left(i, count);
+    const vf v = load_some(logits + i, n), part = v / cap;
+    store_some(logits + i, exponential_sum(v - high, splat(low)) * scale * ((1.0f - part) * (1.0f + part)), n);
+  }
+}
+
 /* ---- means of elements ---- */
 
 static inline vf target_of(const cpu_mean_row *row, int64_t i, int64_t count)
@@ -183,6 +202,8 @@ MEAN(bce)
 const cpu_loss_simd CPU_NAME(cpu_loss) = {
     .look = look,
     .softmax_grad = softmax_grad,
+    .cap = cap_all,
+    .capped_grad = capped_grad,
     .mean_sum = {mse_sum, mae_sum, huber_sum, bce_sum},
     .mean_grad = {mse_grad, mae_grad, huber_grad, bce_grad},
 };

@@ -26,6 +26,10 @@ typedef struct cpu_loss_simd {
   void (*look)(cpu_softmax_row *row, const float *logits, int64_t first, int64_t count, int64_t label);
   /* logits = (exp(logits - lse) - soft) * scale */
   void (*softmax_grad)(float *logits, int64_t count, double lse, float soft, float scale);
+  /* logits = cap * tanh(logits / cap) */
+  void (*cap)(float *logits, int64_t count, float cap);
+  /* softmax_grad of capped logits, times the cap's derivative */
+  void (*capped_grad)(float *logits, int64_t count, double lse, float scale, float cap);
   double (*mean_sum[CPU_MEAN_COUNT])(const cpu_mean_row *row);           /* of the elements' losses */
   void (*mean_grad[CPU_MEAN_COUNT])(const cpu_mean_row *row, float *dy); /* dy may be y */
 } cpu_loss_simd;

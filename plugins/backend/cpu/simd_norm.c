@@ -105,7 +105,7 @@ static void products_of(const cpu_norm_plane *p, const float *x, const float *dy
   }
 }
 
-/* ---- one lane of contiguous values: dealt to WAYS lanes, and the rest to the first of them ---- */
+/* ---- one lane of contiguous values: distributed to WAYS lanes, the rest to the first of them ---- */
 
 static double add_up(const double *ways)
 {
@@ -227,11 +227,11 @@ static void row(cpu_norm_row *r, const float *x, float *y)
   r->rstd = (float)(1 / sqrt(square_line(x, r->count, mean) / (double)r->count + r->eps));
   int64_t i = 0;
   for (; i + LANES <= r->count; i += LANES) {
-    const vf scaled = (load(x + i) - r->mean) * r->rstd * load(r->weight + i);
+    const vf scaled = (load(x + i) - r->mean) * r->rstd * (load(r->weight + i) + r->offset);
     store(y + i, r->bias ? scaled + load(r->bias + i) : scaled);
   }
   for (; i < r->count; i++) {
-    const float scaled = (x[i] - r->mean) * r->rstd * r->weight[i];
+    const float scaled = (x[i] - r->mean) * r->rstd * (r->weight[i] + r->offset);
     y[i] = r->bias ? scaled + r->bias[i] : scaled;
   }
 }
@@ -247,7 +247,7 @@ static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, doub
   *sum = *product = 0;
   for (; i + LANES <= r->count; i += LANES) {
     float g[LANES];
-    store(g, load(dy + i) * load(r->weight + i));
+    store(g, load(dy + i) * (load(r->weight + i) + r->offset));
     for (int k = 0; k < 2; k++) {
       s[k] += widen(g + k * HALF);
       t[k] += widen(g + k * HALF) * (widen(x + i + k * HALF) - mean);
@@ -256,7 +256,7 @@ static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, doub
   memcpy(way, s, sizeof s);
   memcpy(product_way, t, sizeof t);
   for (; i < r->count; i++) {
-    const double g = (double)(dy[i] * r->weight[i]);
+    const double g = (double)(dy[i] * (r->weight[i] + r->offset));
     way[i % LANES] += g;
     product_way[i % LANES] += g * ((double)x[i] - mean);
   }
@@ -279,13 +279,13 @@ static void row_grad(const cpu_norm_row *r, const float *x, const float *dy, flo
     const vf d = load(dy + i), from_mean = load(x + i) - r->mean;
     store(dweight + i, load(dweight + i) + d * (from_mean * r->rstd));
     if (dbias) store(dbias + i, load(dbias + i) + d);
-    store(dx + i, d * load(r->weight + i) * r->rstd - (shift + from_mean * slope));
+    store(dx + i, d * (load(r->weight + i) + r->offset) * r->rstd - (shift + from_mean * slope));
   }
   for (; i < r->count; i++) {
     const float d = dy[i], from_mean = x[i] - r->mean;
     dweight[i] += d * (from_mean * r->rstd);
     if (dbias) dbias[i] += d;
-    dx[i] = d * r->weight[i] * r->rstd - (shift + from_mean * slope);
+    dx[i] = d * (r->weight[i] + r->offset) * r->rstd - (shift + from_mean * slope);
   }
 }
 

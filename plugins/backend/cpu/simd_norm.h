@@ -24,6 +24,7 @@ typedef struct cpu_norm_row {
   int64_t count;
   const float *weight, *bias; /* bias: NULL for none */
   double eps;
+  float offset;     /* added to weight */
   float mean, rstd; /* outputs of `row`, inputs of `row_grad` */
   int32_t centred;
 } cpu_norm_row;

@@ -524,6 +524,7 @@ size_t cpu_kernels_make(const brim_kernel *const **out)
   static const brim_kernel cast = {.op = "cast", .prepare = cast_prepare, .run = cast_run};
   size_t count = 0;
   table[count++] = &cast;
+  table[count++] = &cpu_cache_write;
   for (const brim_kernel *const *k = __start_cpu_kernels; k < __stop_cpu_kernels && count < KERNELS_MAX; k++) {
     kernels[count] = (brim_kernel){(*k)->op, prepare, realize, run, release};
     table[count] = &kernels[count];

@@ -1,6 +1,6 @@
 /* Attention (Dao: FlashAttention-2, 2023). Query head h uses key head g = h / (heads / kv_heads); D numbers each.
  *
- *     score[t,s] = scale * q[t] . k[s]               for the keys s that query t sees
+ *     score[t,s] = cap(scale * q[t] . k[s])          for the keys s that query t sees
  *     lse[t]     = log(sum over s of exp(score[t,s]))
  *     y[t]       = sum over s of exp(score[t,s] - lse[t]) * z[t,s] * v[s]        z: dropout's mask / (1 - p)
  *
@@ -14,16 +14,19 @@
  * several chunks: scores are added up over the chunks, and a block computes one chunk of y. So any size works, but
  * above 128 the scores are computed once for each chunk.
  *
- * Only tiles on the diagonal or at the end of the keys check each pair.
+ * Only tiles on the diagonal, at the end of the keys, or with queries that miss earlier keys check each pair. A block
+ * skips tiles of keys that none of its queries sees.
  *
- * In bf16 and fp16 without dropout, the library computes attention if it can (sdpa.h): tensor cores are many times as
- * fast. y and lse mean the same, so each may compute the gradient from the other's results. */
+ * In bf16 and fp16 without dropout, documents, windows and soft caps, the library computes attention if it can
+ * (sdpa.h): tensor cores are many times as fast. y and lse mean the same, so each may compute the gradient from the
+ * other's results. */
 #include "attention.cuh"
 #include "attention_library.h"
 
-template <int DEPTH_, int R_, int C_> struct cut {
+template <int DEPTH_, int R_, int C_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
-  static constexpr int BLOCKS = 3; /* on a multiprocessor: at most 168 registers */
+  static constexpr bool LIMITED = LIMITED_;
+  static constexpr int BLOCKS = LIMITED ? 2 : 3; /* on a multiprocessor: at most 255 or 168 registers */
 };
 
 /* A thread's values of its rows during the loop over tiles of keys. */
@@ -39,6 +42,12 @@ struct place {
   int chunk;
 };
 
+/* Whether the thread's row sees the column. */
+template <typename X> static __device__ inline bool is_in(const tile_range<X::R> &range, int row, int column)
+{
+  return (!X::LIMITED || column >= range.low[row]) && column < range.high[row];
+}
+
 /* Turns a tile's scores into weights, which go to shared memory, and rescales the sums so far. */
 template <typename X>
 static __device__ inline void weigh(const attention_sizes &a, const attention_dropout &z, const place &at, int64_t key,
@@ -52,8 +61,9 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     float greatest = r->greatest[i];
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      score[i][j] = __fmul_rn(score[i][j], a.scale); /* the value that lse is computed from, backward too */
-      if (tile_column(j) < range.high[i]) greatest = fmaxf(greatest, score[i][j]);
+      score[i][j] =
+          attention_cap<X::LIMITED>(a, __fmul_rn(score[i][j], a.scale)); /* lse is computed from it, backward too */
+      if (is_in<X>(range, i, tile_column(j))) greatest = fmaxf(greatest, score[i][j]);
     }
     greatest = tile_row_max(greatest);
     const float base = greatest == -INFINITY ? 0 : greatest; /* no score yet */
@@ -64,7 +74,7 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     for (int d = 0; d < X::DEPTH / 8; d++) r->sum[i][d] *= shrink;
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      const float weight = tile_column(j) < range.high[i] ? expf(score[i][j] - base) : 0;
+      const float weight = is_in<X>(range, i, tile_column(j)) ? expf(score[i][j] - base) : 0;
       r->total[i] += weight;
       score[i][j] = weight * (kept >> (i * X::C + j) & 1 ? z.kept : 0);
     }
@@ -83,7 +93,7 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
     const float total = tile_row_sum(r.total[i]);
     const int64_t t = at.first + tile_row<X::R>(i);
     if (t >= a.queries) continue;
-    const bool sees = attention_seen(a, t) > 0;
+    const bool sees = attention_low<X::LIMITED>(a, at.sample, t) < attention_high<X::LIMITED>(a, at.sample, t);
     tile_store(y + attention_query(a, at.sample, at.head, t) + first, r.sum[i], sees ? 1 / total : 0,
                (int)cuda_min(a.size - first, X::DEPTH), a.vector);
     if (at.chunk == 0 && tile_lane() == 0)
@@ -94,25 +104,25 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
 /* Scores of the tile of queries against the tile of keys from `key` on. The chunk that the block computes comes last,
  * so that its values of v are in shared memory afterwards. */
 template <typename T, typename X>
-static __device__ inline void score_tile(const attention_sizes &a, const place &at, int64_t key, const T *q, const T *k,
-                                         const T *v, float *tiles, float (&score)[X::R][X::C])
+static __device__ inline void score_tile(const attention_sizes &a, const place &at, int64_t key, bool q_there,
+                                         const T *q, const T *k, const T *v, float *tiles, float (&score)[X::R][X::C])
 {
   float *q_tile = tiles, *k_tile = q_tile + X::ROWS * (X::DEPTH + TILE_PAD),
         *v_tile = k_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
-  const int64_t group = at.head / (a.heads / a.kv_heads);
+  const int64_t group = at.head / (a.heads / a.kv_heads), row = X::LIMITED ? key % a.keys : key;
   q += attention_query(a, at.sample, at.head, at.first);
-  k += attention_key(a, at.sample, group, key);
-  v += attention_key(a, at.sample, group, key);
+  k += attention_key(a, at.sample, group, row);
+  v += attention_key(a, at.sample, group, row);
   for (int step = 1; step <= a.chunks; step++) {
     const int chunk = (at.chunk + step) % a.chunks, first = chunk * X::DEPTH;
     const int width = a.size - first < X::DEPTH ? a.size - first : X::DEPTH;
     __syncthreads();
-    if (a.chunks > 1 || key == 0)
+    if (a.chunks > 1 || !q_there)
       tile_load<T, X::DEPTH, X::ROWS, false>(q_tile, q + first, a.heads * a.size, a.queries - at.first, width,
                                              a.vector);
-    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, a.keys - key, width, a.vector);
+    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
     if (step == a.chunks)
-      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, a.keys - key, width, a.vector);
+      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
     __syncthreads();
     tile_dot<X::R, X::C, X::DEPTH>(score, q_tile, k_tile);
   }
@@ -125,23 +135,29 @@ static __device__ inline void attend(const attention_sizes &a, const attention_d
   float *tiles = static_cast<float *>(cuda_dynamic_shared());
   float *v_tile = tiles + (X::ROWS + X::COLUMNS) * (X::DEPTH + TILE_PAD);
   float *weights = v_tile + X::COLUMNS * (X::DEPTH + TILE_PAD);
-  const int64_t keys = attention_seen(a, cuda_min(at.first + X::ROWS, a.queries) - 1);
-  const int64_t by_all = attention_seen(a, at.first); /* keys that every row sees */
+  const int64_t low = attention_low<X::LIMITED>(a, at.sample, at.first);
+  const int64_t high = attention_high<X::LIMITED>(a, at.sample, at.first + X::ROWS - 1);
+  const int64_t by_all = attention_high<X::LIMITED>(a, at.sample, at.first); /* every row sees the keys up to here */
+  bool q_there = false;
   result<X> r = {};
 #pragma unroll
   for (int i = 0; i < X::R; i++) r.greatest[i] = -INFINITY;
-  for (int64_t key = 0; key < keys; key += X::COLUMNS) {
+  int64_t next;
+  for (int64_t key = X::LIMITED ? low - low % a.keys % X::COLUMNS : 0; key < high; key = next) {
     float score[X::R][X::C] = {};
     tile_range<X::R> range;
-    score_tile<T, X>(a, at, key, q, k, v, tiles, score);
+    next = key + (X::LIMITED ? cuda_min(X::COLUMNS, a.keys - key % a.keys) : X::COLUMNS); /* row 0 begins a tile */
+    score_tile<T, X>(a, at, key, q_there, q, k, v, tiles, score);
+    q_there = true;
 #pragma unroll
     for (int i = 0; i < X::R; i++) {
-      range.low[i] = 0;
-      range.high[i] = (int)cuda_min(X::COLUMNS, attention_seen(a, at.first + tile_row<X::R>(i)) - key);
+      const int64_t t = at.first + tile_row<X::R>(i);
+      range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, attention_low<X::LIMITED>(a, at.sample, t) - key));
+      range.high[i] = (int)(cuda_min(next, attention_high<X::LIMITED>(a, at.sample, t)) - key);
     }
     weigh<X>(a, z, at, key, range, score, &r, weights);
     __syncwarp();
-    if (key + X::COLUMNS > by_all)
+    if (key + X::COLUMNS > by_all || X::LIMITED)
       tile_combine<X::R, X::COLUMNS, X::DEPTH, true>(r.sum, weights, v_tile, range);
     else
       tile_combine<X::R, X::COLUMNS, X::DEPTH, false>(r.sum, weights, v_tile, range);
@@ -168,9 +184,9 @@ static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
   }
 }
 
-template <typename T, typename X> static brim_status launch_cut(cuda_backend *b, const brim_launch *l)
+template <typename T, typename X>
+static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
 {
-  const attention_sizes a = attention_sizes_of(l->node);
   const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
   const int64_t blocks = attention_blocks(c, a.samples, a.heads, a.queries, a.size);
   const cuda_control *control = cuda_control_of(b, l);
@@ -180,15 +196,16 @@ template <typename T, typename X> static brim_status launch_cut(cuda_backend *b,
                      blocks);
 }
 
-template <typename T> static brim_status launch_attention(cuda_backend *b, const brim_launch *l)
+template <typename T, bool LIMITED>
+static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
 {
-  switch (attention_depth(attention_sizes_of(l->node).size)) {
+  switch (attention_depth(a.size)) {
   case 32:
-    return launch_cut<T, cut<32, 4, 8>>(b, l);
+    return launch_cut<T, cut<32, 4, 8, LIMITED>>(b, l, a);
   case 64:
-    return launch_cut<T, cut<64, 4, 8>>(b, l);
+    return launch_cut<T, cut<64, 4, 8, LIMITED>>(b, l, a);
   default:
-    return launch_cut<T, cut<128, 4, 4>>(b, l); /* 32 keys at a time: two blocks on a multiprocessor */
+    return launch_cut<T, cut<128, 4, 4, LIMITED>>(b, l, a); /* 32 keys at a time: two blocks on a multiprocessor */
   }
 }
 
@@ -201,7 +218,11 @@ static CUDA_PREPARE(attention_prepare)
 static CUDA_RUN(attention_run)
 {
   if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_attention<T>((cuda_backend *)self, launch));
+  const attention_sizes a = attention_sizes_of(launch, 3);
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
+    if (attention_is_limited(a)) return launch_attention<T, true>((cuda_backend *)self, launch, a);
+    return launch_attention<T, false>((cuda_backend *)self, launch, a);
+  });
 }
 BRIM_KERNEL(attention) = {
     .op = "attention", .prepare = attention_prepare, .run = attention_run, .release = cuda_attention_release};

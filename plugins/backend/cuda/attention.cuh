@@ -7,15 +7,19 @@
 typedef struct attention_sizes {
   int64_t samples, queries, keys, heads, kv_heads; /* N, T, S */
   int32_t size, chunks;                            /* D; see tile_geometry.h */
-  float scale;
-  bool causal;
-  bool vector; /* every row of D numbers starts at a multiple of 16 bytes */
+  float scale, softcap;                            /* softcap 0: none */
+  bool causal, cached;
+  int64_t window;        /* 0: none */
+  const int32_t *places; /* [N,T], or NULL */
+  bool vector;           /* every row of D numbers starts at a multiple of 16 bytes */
   double dropout_p;
   uint64_t stream;
 } attention_sizes;
 
-static inline attention_sizes attention_sizes_of(const brim_node *node)
+/* places: the input that holds them, if the node has it. */
+static inline attention_sizes attention_sizes_of(const brim_launch *launch, uint32_t places)
 {
+  const brim_node *node = launch->node;
   const brim_attention_attr *attr = &node->attr.attention;
   const brim_shape *q = &node->in[0]->shape, *k = &node->in[1]->shape;
   attention_sizes a = {};
@@ -27,22 +31,54 @@ static inline attention_sizes attention_sizes_of(const brim_node *node)
   a.size = (int32_t)(q->dim[2] / attr->heads);
   a.chunks = (int32_t)attention_chunks(a.size);
   a.scale = (float)attr->scale;
+  a.softcap = (float)attr->softcap;
   a.causal = attr->causal != 0;
+  a.cached = attr->cached != 0;
+  a.window = attr->window;
+  if (node->in_count > places) a.places = (const int32_t *)launch->in[places];
   a.vector = a.size * brim_dtype_bytes(node->in[0]->dtype) % 16 == 0;
   a.dropout_p = attr->dropout_p;
   a.stream = attr->stream;
   return a;
 }
 
-/* The number of keys that query t sees: the first ones. */
-static __device__ inline int64_t attention_seen(const attention_sizes &a, int64_t t)
+/* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. */
+static inline bool attention_is_limited(const attention_sizes &a)
 {
+  return a.places || a.window > 0 || a.softcap > 0;
+}
+
+/* The keys that query t sees: attention_low .. attention_high - 1. Neither is less than that of the query before (see
+ * places in brim/ops.h). Queries after the last count as the last. Cached keys count from the beginning of the text. */
+template <bool LIMITED> static __device__ inline int64_t attention_high(const attention_sizes &a, int64_t n, int64_t t)
+{
+  if (LIMITED && a.cached) return a.places[n * a.queries + cuda_min(t, a.queries - 1)] + 1;
   return a.causal ? cuda_max(0, cuda_min(a.keys, t + a.keys - a.queries + 1)) : a.keys;
 }
-/* The first query that sees key s; all later ones do too. */
+template <bool LIMITED> static __device__ inline int64_t attention_low(const attention_sizes &a, int64_t n, int64_t t)
+{
+  int64_t low = 0;
+  if (!LIMITED) return 0;
+  t = cuda_min(t, a.queries - 1);
+  if (a.places && !a.cached) low = cuda_max(0, t - a.places[n * a.queries + t]);
+  return a.window > 0 ? cuda_max(low, attention_high<true>(a, n, t) - a.window) : low;
+}
+/* The first query that sees key s or a later one; all later ones do too. Not for cached keys. */
 static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
 {
   return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
+}
+
+/* The score after the soft cap, from scale * q . k. */
+template <bool LIMITED> static __device__ inline float attention_cap(const attention_sizes &a, float x)
+{
+  return LIMITED && a.softcap > 0 ? a.softcap * tanhf(x / a.softcap) : x;
+}
+/* The cap's derivative at its result. */
+template <bool LIMITED> static __device__ inline float attention_slope(const attention_sizes &a, float capped)
+{
+  if (!LIMITED || !(a.softcap > 0)) return 1;
+  return 1 - capped / a.softcap * (capped / a.softcap);
 }
 
 /* The positions of a query's and of a key's D numbers; of lse and delta of a head's queries. */

@@ -1,8 +1,8 @@
 /* The gradient of attention, from lse. With p and z as in attention.cu:
  *
- *     p[t,s]   = exp(scale * q[t] . k[s] - lse[t])
+ *     p[t,s]   = exp(score[t,s] - lse[t]),  score[t,s] = cap(scale * q[t] . k[s])
  *     delta[t] = dy[t] . y[t]
- *     ds[t,s]  = scale * p[t,s] * (z[t,s] * dy[t] . v[s] - delta[t])
+ *     ds[t,s]  = scale * slope[t,s] * p[t,s] * (z[t,s] * dy[t] . v[s] - delta[t])
  *     dq[t]    = sum over s of ds[t,s] * k[s]
  *     dk[s]    = sum over h, t of ds[t,s] * q[t],   dv[s] = sum over h, t of p[t,s] * z[t,s] * dy[t]
  *
@@ -16,8 +16,9 @@
  * computes delta from its own numbers, by 2 D multiply-adds more:
  *
  *     delta[t] = sum over s of p[t,s] * z[t,s] * dy[t] . v[s]
- *     dq[t]    = scale * (sum over s of p[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of p[t,s] *
- * k[s])
+ *     w[t,s]   = slope[t,s] * p[t,s]
+ *     dq[t]    = scale * (sum over s of w[t,s] * (z[t,s] * dy[t] . v[s]) * k[s]
+ *                         - delta[t] * sum over s of w[t,s] * k[s])
  *
  * Tiles, chunks of large heads, checks of pairs, and the library's part are as in attention.cu. */
 #include "attention.cuh"
@@ -25,10 +26,11 @@
 
 /* Rows are queries, with delta given or computed here, or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
-template <int DEPTH_, int R_, int C_, enum rows ROLE>
+template <int DEPTH_, int R_, int C_, enum rows ROLE, bool LIMITED_>
 struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
   static constexpr int BLOCKS = 2; /* on a multiprocessor: at most 255 registers */
+  static constexpr bool LIMITED = LIMITED_;
   static constexpr bool KEYS = ROLE == rows::KEYS, MAKES_DELTA = ROLE == QUERIES_MAKE_DELTA;
 };
 
@@ -45,7 +47,7 @@ struct place {
   int chunk;
 };
 
-/* Shared memory. first: q or k, for scores; second: v or dy. */
+/* Shared memory. `first` holds q or k, for scores; `second` holds v or dy. */
 template <typename X> struct tiles {
   float *first_rows, *second_rows, *first_columns, *second_columns, *weights, *lse, *delta;
 };
@@ -101,13 +103,32 @@ static __device__ inline void load(const attention_sizes &a, const place &at, in
   }
 }
 
+/* Returns the end of the queries, from `column` on, that see key s or an earlier one. A binary search, because
+ * attention_low never decreases from query to query. */
+template <typename X>
+static __device__ inline int64_t queries_of(const attention_sizes &a, int64_t n, int64_t s, int64_t column)
+{
+  int low = 0, high = (int)cuda_min(X::COLUMNS, a.queries - column);
+  while (X::LIMITED && low < high) {
+    const int middle = (low + high) / 2;
+    if (attention_low<X::LIMITED>(a, n, column + middle) <= s)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return column + high;
+}
+
+/* The columns that each row sees, or that see it. */
 template <typename X> static __device__ inline tile_range<X::R> range_of(const attention_sizes &a, const place &at)
 {
   tile_range<X::R> range;
 #pragma unroll
   for (int i = 0; i < X::R; i++) {
     const int64_t row = at.row + tile_row<X::R>(i);
-    const int64_t low = X::KEYS ? attention_first(a, row) : 0, high = X::KEYS ? a.queries : attention_seen(a, row);
+    const int64_t low = X::KEYS ? attention_first(a, row) : attention_low<X::LIMITED>(a, at.sample, row);
+    const int64_t high =
+        X::KEYS ? queries_of<X>(a, at.sample, row, at.column) : attention_high<X::LIMITED>(a, at.sample, row);
     range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, low - at.column));
     range.high[i] = (int)cuda_min(X::COLUMNS, high - at.column);
   }
@@ -117,7 +138,8 @@ template <typename X> static __device__ inline tile_range<X::R> range_of(const a
 /* Whether each row sees each column. */
 template <typename X> static __device__ inline bool is_seen_whole(const attention_sizes &a, const place &at)
 {
-  if (!X::KEYS) return at.column + X::COLUMNS <= attention_seen(a, at.row);
+  if (X::LIMITED) return false;
+  if (!X::KEYS) return at.column + X::COLUMNS <= attention_high<X::LIMITED>(a, at.sample, at.row);
   return at.column + X::COLUMNS <= a.queries && attention_first(a, at.row + X::ROWS - 1) <= at.column;
 }
 
@@ -144,14 +166,17 @@ static __device__ inline void differentiate(const attention_sizes &a, const atte
       const int column = tile_column(j);
       const bool sees = column >= range.low[i] && column < range.high[i];
       const float mask = kept >> (i * X::C + j) & 1 ? z.kept : 0;
-      const float weight = sees ? expf(__fmul_rn(a.scale, p[i][j]) - (X::KEYS ? m.lse[column] : r->lse[i])) : 0;
+      const float score = attention_cap<X::LIMITED>(a, __fmul_rn(a.scale, p[i][j])),
+                  slope = attention_slope<X::LIMITED>(a, score);
+      const float weight = sees ? expf(score - (X::KEYS ? m.lse[column] : r->lse[i])) : 0;
       if (X::MAKES_DELTA) {
-        p[i][j] = weight;
-        ds[i][j] = sees ? weight * mask * ds[i][j] : 0;
-        r->delta[i] += ds[i][j];
+        const float term = sees ? weight * mask * ds[i][j] : 0;
+        r->delta[i] += term;
+        p[i][j] = sees ? slope * weight : 0;
+        ds[i][j] = sees ? slope * term : 0;
       } else {
         p[i][j] = weight * mask;
-        ds[i][j] = sees ? a.scale * weight * (mask * ds[i][j] - (X::KEYS ? m.delta[column] : r->delta[i])) : 0;
+        ds[i][j] = sees ? a.scale * slope * weight * (mask * ds[i][j] - (X::KEYS ? m.delta[column] : r->delta[i])) : 0;
       }
     }
 }
@@ -242,8 +267,10 @@ static __device__ inline void make_queries(const attention_sizes &a, const atten
     r.lse[i] = t < a.queries ? o.lse[row] : 0;
     r.delta[i] = !X::MAKES_DELTA && t < a.queries ? o.delta[row] : 0;
   }
-  const int64_t keys = attention_seen(a, cuda_min(at.row + X::ROWS, a.queries) - 1);
-  for (at.column = 0; at.column < keys; at.column += X::COLUMNS) add_tile<T, X>(a, z, at, at.column > 0, o, &r, dq, pk);
+  const int64_t high = attention_high<X::LIMITED>(a, at.sample, at.row + X::ROWS - 1);
+  const int64_t low = attention_low<X::LIMITED>(a, at.sample, at.row) / X::COLUMNS * X::COLUMNS;
+  for (at.column = low; at.column < high; at.column += X::COLUMNS)
+    add_tile<T, X>(a, z, at, at.column > low, o, &r, dq, pk);
   if constexpr (X::MAKES_DELTA) subtract_delta<X>(a, at, &r, dq, pk, o.delta);
   store<T, X>(a, at, dq, o.dq);
 }
@@ -258,6 +285,8 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
   bool rows_there = false;
   for (at.head = at.group * sharing; at.head < (at.group + 1) * sharing; at.head++)
     for (at.column = first; at.column < a.queries; at.column += X::COLUMNS) {
+      if (X::LIMITED && attention_low<true>(a, at.sample, at.column) >= at.row + X::ROWS)
+        break; /* nor do later queries see these keys */
       add_tile<T, X>(a, z, at, rows_there, o, &none, dk, dv);
       rows_there = true;
     }
@@ -317,7 +346,7 @@ static brim_status launch_cut(cuda_backend *b, const cuda_control *control, cons
   return cuda_launch(b, grad_kernel<T, X>, attention_geometry(blocks, attention_grad_shared_bytes(c)), control, a, o,
                      blocks);
 }
-template <typename T, int DEPTH, int R, int C>
+template <typename T, int DEPTH, int R, int C, bool LIMITED>
 static brim_status launch_all(cuda_backend *b, const cuda_control *control, const attention_sizes &a,
                               const operands<T> &o, const T *y)
 {
@@ -325,13 +354,13 @@ static brim_status launch_all(cuda_backend *b, const cuda_control *control, cons
   if (ROLE == QUERIES)
     BRIM_TRY(cuda_launch(b, delta_kernel<T>, cuda_stride(a.samples * a.queries * a.heads * CUDA_WARP, 1, b->processors),
                          a, y, o.dy, o.delta));
-  BRIM_TRY((launch_cut<T, cut<DEPTH, R, C, ROLE>>(b, control, a, o)));
-  return launch_cut<T, cut<DEPTH, R, C, KEYS>>(b, control, a, o);
+  BRIM_TRY((launch_cut<T, cut<DEPTH, R, C, ROLE, LIMITED>>(b, control, a, o)));
+  return launch_cut<T, cut<DEPTH, R, C, KEYS, LIMITED>>(b, control, a, o);
 }
 
-template <typename T> static brim_status launch_grad(cuda_backend *b, const brim_launch *l)
+template <typename T, bool LIMITED>
+static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
 {
-  const attention_sizes a = attention_sizes_of(l->node);
   const operands<T> o = {(const T *)l->in[0], (const T *)l->in[1],     (const T *)l->in[2],
                          (const T *)l->in[5], (const float *)l->in[4], (float *)l->workspace,
                          (T *)l->out[0],      (T *)l->out[1],          (T *)l->out[2]};
@@ -341,11 +370,11 @@ template <typename T> static brim_status launch_grad(cuda_backend *b, const brim
   /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
   switch (attention_depth(a.size)) {
   case 32:
-    return launch_all<T, 32, 4, 8>(b, control, a, o, y);
+    return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o, y);
   case 64:
-    return launch_all<T, 64, 4, 4>(b, control, a, o, y);
+    return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o, y);
   default:
-    return launch_all<T, 128, 2, 4>(b, control, a, o, y);
+    return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o, y);
   }
 }
 
@@ -360,7 +389,11 @@ static CUDA_PREPARE(attention_grad_prepare)
 static CUDA_RUN(attention_grad_run)
 {
   if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return launch_grad<T>((cuda_backend *)self, launch));
+  const attention_sizes a = attention_sizes_of(launch, 6);
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
+    if (attention_is_limited(a)) return launch_grad<T, true>((cuda_backend *)self, launch, a);
+    return launch_grad<T, false>((cuda_backend *)self, launch, a);
+  });
 }
 BRIM_KERNEL(attention_grad) = {.op = "attention_grad",
                                .prepare = attention_grad_prepare,

@@ -1,5 +1,6 @@
 /* Attention by the library: which nodes it computes, and its runs, some samples at a time if its plan requires that.
- * The kernels of attention.cu and attention_grad.cu compute the other nodes: fp32, dropout, queries that see no key. */
+ * The kernels of attention.cu and attention_grad.cu compute the other nodes: fp32, dropout, queries that see no key,
+ * documents, windows, soft caps, cached keys. */
 #include "attention_library.h"
 
 #include <stdlib.h>
@@ -27,16 +28,26 @@ static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result res
                      .causal = attr->causal != 0};
 }
 
+/* Returns why the library is not asked, or NULL. */
+static const char *reason_against(const brim_node *node, const cuda_sdpa *a)
+{
+  const brim_attention_attr *attr = &node->attr.attention;
+  const bool has_places = node->in_count > 3 && node->in[node->in_count - 1]->dtype == BRIM_DTYPE_I32;
+  if (a->type == BRIM_DTYPE_F32) return "cuDNN's attention needs precision=bf16 or fp16";
+  if (attr->dropout_p > 0) return "cuDNN's attention does not expose its dropout mask";
+  if (a->causal && a->T > a->S) return "cuDNN's attention does not support queries that see no key";
+  if (has_places) return "brim does not give documents or cached keys to cuDNN's attention";
+  if (attr->window > 0) return "brim does not give windows to cuDNN's attention";
+  return attr->softcap > 0 ? "brim does not give soft caps to cuDNN's attention" : NULL;
+}
+
 brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
                                    brim_kernel_need *need)
 {
   const cuda_sdpa a = description_of(node, result);
   int64_t at_once = 0;
   *state = NULL;
-  need->refused = a.type == BRIM_DTYPE_F32             ? "cuDNN's attention needs precision=bf16 or fp16"
-                  : node->attr.attention.dropout_p > 0 ? "cuDNN's attention does not expose its dropout mask"
-                  : a.causal && a.T > a.S              ? "cuDNN's attention does not support queries that see no key"
-                                                       : NULL;
+  need->refused = reason_against(node, &a);
   if (need->refused) return BRIM_OK;
   library_state *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);

@@ -10,6 +10,8 @@
  *     loss        = sum over k of u[k] * nll[k] = lse * (sum of u) - sum of u * logits
  *     dlogits[k]  = (softmax[k] * (sum of u) - u[k]) * loss_scale
  *
+ * A capped logit z = softcap * tanh(x / softcap) takes the place of x; dlogits are then times 1 - (z / softcap)^2.
+ *
  * The forward pass reads the logits once: each thread keeps the greatest so far and the sum of exponentials relative to
  * it, and rescales the sum when a greater one comes. The backward pass does that again (lse is not kept) or computes
  * lse from the loss, then reads the row a second time, from a cache, and writes.
@@ -56,6 +58,23 @@ static __device__ inline float shift_of(float greatest)
 static __device__ inline float weight_of(const cuda_loss_rows &p, int64_t k)
 {
   return p.weight ? p.weight[k] : 1;
+}
+
+/* The logits as the softmax reads them, and the derivative of such a logit z. */
+static __device__ inline float capped(const cuda_loss_rows &p, float z)
+{
+  return p.softcap > 0 ? p.softcap * tanhf(z / p.softcap) : z;
+}
+template <int P> static __device__ inline void cap_all(const cuda_loss_rows &p, float (&v)[P])
+{
+  if (!(p.softcap > 0)) return;
+#pragma unroll
+  for (int i = 0; i < P; i++) v[i] = capped(p, v[i]);
+}
+static __device__ inline float slope_of_cap(const cuda_loss_rows &p, float z)
+{
+  const float part = z / p.softcap;
+  return p.softcap > 0 ? (1.0f - part) * (1.0f + part) : 1.0f;
 }
 
 /* The coefficient of class k apart from the label: its weight, or u[k] for shares. share: the row's, or NULL. */
@@ -107,14 +126,15 @@ static __device__ inline softmax_sums look_at_row(const cuda_team &team, const T
   const span s = span_of<T, P>(row, p.classes);
   softmax_sums sums = {-INFINITY, 0, 0, 0, 0};
   for (int64_t k = team.lane; k < s.head; k += team.lanes)
-    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, share, own, label);
+    look<RANKED>(&sums, {capped(p, cuda_load(&row[k]))}, k, p, share, own, label);
   for (int64_t k = s.head + (int64_t)team.lane * P; k < s.tail; k += (int64_t)team.lanes * P) {
     float v[P];
     cuda_load_values<P>(row + k, v);
+    cap_all(p, v);
     look<RANKED>(&sums, v, k, p, share, own, label);
   }
   for (int64_t k = s.tail + team.lane; k < p.classes; k += team.lanes)
-    look<RANKED>(&sums, {cuda_load(&row[k])}, k, p, share, own, label);
+    look<RANKED>(&sums, {capped(p, cuda_load(&row[k]))}, k, p, share, own, label);
 
   const float greatest = cuda_team_max<WIDE>(sums.greatest);
   sums.sum = cuda_team_sum<WIDE>(sums.sum * (double)expf(sums.greatest - shift_of(greatest)));
@@ -162,7 +182,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
       if (RANKED && team.lane == 0) rank[n] = -1;
       continue;
     }
-    const float own = cuda_load(&row[label]);
+    const float own = capped(p, cuda_load(&row[label]));
     const softmax_sums s = look_at_row<WIDE, RANKED>(team, row, p, NULL, own, label);
     if (team.lane > 0) continue;
     const double nll = (double)s.greatest - (double)own + log(s.sum);
@@ -206,7 +226,8 @@ static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, d
   const double below = (double)own - lse, all = hard + soft * weights;
   slopes s = {(float)lse, 0, (float)soft, 0};
   s.softmax = (float)(all * exp((double)s.shift - lse));
-  s.own = (float)(hard * expm1(below) + soft * (exp(below) * weights - (double)weight_of(p, label)));
+  s.own =
+      (float)(hard * expm1(below) + soft * (exp(below) * weights - (double)weight_of(p, label))) * slope_of_cap(p, own);
   return s;
 }
 
@@ -224,8 +245,10 @@ static __device__ inline void turn(float (&v)[P], int64_t k, const cuda_loss_row
 {
 #pragma unroll
   for (int i = 0; i < P; i++) {
-    v[i] = s.softmax * expf(v[i] - s.shift);
+    const float z = capped(p, v[i]);
+    v[i] = s.softmax * expf(z - s.shift);
     if (s.constant != 0) v[i] -= s.constant * (float)part_of(p, share, k + i);
+    if (p.softcap > 0) v[i] *= slope_of_cap(p, z);
     if (k + i == label) v[i] = s.own;
   }
 }
@@ -252,7 +275,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
       clear_row(team, out, p.classes);
       continue;
     }
-    const float own = share ? 0 : cuda_load(&row[label]);
+    const float own = share ? 0 : capped(p, cuda_load(&row[label]));
     double lse, weights = 0;
     if (loss) { /* -log(softmax) at the label */
       lse = (double)loss[n] + (double)own;

@@ -15,6 +15,7 @@ typedef struct cuda_loss_rows {
   int64_t ld;          /* elements from one row to the next */
   int64_t first, each; /* index of the first row in the node; rows of a sample */
   double smoothing;
+  float softcap; /* logits z are softcap * tanh(z / softcap); 0: they are z */
   int32_t ignores, ignore_index;
   uint64_t node;
   cuda_control *control;

@@ -261,6 +261,7 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, kind k, run
   r->rows.ld = p->ld;
   r->rows.each = p->rows / node->in[0]->shape.dim[0];
   r->rows.smoothing = attr->smoothing;
+  r->rows.softcap = (float)attr->softcap;
   r->rows.ignores = attr->ignores;
   r->rows.ignore_index = attr->ignore_index;
   r->rows.node = (uint64_t)node;

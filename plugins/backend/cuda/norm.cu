@@ -1,7 +1,8 @@
 /* Layer norm and RMS norm over the last dimension, alone, of a sum, or followed by relu. For each row x[0..F):
  *
  *     mean = sum of x / F      rstd = 1 / sqrt(sum of (x - mean)^2 / F + eps)
- *     y    = (x - mean) * rstd * weight + bias          RMS norm takes 0 for the mean and has no bias
+ *     y    = (x - mean) * rstd * weight + bias          RMS norm takes 0 for the mean, weight + offset for weight, and
+ * has no bias
  *
  * A row is read once and held in registers, by a warp if it is short and by a block if not, so x and y are moved once
  * each; add+layer_norm also writes the sum. Rows that are too long for a block's registers are read again in each pass,
@@ -19,7 +20,7 @@ typedef struct forward {
   void *sum, *y;
   const float *weight, *bias; /* bias may be NULL */
   float *mean, *rstd;         /* mean is NULL for RMS norm */
-  float eps;
+  float eps, offset;          /* offset: added to weight */
   bool relu;
   int64_t rows, length;
 } forward;
@@ -52,7 +53,7 @@ static __device__ inline void write_result(const forward &f, int64_t row, int64_
   if (f.bias) cuda_load_values<W>(f.bias + i * W, bias);
 #pragma unroll
   for (int k = 0; k < W; k++) {
-    y[k] = (x[k] - s.mean) * s.rstd * weight[k] + bias[k];
+    y[k] = (x[k] - s.mean) * s.rstd * (weight[k] + f.offset) + bias[k];
     if (f.relu) y[k] = rectified<T>(y[k]);
   }
   cuda_store_values<W>((T *)f.y + row * f.length + i * W, y);
@@ -174,6 +175,7 @@ static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred,
   f.mean = centred ? (float *)out[1] : NULL;
   f.rstd = (float *)out[centred ? 2 : 1];
   f.eps = (float)launch->node->attr.norm.eps;
+  f.offset = (float)launch->node->attr.norm.offset;
   f.relu = relu;
   const cuda_norm_rows r = cuda_norm_rows_of(f.rows, f.length, pack_of(x->dtype), CUDA_NORM_HELD);
   CUDA_WITH_TYPE(x->dtype, T, CUDA_WITH_WIDTH(r.wide, T, W, return (launch_rows<T, W>(b, &r, f))));

@@ -1,4 +1,5 @@
-/* The gradients of layer norm and RMS norm. For each row, with h = (x - mean) * rstd and g = dy * weight:
+/* The gradients of layer norm and RMS norm. For each row, with h = (x - mean) * rstd and g = dy * weight, of RMS norm
+ * dy * (weight + offset):
  *
  *     dx       = rstd * (g - mean of g - h * mean of g*h)       RMS norm: mean 0, and without the mean of g
  *     dweight += sum of dy * h      dbias += sum of dy          over the rows
@@ -17,6 +18,7 @@ typedef struct backward {
   const void *x, *dy;
   void *dx;
   const float *weight, *mean, *rstd; /* mean is NULL for RMS norm */
+  float offset;                      /* added to weight */
   float *part;                       /* [parts][2][length]: of dweight, of dbias */
   int64_t rows, length;
 } backward;
@@ -40,7 +42,7 @@ static __device__ inline void write_gradient(const backward &v, int64_t at, int6
   cuda_load_values<W>(v.weight + i * W, weight);
 #pragma unroll
   for (int k = 0; k < W; k++)
-    dx[k] = r.rstd * (__fmul_rn(dy[k], weight[k]) - mean_g - (x[k] - r.mean) * r.rstd * mean_gh);
+    dx[k] = r.rstd * (__fmul_rn(dy[k], weight[k] + v.offset) - mean_g - (x[k] - r.mean) * r.rstd * mean_gh);
   cuda_store_values<W>((T *)v.dx + at + i * W, dx);
 }
 
@@ -87,7 +89,7 @@ static __global__ void __launch_bounds__(WARP ? CUDA_THREADS : CUDA_NORM_ROW_THR
         cuda_load_values<W>(v.weight + (lane + j * threads) * W, weight);
 #pragma unroll
         for (int k = 0; k < W; k++) {
-          const float h = (x[j][k] - r.mean) * r.rstd, g = __fmul_rn(dy[j][k], weight[k]);
+          const float h = (x[j][k] - r.mean) * r.rstd, g = __fmul_rn(dy[j][k], weight[k] + v.offset);
           sum += g;
           product += g * h;
           dweight[j][k] += dy[j][k] * h;
@@ -131,7 +133,7 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_NORM_
       cuda_load_values<W>(v.weight + i * W, weight);
 #pragma unroll
       for (int k = 0; k < W; k++) {
-        const float g = __fmul_rn(dy[k], weight[k]);
+        const float g = __fmul_rn(dy[k], weight[k] + v.offset);
         sum += g;
         product += g * ((x[k] - r.mean) * r.rstd);
       }
@@ -224,6 +226,7 @@ static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred)
   v.dy = cuda_plain_input(b, launch, centred ? 4 : 3);
   if (!v.x || !v.dy) return BRIM_EDEVICE;
   v.weight = (const float *)launch->in[1];
+  v.offset = (float)launch->node->attr.norm.offset;
   v.mean = centred ? (const float *)launch->in[2] : NULL;
   v.rstd = (const float *)launch->in[centred ? 3 : 2];
   v.dx = launch->out[0];

@@ -7,8 +7,11 @@
  * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient
  * turns dy back. x is read and y is written once; y may overwrite x, as a thread reads its pairs before it writes them.
  *
+ * t is the token's position, or its place in its document.
+ *
  * An angle of thousands of turns would lose all its digits in fp32, and functions of doubles are slow. So a block has
- * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once. */
+ * one position, in all or some samples and heads, and computes the cosines and sines of its pairs once; with places
+ * again for each sample whose place differs. */
 #include "brim/rotary.h"
 #include "divider.h"
 #include "words.cuh"
@@ -16,10 +19,12 @@
 enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 
 typedef struct rotary {
-  brim_rotary_attr attr;
+  brim_rotary_attr attr;                         /* divisor: of the host */
+  double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy for the device, with longrope */
   int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
   double direction;
   int32_t interleaved;
+  const int32_t *places; /* [N,T], or NULL */
   int64_t samples_each;  /* of a block */
   cuda_divider packs[2]; /* packs of V pairs of a head in a block; in the last block of a position */
   cuda_divider rest;     /* numbers of a head that stay */
@@ -57,37 +62,67 @@ static __device__ inline void turn(T *y, const T *x, const rotary &r, int64_t fi
   cuda_store_values(y + other, turned_w);
 }
 
+/* The samples from `first` on, at most `samples`, that have the same place at position t. */
+static __device__ inline int64_t samples_at(const rotary &r, int64_t first, int64_t samples, int64_t t)
+{
+  int64_t same = 1;
+  if (!r.places) return samples;
+  while (same < samples && r.places[(first + same) * r.positions + t] == r.places[first * r.positions + t]) same++;
+  return same;
+}
+
+/* The angle of pair i at place 1. Divisors are read from the kernel's arguments, as a pointer to them would make every
+ * thread copy them. */
+static __device__ inline double frequency_of(const rotary &r, int64_t i)
+{
+  if (r.attr.scaling != BRIM_ROTARY_LONGROPE) return brim_rotary_frequency(&r.attr, i);
+  brim_rotary_attr plain = r.attr;
+  plain.scaling = BRIM_ROTARY_PLAIN;
+  return brim_rotary_frequency(&plain, i) / r.divisor[i];
+}
+
+/* Turns position t of some samples, which have the same place there. */
+template <typename T, int V>
+static __device__ inline void turn_samples(T *y, const T *x, const rotary &r, int64_t first, int64_t samples, int64_t t,
+                                           float *cosine, float *sine)
+{
+  const int64_t first_pair = (int64_t)blockIdx.z * PAIRS, pairs = cuda_min(PAIRS, r.dims / 2 - first_pair);
+  const int64_t place = r.places ? r.places[first * r.positions + t] : t;
+  const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
+  for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
+    const double angle = (double)place * frequency_of(r, first_pair + i);
+    double s, c;
+    sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
+    cosine[i] = (float)(r.attr.amplitude * c);
+    sine[i] = (float)(r.attr.amplitude * r.direction * s);
+  }
+  __syncthreads();
+  for (int64_t e = threadIdx.x; e < samples * r.heads * packs.by; e += blockDim.x) {
+    int64_t head = e;
+    const int64_t pair = cuda_take(&packs, &head) * V, h = cuda_take(&r.by_heads, &head);
+    const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size;
+    turn<T, V>(y + at, x + at, r, first_pair + pair, &cosine[pair], &sine[pair]);
+  }
+  if (blockIdx.z == 0 && r.size > r.dims && x != y)
+    for (int64_t e = threadIdx.x; e < samples * r.heads * r.rest.by; e += blockDim.x) {
+      int64_t head = e;
+      const int64_t d = r.dims + cuda_take(&r.rest, &head), h = cuda_take(&r.by_heads, &head);
+      const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size + d;
+      y[at] = x[at];
+    }
+  __syncthreads();
+}
+
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS) rotary_kernel(T *y, const T *x, const rotary r)
 {
   __shared__ float cosine[PAIRS], sine[PAIRS];
-  const int64_t first_pair = (int64_t)blockIdx.z * PAIRS, pairs = cuda_min(PAIRS, r.dims / 2 - first_pair);
-  const int64_t first = blockIdx.y * r.samples_each, samples = cuda_min(r.samples_each, r.samples - first);
-  const cuda_divider packs = r.packs[blockIdx.z + 1 == gridDim.z];
-  for (int64_t t = blockIdx.x; t < r.positions; t += gridDim.x) {
-    for (int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
-      const double angle = (double)t * brim_rotary_frequency(&r.attr, first_pair + i);
-      double s, c;
-      sincospi(angle * 0.31830988618379067154, &s, &c); /* 1 / pi */
-      cosine[i] = (float)(r.attr.amplitude * c);
-      sine[i] = (float)(r.attr.amplitude * r.direction * s);
+  const int64_t begin = blockIdx.y * r.samples_each, end = cuda_min(begin + r.samples_each, r.samples);
+  for (int64_t t = blockIdx.x; t < r.positions; t += gridDim.x)
+    for (int64_t first = begin, count; first < end; first += count) {
+      count = samples_at(r, first, end - first, t);
+      turn_samples<T, V>(y, x, r, first, count, t, cosine, sine);
     }
-    __syncthreads();
-    for (int64_t e = threadIdx.x; e < samples * r.heads * packs.by; e += blockDim.x) {
-      int64_t head = e;
-      const int64_t pair = cuda_take(&packs, &head) * V, h = cuda_take(&r.by_heads, &head);
-      const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size;
-      turn<T, V>(y + at, x + at, r, first_pair + pair, &cosine[pair], &sine[pair]);
-    }
-    if (blockIdx.z == 0 && r.size > r.dims && x != y)
-      for (int64_t e = threadIdx.x; e < samples * r.heads * r.rest.by; e += blockDim.x) {
-        int64_t head = e;
-        const int64_t d = r.dims + cuda_take(&r.rest, &head), h = cuda_take(&r.by_heads, &head);
-        const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size + d;
-        y[at] = x[at];
-      }
-    __syncthreads();
-  }
 }
 
 template <typename T, int V> static brim_status turn_all(cuda_backend *b, const brim_launch *launch, rotary r)
@@ -115,8 +150,10 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   r.size = x->dim[2] / a->heads;
   r.dims = a->dims;
   r.attr = *a;
+  for (int64_t i = 0; a->divisor && i < a->dims / 2; i++) r.divisor[i] = a->divisor[i];
   r.direction = direction;
   r.interleaved = a->interleaved;
+  if (launch->node->in_count > 1) r.places = (const int32_t *)launch->in[1];
   r.rest = cuda_divider_of(cuda_max(1, r.size - r.dims));
   r.by_heads = cuda_divider_of(r.heads);
   const bool is_by_4 = r.size % 4 == 0 && r.dims % 8 == 0; /* then pairs and heads begin at whole packs */

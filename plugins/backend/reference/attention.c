@@ -1,12 +1,14 @@
 /* Attention and its gradient. Query head h uses key head g = h / (heads / kv_heads); D numbers each.
  *
- *     score[t,s] = scale * sum over d of  q[t,d] * k[s,d]         for the keys s that query t sees
+ *     score[t,s] = cap(scale * sum over d of  q[t,d] * k[s,d])    for the keys s that query t sees
+ *     cap(x)     = softcap * tanh(x / softcap)                    x without a soft cap
  *     lse[t]     = log(sum over s of exp(score[t,s]))             0 if t sees none
  *     p[t,s]     = exp(score[t,s] - lse[t])
  *     y[t,d]     = sum over s of  p[t,s] * z[t,s] * v[s,d]        z: dropout's mask / (1 - probability), or 1
  *
  *     dz[t,s]    = z[t,s] * sum over d of  dy[t,d] * v[s,d]
- *     ds[t,s]    = scale * p[t,s] * (dz[t,s] - sum over d of  dy[t,d] * y[t,d])
+ *     slope[t,s] = 1 - (score[t,s] / softcap)^2                   1 without a soft cap
+ *     ds[t,s]    = scale * slope[t,s] * p[t,s] * (dz[t,s] - sum over d of  dy[t,d] * y[t,d])
  *     dq[t,d]    = sum over s of  ds[t,s] * k[s,d]
  *     dk[s,d]    = sum over h, t of  ds[t,s] * q[t,d]
  *     dv[s,d]    = sum over h, t of  p[t,s] * z[t,s] * dy[t,d]
@@ -21,6 +23,7 @@ typedef struct attention {
   const brim_attention_attr *attr;
   int64_t N, T, S, D;
   const double *q, *k, *v;
+  const int32_t *places; /* [N,T], or NULL */
   brim_dropout_key key;
   int64_t first_sample;
 } attention;
@@ -37,6 +40,7 @@ static attention attention_of(const brim_launch *launch)
                      .q = launch->in[0],
                      .k = launch->in[1],
                      .v = launch->in[2],
+                     .places = NULL,
                      .key =
                          brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->dropout_p),
                      .first_sample = launch->step->first_sample};
@@ -50,15 +54,25 @@ static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
 {
   const int64_t sharing = a->attr->heads / a->attr->kv_heads;
-  return ((n * a->S + s) * a->attr->kv_heads + h / sharing) * a->D;
+  return ((n * a->S + s % a->S) * a->attr->kv_heads + h / sharing) * a->D; /* s >= S: a cached key */
 }
 
-/* The number of keys that query t sees: the first ones. The last query sees all. */
-static int64_t seen_by(const attention *a, int64_t t)
+/* The keys first .. end - 1. */
+typedef struct range {
+  int64_t first, end;
+} range;
+
+/* The keys that query t sees. Without places, the last query sees all. */
+static range seen_by(const attention *a, int64_t n, int64_t t)
 {
-  const int64_t seen = t + a->S - a->T + 1;
-  if (!a->attr->causal) return a->S;
-  return seen > 0 ? seen : 0;
+  const int64_t window = a->attr->window, place = a->places ? a->places[n * a->T + t] : t;
+  range seen = {0, a->S};
+  if (!a->attr->causal) return seen;
+  seen.end = a->attr->cached ? place + 1 : t + a->S - a->T + 1;
+  if (seen.end < 0) seen.end = 0;
+  if (!a->attr->cached && place < t) seen.first = t - place;
+  if (window > 0 && seen.first < seen.end - window) seen.first = seen.end - window;
+  return seen;
 }
 
 static double dot(const double *a, const double *b, int64_t count)
@@ -70,7 +84,15 @@ static double dot(const double *a, const double *b, int64_t count)
 
 static double score(const attention *a, int64_t n, int64_t h, int64_t t, int64_t s)
 {
-  return a->attr->scale * dot(&a->q[at_query(a, n, h, t)], &a->k[at_key(a, n, h, s)], a->D);
+  const double x = a->attr->scale * dot(&a->q[at_query(a, n, h, t)], &a->k[at_key(a, n, h, s)], a->D);
+  return a->attr->softcap > 0 ? a->attr->softcap * tanh(x / a->attr->softcap) : x;
+}
+
+/* The derivative of the soft cap at its result. */
+static double slope(const attention *a, double capped)
+{
+  const double share = a->attr->softcap > 0 ? capped / a->attr->softcap : 0;
+  return 1 - share * share;
 }
 
 static double mask(const attention *a, int64_t n, int64_t h, int64_t t, int64_t s)
@@ -82,21 +104,22 @@ static double mask(const attention *a, int64_t n, int64_t h, int64_t t, int64_t 
 
 static double log_sum_exp(const attention *a, int64_t n, int64_t h, int64_t t)
 {
-  const int64_t seen = seen_by(a, t);
-  if (seen == 0) return 0;
-  double greatest = score(a, n, h, t, 0), sum = 0;
-  for (int64_t s = 1; s < seen; s++) {
+  const range seen = seen_by(a, n, t);
+  if (seen.first >= seen.end) return 0;
+  double greatest = score(a, n, h, t, seen.first), sum = 0;
+  for (int64_t s = seen.first + 1; s < seen.end; s++) {
     const double value = score(a, n, h, t, s);
     if (is_greater(value, greatest)) greatest = value;
   }
-  for (int64_t s = 0; s < seen; s++) sum += exp(score(a, n, h, t, s) - greatest);
+  for (int64_t s = seen.first; s < seen.end; s++) sum += exp(score(a, n, h, t, s) - greatest);
   return greatest + log(sum);
 }
 
 static brim_status attention_forward(void *self, const brim_launch *launch)
 {
   (void)self;
-  const attention a = attention_of(launch);
+  attention a = attention_of(launch);
+  if (launch->node->in_count > 3) a.places = launch->in[3];
   double *y = launch->out[0], *lse = launch->out[1];
 
   for (int64_t n = 0; n < a.N; n++)
@@ -105,7 +128,8 @@ static brim_status attention_forward(void *self, const brim_launch *launch)
         double *yt = &y[at_query(&a, n, h, t)], *lse_t = &lse[(n * a.attr->heads + h) * a.T + t];
         *lse_t = log_sum_exp(&a, n, h, t);
         for (int64_t d = 0; d < a.D; d++) yt[d] = 0;
-        for (int64_t s = 0; s < seen_by(&a, t); s++) {
+        const range seen = seen_by(&a, n, t);
+        for (int64_t s = seen.first; s < seen.end; s++) {
           const double weight = exp(score(&a, n, h, t, s) - *lse_t) * mask(&a, n, h, t, s);
           for (int64_t d = 0; d < a.D; d++) yt[d] += weight * a.v[at_key(&a, n, h, s) + d];
         }
@@ -123,12 +147,13 @@ static void send_back(const attention *a, const brim_launch *launch, int64_t n, 
   double *dq = (double *)launch->out[0] + at, dy_y = 0;
 
   /* dy times y, from the terms of y: y itself may be stored with few digits, which a later difference would amplify. */
-  for (int64_t s = 0; s < seen_by(a, t); s++)
+  const range seen = seen_by(a, n, t);
+  for (int64_t s = seen.first; s < seen.end; s++)
     dy_y += exp(score(a, n, h, t, s) - lse) * mask(a, n, h, t, s) * dot(dy, &a->v[at_key(a, n, h, s)], D);
-  for (int64_t s = 0; s < seen_by(a, t); s++) {
+  for (int64_t s = seen.first; s < seen.end; s++) {
     const int64_t key = at_key(a, n, h, s);
-    const double p = exp(score(a, n, h, t, s) - lse), z = mask(a, n, h, t, s);
-    const double ds = a->attr->scale * p * (z * dot(dy, &a->v[key], D) - dy_y);
+    const double capped = score(a, n, h, t, s), p = exp(capped - lse), z = mask(a, n, h, t, s);
+    const double ds = a->attr->scale * slope(a, capped) * p * (z * dot(dy, &a->v[key], D) - dy_y);
     double *dk = (double *)launch->out[1] + key, *dv = (double *)launch->out[2] + key;
     for (int64_t d = 0; d < D; d++) {
       dq[d] += ds * a->k[key + d];
@@ -141,7 +166,8 @@ static void send_back(const attention *a, const brim_launch *launch, int64_t n, 
 static brim_status attention_grad(void *self, const brim_launch *launch)
 {
   (void)self;
-  const attention a = attention_of(launch);
+  attention a = attention_of(launch);
+  if (launch->node->in_count > 6) a.places = launch->in[6];
   for (int i = 0; i < 3; i++)
     memset(launch->out[i], 0, (size_t)brim_shape_count(&launch->node->out[i]->shape) * sizeof(double));
   for (int64_t n = 0; n < a.N; n++)

@@ -1,11 +1,13 @@
 /* Softmax cross-entropy of logits that are a product, and metrics from ranks.
  *
- *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k]
- *     loss and dz by softmax_cross_entropy, from z: see loss.c
+ *     z[n,k] = sum over f of  x[n,f] * product[k,f]  + bias[k], or softcap * tanh of this / softcap
+ *     loss and dz by softmax_cross_entropy, from z: see loss.c; with softcap times 1 - (z / softcap)^2
  *     rank[n] = the number of classes before the label: z greater, or equal and earlier; -1 if ignored
  *     dx[n,f]        = sum over k of  dz[n,k] * product[k,f]
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
+ *
+ * Sums over n leave out rows whose label is ignored; their dx is 0.
  *
  * Logits are computed each time that they are needed, and not stored. With frozen parameters there is only dx. */
 #include <stdbool.h>
@@ -39,7 +41,15 @@ static double logit(const problem *p, int64_t n, int64_t k)
 {
   double sum = p->bias ? p->bias[k] : 0;
   for (int64_t f = 0; f < p->F; f++) sum += p->x[n * p->F + f] * p->product[k * p->F + f];
-  return sum;
+  const double cap = p->attr->softcap;
+  return cap > 0 ? cap * tanh(sum / cap) : sum;
+}
+
+/* The derivative of a capped logit z by the logit before the cap. */
+static double slope_of_cap(const problem *p, double z)
+{
+  const double cap = p->attr->softcap;
+  return cap > 0 ? 1 - z / cap * (z / cap) : 1;
 }
 
 static bool is_ignored(const problem *p, int64_t n)
@@ -111,15 +121,12 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
 
   for (int64_t n = 0; n < p.N; n++) {
     BRIM_TRY(check_label(&p, n));
-    const bool ignored = is_ignored(&p, n);
-    const double lse = ignored ? 0 : log_sum_exp(&p, n);
     for (int64_t f = 0; f < p.F; f++) dx[n * p.F + f] = 0;
+    if (is_ignored(&p, n)) continue;
+    const double lse = log_sum_exp(&p, n);
     for (int64_t k = 0; k < p.K; k++) {
-      double dz = 0;
-      if (!ignored) {
-        const double softmax = exp(logit(&p, n, k) - lse);
-        dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale;
-      }
+      const double z = logit(&p, n, k), softmax = exp(z - lse), label = (1 - s) * (k == p.label[n]) + s / (double)p.K;
+      const double dz = (softmax - label) * launch->step->loss_scale * slope_of_cap(&p, z);
       if (dbias) dbias[k] += dz;
       for (int64_t f = 0; f < p.F; f++) {
         dx[n * p.F + f] += dz * p.product[k * p.F + f];

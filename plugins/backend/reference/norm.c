@@ -6,7 +6,8 @@
  *     dweight[f] += dy[f] * h[f]
  *     dbias[f]   += dy[f]
  *
- * RMS norm has mean 0 and no bias; the mean of g, which comes from the gradient of the mean, then vanishes too. */
+ * RMS norm has mean 0, weight + offset instead of weight, and no bias; the mean of g, which comes from the gradient of
+ * the mean, then vanishes too. */
 #include "reference.h"
 
 static brim_status layer_norm(void *self, const brim_launch *launch)
@@ -62,7 +63,7 @@ static brim_status rms_norm(void *self, const brim_launch *launch)
   (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
-  const double *weight = launch->in[1], eps = launch->node->attr.norm.eps;
+  const double *weight = launch->in[1], eps = launch->node->attr.norm.eps, offset = launch->node->attr.norm.offset;
   double *rstd = launch->out[1];
 
   for (int64_t r = 0; r < rows; r++) {
@@ -70,7 +71,7 @@ static brim_status rms_norm(void *self, const brim_launch *launch)
     double *y = (double *)launch->out[0] + r * F, squares = 0;
     for (int64_t f = 0; f < F; f++) squares += x[f] * x[f];
     rstd[r] = 1 / sqrt(squares / (double)F + eps);
-    for (int64_t f = 0; f < F; f++) y[f] = x[f] * rstd[r] * weight[f];
+    for (int64_t f = 0; f < F; f++) y[f] = x[f] * rstd[r] * (weight[f] + offset);
   }
   return BRIM_OK;
 }
@@ -81,7 +82,7 @@ static brim_status rms_norm_grad(void *self, const brim_launch *launch)
   (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
-  const double *weight = launch->in[1], *rstd = launch->in[2];
+  const double *weight = launch->in[1], *rstd = launch->in[2], offset = launch->node->attr.norm.offset;
   double *dweight = launch->out[1];
 
   for (int64_t r = 0; r < rows; r++) {
@@ -89,10 +90,11 @@ static brim_status rms_norm_grad(void *self, const brim_launch *launch)
     double *dx = (double *)launch->out[0] + r * F, product = 0;
     for (int64_t f = 0; f < F; f++) {
       const double h = x[f] * rstd[r];
-      product += dy[f] * weight[f] * h;
+      product += dy[f] * (weight[f] + offset) * h;
       dweight[f] += dy[f] * h;
     }
-    for (int64_t f = 0; f < F; f++) dx[f] = rstd[r] * (dy[f] * weight[f] - x[f] * rstd[r] * product / (double)F);
+    for (int64_t f = 0; f < F; f++)
+      dx[f] = rstd[r] * (dy[f] * (weight[f] + offset) - x[f] * rstd[r] * product / (double)F);
   }
   return BRIM_OK;
 }

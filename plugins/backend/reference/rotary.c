@@ -1,6 +1,6 @@
 /* Rotary position embedding (Su et al.: RoFormer, 2021). The first `dims` numbers of each head are pairs; pair i of
- * position t is turned by the angle t * frequency(i), which is base^(-2i/dims) unless it is scaled (brim/rotary.h); the
- * rest of the head stays:
+ * position t, whose place in its document is p (t without documents), is turned by the angle p * frequency(i), which is
+ * base^(-2i/dims) unless it is scaled (brim/rotary.h); the rest of the head stays:
  *
  *     y[a] = x[a] * cos - x[b] * sin
  *     y[b] = x[b] * cos + x[a] * sin
@@ -22,6 +22,7 @@ static brim_status turn_all(const brim_launch *launch, int direction)
 {
   const brim_rotary_attr *attr = &launch->node->attr.rotary;
   const brim_shape *shape = &launch->node->in[0]->shape;
+  const int32_t *places = launch->node->in_count > 1 ? launch->in[1] : NULL;
   const int64_t T = shape->dim[1], D = shape->dim[2] / attr->heads, pairs = attr->dims / 2;
 
   for (int64_t row = 0; row < shape->dim[0] * T; row++)
@@ -29,7 +30,7 @@ static brim_status turn_all(const brim_launch *launch, int direction)
       const double *x = (const double *)launch->in[0] + (row * attr->heads + h) * D;
       double *y = (double *)launch->out[0] + (row * attr->heads + h) * D;
       for (int64_t i = 0; i < pairs; i++) {
-        const double angle = (double)(row % T) * brim_rotary_frequency(attr, i);
+        const double angle = (double)(places ? places[row] : row % T) * brim_rotary_frequency(attr, i);
         turn(attr, x, y, i, direction * angle);
       }
       for (int64_t d = attr->dims; d < D; d++) y[d] = x[d];

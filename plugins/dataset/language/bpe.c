@@ -3,7 +3,7 @@
  * A piece begins as one token for each byte or character; the pair of neighbours with the lowest rank among the merges
  * becomes one token, until no pair can be merged. The tokens are a linked list. A heap holds all pairs of neighbours
  * that can be merged, by rank and place; a pair that has changed since is skipped. So a piece of n bytes takes n log n
- * steps. Short pieces are remembered with their tokens. */
+ * steps. The tokens of short pieces are cached. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ static void merge(encoder *e, const waiting *p)
   offer(e, p->at);
 }
 
-/* Returns whether the neighbours at p->at still become p->token. Another pair than at first may do so. */
+/* Whether the neighbours at p->at, which may have changed since p was inserted, still become p->token. */
 static bool is_current(const encoder *e, const waiting *p)
 {
   const int32_t left = e->token[p->at], right = left >= 0 ? e->next[p->at] : -1;
@@ -135,12 +135,13 @@ static int32_t first_token(const tokenizer *t, const char *text, size_t bytes, s
   return t->byte_level ? t->byte_token[(unsigned char)*text] : tokenizer_id(t, text, *length);
 }
 
-/* Unknown characters in a row are one unknown token if they are fused; without one they are left out. */
+/* Writes the first tokens of a piece, and returns their number. Consecutive unknown characters become one unknown token
+ * if fuse_unknown is set; they are left out if the vocabulary has no unknown token. */
 static size_t add_first(encoder *e, const char *text, size_t bytes)
 {
   const tokenizer *t = e->t;
   size_t n = 0, length;
-  bool waits = false; /* an unknown token */
+  bool waits = false; /* an unknown token is to be written */
   for (size_t at = 0; at < bytes; at += length) {
     const int32_t id = first_token(t, text + at, bytes - at, &length);
     if (id >= 0) {
@@ -195,7 +196,8 @@ static brim_status encode_cached(encoder *e, const char *text, size_t bytes)
   return encode_piece(e, text, bytes, c);
 }
 
-/* Cuts before each U+2581 that no token can have after the byte before it: both sides have the same tokens alone. */
+/* Cuts before each U+2581 if no token has it after the preceding byte: no merge crosses such a place, so both sides can
+ * be encoded separately. */
 brim_status bpe_encode(encoder *e, const char *text, size_t bytes)
 {
   size_t done = 0, at = LOW_LINE_BYTES;

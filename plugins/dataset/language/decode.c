@@ -43,7 +43,7 @@ static slice list_at(const list *l, size_t i)
   return (slice){l->text.data + from, l->end[i] - from};
 }
 
-/* Appends text with U+FFFD for what is not UTF-8. */
+/* Appends text, with U+FFFD in place of bytes that are not UTF-8. */
 static brim_status add_repaired(buffer *out, slice in)
 {
   for (size_t at = 0; at < in.bytes;) {
@@ -224,8 +224,8 @@ const char *tokenizer_piece(const tokenizer *t, int32_t id, size_t *bytes)
   return *bytes ? t->piece[id].text : "";
 }
 
-/* Appends the bytes of a token as if there were others before it. Steps after those that join texts see the whole text,
- * not this token. */
+/* Appends the bytes of a token that is not the first one of a text. Steps that join the texts of tokens, and those
+ * after them, are left out, because they need the whole text. */
 brim_status decode_piece(const tokenizer *t, slice token, buffer *out)
 {
   buffer turn[2] = {{0}, {0}};
@@ -255,13 +255,13 @@ brim_status decode_piece(const tokenizer *t, slice token, buffer *out)
 
 /* ---- streams ---- */
 
-/* Ids since the last text that was complete are decoded again with each new one, as a token's text may depend on those
- * before it; the part that is new is shown. */
+/* A token's text may depend on the tokens before it. So with each new id, the ids since the last complete text are
+ * decoded again, and only the new part of their text is returned. */
 struct tokenizer_stream {
   const tokenizer *t;
   bool skip_special;
   int32_t *id;
-  size_t count, room, shown; /* shown: ids whose text is shown */
+  size_t count, room, shown; /* shown: ids whose text has been returned */
   char *text;
 };
 
@@ -311,7 +311,7 @@ brim_status tokenizer_stream_add(tokenizer_stream *s, int32_t id, bool last, con
   if (all <= before_bytes || (!whole && !last)) return BRIM_OK;
   *text = s->text + before_bytes;
   *bytes = all - before_bytes;
-  /* ids whose text is shown and that the next tokens need no more */
+  /* removes the ids whose text was returned before and that the next tokens no longer need */
   memmove(s->id, s->id + s->shown, (s->count - s->shown) * sizeof *s->id);
   s->count -= s->shown;
   s->shown = s->count;

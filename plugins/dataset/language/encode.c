@@ -56,7 +56,7 @@ static bool matches(encoder *e, const pcre2_code *code, const char *text, size_t
   return pcre2_match(code, (PCRE2_SPTR)text, bytes, 0, PCRE2_NO_UTF_CHECK, e->match, e->limits) >= 0;
 }
 
-/* Returns the start of the last character of at least one byte. */
+/* Returns the start of the last character; bytes > 0. */
 static size_t last_character(const char *text, size_t bytes)
 {
   size_t at = bytes - 1;
@@ -64,7 +64,7 @@ static size_t last_character(const char *text, size_t bytes)
   return at;
 }
 
-/* Returns whether no letter touches the token. */
+/* Whether no word character touches the token. */
 static bool is_single(encoder *e, const char *text, size_t bytes, size_t start, size_t end)
 {
   const size_t before = start > 0 ? last_character(text, start) : 0;
@@ -88,10 +88,10 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
   return end;
 }
 
-/* A part of the text; `first`: it begins where the text begins. */
+/* Encodes a part of a text; `first`: it is the beginning of the text. */
 typedef brim_status (*part_fn)(encoder *e, const char *text, size_t bytes, bool first);
 
-/* Cuts added tokens out, and gives what is between them to `next`. */
+/* Takes the added tokens of the text, and passes the parts between them to `next`. */
 static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, const char *text, size_t bytes,
                              bool first, part_fn next)
 {
@@ -112,7 +112,7 @@ static brim_status cut_added(encoder *e, const trie *tree, const bool *begins, c
     if (a->right) end = spaces_after(text, bytes, end);
     if (start > done) BRIM_TRY(next(e, text + done, start - done, first && done == 0));
     BRIM_TRY(e->take(e->context, &a->id, 1));
-    done = end; /* the library looks for the next token after this one, not after the spaces that it takes */
+    done = end; /* as in the library, the search goes on at the token's end, before the spaces that it takes */
   }
   return done < bytes ? next(e, text + done, bytes - done, first && done == 0) : BRIM_OK;
 }
@@ -153,4 +153,40 @@ brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *t
   if (status == BRIM_OK) status = encode(&e, text, bytes);
   encoder_release(&e);
   return status;
+}
+
+struct tokenizer_encoder {
+  encoder e;
+};
+
+brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out)
+{
+  tokenizer_encoder *made = brim_try_calloc(1, sizeof *made);
+  *out = NULL;
+  if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory to encode texts");
+  made->e.t = t;
+  made->e.name = "the texts";
+  const brim_status status = encoder_open(&made->e);
+  if (status == BRIM_OK)
+    *out = made;
+  else
+    tokenizer_encoder_close(made);
+  return status;
+}
+
+brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,
+                                  unsigned flags, tokenizer_take_fn take, void *context)
+{
+  e->e.name = name;
+  e->e.flags = flags;
+  e->e.take = take;
+  e->e.context = context;
+  return encode(&e->e, text, bytes);
+}
+
+void tokenizer_encoder_close(tokenizer_encoder *e)
+{
+  if (!e) return;
+  encoder_release(&e->e);
+  free(e);
 }

@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "brim/host.h"
-#include "tokenizer.h"
+#include "parts.h"
 
-#define NAME_ROOM 4096
 #define FILE_BYTES_MAX ((size_t)256 << 20)
 #define WHERE_FROM                                                                                                     \
   "Hugging Face has tokenizer.json with most models (https://huggingface.co), and vocab.json and merges.txt of GPT-2 " \
@@ -97,6 +96,7 @@ static brim_status find(const char *path, bool prefer_json, file *vocabulary, fi
 
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out)
 {
+  if (tokenizer_is_in_gguf(path)) return tokenizer_open_gguf(path, out);
   file f[3] = {{.bytes = NULL}}; /* vocabulary, merges, config */
   tokenizer_source s[3];
   brim_status status = find(path, prefer_json, &f[0], &f[1], &f[2]);

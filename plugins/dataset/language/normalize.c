@@ -53,7 +53,7 @@ static brim_status add_lowercase(slice in, buffer *out)
   for (size_t at = 0; at < in.bytes; at += (size_t)utf8_length(in.text + at, in.bytes - at)) {
     const int32_t c = utf8_character(in.text + at);
     BRIM_TRY(buffer_add_character(out, c == 0x130 ? 'i' : utf8proc_tolower(c)));
-    if (c == 0x130) BRIM_TRY(buffer_add_character(out, 0x307)); /* the only one that becomes two */
+    if (c == 0x130) BRIM_TRY(buffer_add_character(out, 0x307)); /* the only character whose lower case has two */
   }
   return BRIM_OK;
 }

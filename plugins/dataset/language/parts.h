@@ -14,6 +14,11 @@
 #define LOW_LINE "\xe2\x96\x81" /* U+2581, which stands for a space in many vocabularies */
 #define LOW_LINE_BYTES 3
 
+/* ---- tokenizer_gguf.c ---- */
+
+bool tokenizer_is_in_gguf(const char *path);
+brim_status tokenizer_open_gguf(const char *path, tokenizer **out);
+
 /* ---- text.c: bytes that grow, UTF-8, hashes ---- */
 
 typedef struct slice {
@@ -97,14 +102,14 @@ typedef struct normalize_step {
   enum normalize_kind kind;
   int form; /* options of utf8proc */
   pattern find;
-  slice text; /* what replaces, or is prepended */
+  slice text; /* the replacement, or the text to prepend */
   bool left, right;
 } normalize_step;
 
 enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_PREVIOUS, SPLIT_NEXT, SPLIT_CONTIGUOUS };
 enum prefix_when { PREFIX_NEVER, PREFIX_FIRST, PREFIX_ALWAYS };
 typedef struct split_step {
-  slice space;             /* what replaces a space, and the prefix; empty: nothing */
+  slice space;             /* replaces each space, and is the prefix; empty: neither */
   enum prefix_when prefix; /* whether a piece that does not begin with `space` gets it */
   bool splits, invert;
   pattern find;
@@ -158,7 +163,7 @@ struct tokenizer {
   bool byte_level, byte_fallback, ignore_merges, fuse_unknown;
   int32_t unknown;         /* -1: none */
   int32_t byte_token[256]; /* of a byte in a byte-level model, of <0xNN> otherwise; -1: none */
-  bool has_fallback;       /* all bytes that byte_fallback may need are there one by one */
+  bool has_fallback;       /* each byte that byte_fallback may need has a token */
   bpe_merge *merge;
   size_t merge_mask, merge_count;
   bool may_cut, joins_low_line[256]; /* bytes after which U+2581 may be in the middle of a token */
@@ -180,13 +185,13 @@ typedef struct scan {
 } scan;
 brim_status scan_fail(const scan *s, const char *what);
 brim_status scan_expect(scan *s, char c);
-/* Takes the character, if it is next after spaces. */
+/* Takes the character and returns true if it is the next one after spaces. */
 bool scan_take(scan *s, char c);
 brim_status scan_string(scan *s, buffer *out); /* appends it */
 brim_status scan_number(scan *s, double *out);
 brim_status scan_end(scan *s);
-/* Finds model.vocab and model.merges, and writes the text with null in their place. false if the text is not an object
- * of that kind, which is for jansson to report. */
+/* Finds model.vocab and model.merges, and writes the rest of the text with null in their place. *found is false if the
+ * text is not such an object; jansson then reports the error. */
 typedef struct scan_sections {
   scan vocabulary, merges; /* text NULL: absent */
   buffer rest;
@@ -200,7 +205,7 @@ typedef struct reading {
   const tokenizer_source *source, *merges;
   json_t *root;
 } reading;
-/* ELOAD: "'file', path: what". */
+/* Returns ELOAD with the message "'file', path: ...". */
 brim_status read_fail(const reading *r, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 brim_status read_normalizer(reading *r, const json_t *from, const char *path);
@@ -221,7 +226,7 @@ brim_status read_unigram_vocabulary(reading *r, scan *s);
 brim_status read_merges(reading *r, scan *s);
 brim_status read_merge_lines(reading *r);
 brim_status read_added(reading *r, const json_t *list);
-/* What follows from the vocabulary: bytes, cuts, pieces. */
+/* Computes the tables that depend on the whole vocabulary: tokens of bytes, places to cut, pieces. */
 brim_status read_finish(reading *r);
 
 /* Compiles a regular expression of Oniguruma's syntax. */

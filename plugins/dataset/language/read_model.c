@@ -349,7 +349,7 @@ brim_status read_added(reading *r, const json_t *list)
   return status;
 }
 
-/* ---- what follows ---- */
+/* ---- tables that depend on the vocabulary ---- */
 
 static void find_bytes(tokenizer *t)
 {
@@ -366,7 +366,7 @@ static void find_bytes(tokenizer *t)
   }
 }
 
-/* Finds the bytes before U+2581 in all tokens. */
+/* Finds all bytes that precede U+2581 within a token. */
 static void find_cuts(tokenizer *t)
 {
   t->may_cut =

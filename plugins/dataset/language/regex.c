@@ -1,7 +1,7 @@
 /* Regular expressions of tokenizers. See parts.h.
  *
- * tokenizer.json has expressions of Oniguruma. PCRE2 has another meaning for some of them: \s, \w, \b, \h, names of
- * scripts, options. This file translates what means something else, and refuses what has no translation. */
+ * tokenizer.json has expressions of Oniguruma. In PCRE2 some of them mean something else: \s, \w, \b, \h, names of
+ * scripts, options. This file translates those, and refuses the ones that PCRE2 cannot express. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static brim_status translate_property(translation *x)
   return buffer_add(&x->out, name, bytes + 1);
 }
 
-/* What a backslash and a letter mean outside and inside a class; NULL: not supported. */
+/* The meaning of a backslash and a letter, outside and inside a class; NULL: not supported. */
 static const struct {
   char letter;
   const char *outside, *inside;

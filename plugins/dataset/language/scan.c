@@ -1,5 +1,5 @@
-/* Reads vocabularies and merges in JSON without a tree: they have up to a million texts, and a tree takes longer to
- * build than all the rest. See parts.h. The text is known to be UTF-8. */
+/* Reads vocabularies and merges in JSON without building a tree: they have up to a million texts, and a tree would take
+ * longer than all other work. See parts.h. The caller has checked that the text is UTF-8. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -41,7 +41,7 @@ typedef struct cutting {
   size_t next; /* the step after this one */
   enum split_behavior behavior;
   const char *text;
-  bool first; /* the text begins where the whole text begins */
+  bool first; /* this is the beginning of the whole text */
   bool holds, last_matches;
   size_t from, to; /* the part that may still grow */
 } cutting;

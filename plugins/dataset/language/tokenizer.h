@@ -4,6 +4,7 @@
  *     tokenizer.json                 Hugging Face
  *     vocab.json and merges.txt      Hugging Face, GPT-2's byte-pair encoding
  *     encoder.json and vocab.bpe     OpenAI, the same
+ *     a file that ends in .gguf      llama.cpp: the tokenizer in its metadata
  * tokenizer_config.json in the same folder names the token that ends a text.
  *
  * Text becomes tokens in the steps of tokenizer.json: added tokens are cut out, the rest is normalized and split into
@@ -19,8 +20,8 @@
 
 typedef struct tokenizer tokenizer;
 
-/* `path`: a folder, or a tokenizer.json. In a folder with several kinds of files, tokenizer.json is read if
- * `prefer_json`. ELOAD names the file, the place and the error. */
+/* `path`: a folder, a tokenizer.json, or a GGUF file. In a folder with several kinds of files, tokenizer.json is read
+ * if `prefer_json`. ELOAD names the file, the place and the error. */
 brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out);
 /* The contents of a file; the name is for messages. tokenizer_build is tokenizer_open without reading files:
  * `vocabulary` is a tokenizer.json if `merges` is NULL; `config` is a tokenizer_config.json, or NULL. */
@@ -58,6 +59,12 @@ typedef brim_status (*tokenizer_take_fn)(void *context, const int32_t *tokens, s
  * errors of `take`. */
 brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *text, size_t bytes, unsigned flags,
                              tokenizer_take_fn take, void *context);
+/* The same for many texts: keeps its memory and the cached tokens of words. For one thread at a time. ENOMEM_HOST. */
+typedef struct tokenizer_encoder tokenizer_encoder;
+brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out);
+brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,
+                                  unsigned flags, tokenizer_take_fn take, void *context);
+void tokenizer_encoder_close(tokenizer_encoder *e); /* NULL: a no-op */
 
 /* [any thread] Returns the bytes of a token in the middle of a text, which may be part of a character; 0 bytes for an
  * id that is not in the vocabulary. They live as long as t. */
@@ -67,10 +74,11 @@ const char *tokenizer_piece(const tokenizer *t, int32_t id, size_t *bytes);
 brim_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char **text,
                              size_t *bytes);
 
-/* Decodes ids as they arrive, without cutting a character. */
+/* Decodes ids one by one, and returns whole characters only. */
 typedef struct tokenizer_stream tokenizer_stream;
 brim_status tokenizer_stream_begin(const tokenizer *t, bool skip_special, tokenizer_stream **out);
-/* *text: what can be shown, perhaps nothing; valid until the next call. `last`: shows the rest; `id` may be -1. */
+/* Adds an id (-1: none). *text is the text that is complete now, perhaps empty; it is valid until the next call. With
+ * `last` it is all the rest. */
 brim_status tokenizer_stream_add(tokenizer_stream *s, int32_t id, bool last, const char **text, size_t *bytes);
 void tokenizer_stream_end(tokenizer_stream *s);
 #endif

@@ -35,7 +35,7 @@ static void search(encoder *e, const char *text, size_t bytes)
   size_t length;
   for (size_t at = 0; at < bytes; at += length) {
     const double score = e->node[at].score;
-    bool single = false; /* whether the character is a token */
+    bool single = false; /* the character is a token */
     uint32_t node = 0;
     length = (size_t)utf8_length(text + at, bytes - at);
     for (size_t end = at; end < bytes && (node = trie_next(&t->pieces_of_model, node, (unsigned char)text[end]));) {
@@ -65,7 +65,7 @@ static size_t add_before(encoder *e, const char *text, size_t bytes, size_t room
   return room;
 }
 
-/* Unknown parts in a row are one. */
+/* Consecutive unknown parts become one unknown token. */
 brim_status unigram_encode(encoder *e, const char *text, size_t bytes)
 {
   cached *c = bytes <= CACHE_BYTES ? &e->cache[hash_bytes(text, bytes) >> (64 - CACHE_BITS)] : NULL;

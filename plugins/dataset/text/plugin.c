@@ -10,15 +10,17 @@
 
 #include "../tokens/windows.h"
 #include "brim/brim.h"
+#include "chat_model.h"
 #include "text_tokens.h"
 
 #define BYTES_VOCABULARY 256
 
 typedef struct text_params {
-  const char *path, *files, *validation, *test, *tokenizer, *cache;
+  const char *path, *files, *validation, *test, *tokenizer, *cache, *template;
   int64_t context, stride;
   double test_fraction;
   int32_t tokens, client;
+  bool documents;
 } text_params;
 
 enum { TOKENS_BYTES, TOKENS_GPT2, TOKENS_HF };
@@ -39,16 +41,21 @@ static const brim_param table[] = {
         "Face, with the same ids"),
     BRIM_PARAM(PATH, text_params, tokenizer, "", NULL,
                "for tokens=gpt2 and tokens=hf: a tokenizer.json, or a folder with one, with vocab.json and merges.txt, "
-               "or with "
-               "encoder.json and vocab.bpe"),
+               "or with encoder.json and vocab.bpe; for tokens=hf also a GGUF file"),
     BRIM_PARAM(PATH, text_params, cache, "", NULL,
                "folder of cached tokens for tokens=gpt2 and tokens=hf; empty: ~/.cache/brim"),
     BRIM_PARAM(I64, text_params, context, "256", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
                "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
+    BRIM_PARAM(BOOL, text_params, documents, "false", NULL,
+               "for tokens=gpt2 and tokens=hf: an end of text begins a document, as brim puts one between files, and "
+               "tokens see no other document of their sample"),
     BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
                "clients of a federation: none; file: each file is a client, samples do not cross files, and the test "
                "split is the end of each file"),
+    BRIM_PARAM(PATH, text_params, template, "", NULL,
+               "for tokens=hf and brim generate --chat: a chat template, a file or one that comes with brim "
+               "(" TEMPLATE_SHIPPED "); empty: the model's own"),
     BRIM_PARAMS_END};
 
 enum { TRAIN, VALIDATION, TEST, SPLITS };
@@ -63,6 +70,7 @@ typedef struct text_dataset {
   windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
   char byte[BYTES_VOCABULARY];
   char kept[128];
+  chat_model chat; /* opened when needed */
 } text_dataset;
 
 /* Returns whether the split is the end of the training text. */
@@ -99,7 +107,9 @@ static windows empty_windows(const text_dataset *d)
   const text_params *p = d->params;
   return (windows){.context = p->context,
                    .stride = p->stride ? p->stride : p->context,
-                   .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY};
+                   .vocabulary = d->vocabulary ? tokenizer_rows(d->vocabulary) : BYTES_VOCABULARY,
+                   .documents = p->documents,
+                   .separator = d->vocabulary ? tokenizer_end_of_text(d->vocabulary) : -1};
 }
 
 /* GPT-2's "<|endoftext|>" in a text is encoded as ordinary text; special tokens of other models, as themselves. */
@@ -173,8 +183,8 @@ static brim_status add_files(const text_dataset *d, int split, const text_files 
                              windows *w)
 {
   int64_t at = 0;
+  *w = empty_windows(d); /* the caller frees it on failure */
   BRIM_TRY(check_ends(d, files, all));
-  *w = empty_windows(d);
   if (d->vocabulary && tokenizer_end_of_text(d->vocabulary) < 0 && files->count > 1)
     return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end of text between files, but the vocabulary of "
                                    "dataset.tokenizer has none");
@@ -232,6 +242,16 @@ static brim_status open_vocabulary(text_dataset *d)
       p->tokenizer);
 }
 
+static brim_status check_documents(const text_dataset *d)
+{
+  if (!d->params->documents || (d->vocabulary && tokenizer_end_of_text(d->vocabulary) >= 0)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG,
+                   d->vocabulary
+                       ? "dataset.documents needs an end of text, but the vocabulary of dataset.tokenizer has none"
+                       : "dataset.documents needs an end of text, which bytes do not have: set dataset.tokens=gpt2 or "
+                         "dataset.tokens=hf");
+}
+
 static void text_destroy(void *self)
 {
   text_dataset *d = self;
@@ -241,6 +261,7 @@ static void text_destroy(void *self)
     token_file_close(&d->text[i]);
   }
   tokenizer_free(d->vocabulary);
+  chat_model_close(&d->chat);
   free(d);
 }
 
@@ -250,7 +271,8 @@ static brim_status text_create(const void *params, void **self)
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
   for (int i = 0; i < BYTES_VOCABULARY; i++) d->byte[i] = (char)i;
-  const brim_status status = open_vocabulary(d);
+  brim_status status = open_vocabulary(d);
+  if (status == BRIM_OK) status = check_documents(d);
   if (status == BRIM_OK)
     *self = d;
   else
@@ -331,6 +353,7 @@ static brim_status text_describe(const void *self, const char *split, brim_datas
                              .dtype = BRIM_DTYPE_I32,
                              .classes = empty.vocabulary,
                              .task = BRIM_TASK_TOKENS,
+                             .documents = d->params->documents,
                              .count = d->split[which].count};
   if (d->split[which].part_count > 0) return BRIM_OK;
   BRIM_TRY(measure_text(d, which, &size));
@@ -423,6 +446,15 @@ static brim_status text_end_of_text(const void *self, int32_t *out)
   return BRIM_OK;
 }
 
+static brim_status text_converse(void *self, const char *json, brim_conversation *out)
+{
+  text_dataset *d = self;
+  if (d->params->tokens != TOKENS_HF)
+    return brim_fail(BRIM_ECONFIG, "conversations need the tokenizer of a model: dataset.tokens=hf");
+  if (!d->chat.vocabulary) BRIM_TRY(chat_model_open(d->params->tokenizer, d->params->template, &d->chat));
+  return chat_model_converse(&d->chat, json, out);
+}
+
 /* Saves the vocabulary's hash, because ids mean other texts in another vocabulary. Bytes need none. */
 static brim_status text_keep(void *self, const char **json)
 {
@@ -446,7 +478,8 @@ static const brim_dataset_ops ops = {.size = sizeof ops,
                                      .decode = text_decode,
                                      .end_of_text = text_end_of_text,
                                      .keep = text_keep,
-                                     .client = text_client};
+                                     .client = text_client,
+                                     .converse = text_converse};
 
 static const brim_plugin plugin = {
     .size = sizeof plugin,

@@ -18,7 +18,7 @@
 
 typedef struct tokens_params {
   const char *path, *train, *validation, *test;
-  int64_t vocabulary, context, stride;
+  int64_t vocabulary, context, stride, separator;
   int32_t format;
 } tokens_params;
 
@@ -34,6 +34,10 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, tokens_params, context, "1024", "[1,16777216]", "tokens in a sample"),
     BRIM_PARAM(I64, tokens_params, stride, "0", "[0,16777216]",
                "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
+    BRIM_PARAM(
+        I64, tokens_params, separator, "-1", "[-1,2147483647]",
+        "token that begins a document (GPT-2's end of text is 50256): tokens then see no other document of their "
+        "sample; -1: a sample is one document"),
     BRIM_PARAM(ENUM, tokens_params, format, "auto", "auto|uint16|uint32",
                "type of a token; auto: from the header of llm.c's format, without one uint16"),
     BRIM_PARAMS_END};
@@ -133,7 +137,11 @@ static brim_status map_files(const tokens_params *p, int split, windows *w)
 {
   char folder[NAME_ROOM];
   const char *name = NULL;
-  *w = (windows){.context = p->context, .stride = p->stride ? p->stride : p->context, .vocabulary = p->vocabulary};
+  *w = (windows){.context = p->context,
+                 .stride = p->stride ? p->stride : p->context,
+                 .vocabulary = p->vocabulary,
+                 .documents = p->separator >= 0,
+                 .separator = p->separator};
   BRIM_TRY(folder_of(p, pattern_of(p, split), folder, &name));
   brim_status status = add_files(p, folder, name, w);
   if (status == BRIM_OK) status = check_files(p, split, folder, name, w);
@@ -145,6 +153,10 @@ static brim_status map_files(const tokens_params *p, int split, windows *w)
 
 static brim_status tokens_create(const void *params, void **self)
 {
+  const tokens_params *p = params;
+  if (p->separator >= p->vocabulary)
+    return brim_fail(BRIM_ECONFIG, "dataset.separator is %lld, but tokens are 0 to %lld (dataset.vocabulary)",
+                     (long long)p->separator, (long long)p->vocabulary - 1);
   tokens_dataset *d = brim_try_calloc(1, sizeof *d);
   if (!d) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the dataset");
   d->params = params;
@@ -196,7 +208,8 @@ static brim_status tokens_describe(const void *self, const char *split, brim_dat
   *out = (brim_dataset_info){.sample = {1, {d->params->context}},
                              .dtype = BRIM_DTYPE_I32,
                              .classes = d->params->vocabulary,
-                             .task = BRIM_TASK_TOKENS};
+                             .task = BRIM_TASK_TOKENS,
+                             .documents = d->params->separator >= 0};
   return measure(d, split, &out->count, &out->mapped_bytes);
 }
 

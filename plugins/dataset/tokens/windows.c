@@ -78,6 +78,11 @@ int64_t windows_part_of(const windows *w, int64_t index)
   return index < 0 || index >= w->count ? -1 : part_of(w, index) - w->part;
 }
 
+static void find_places(const windows *w, const int32_t *tokens, int32_t *places)
+{
+  for (int64_t i = 0; i < w->context; i++) places[i] = i == 0 || tokens[i] == w->separator ? 0 : places[i - 1] + 1;
+}
+
 brim_status windows_read(const windows *w, int64_t index, int32_t *tokens, int32_t *answers)
 {
   if (index < 0 || index >= w->count) return brim_fail(BRIM_EINVAL, "sample %" PRId64 " of %" PRId64, index, w->count);
@@ -90,6 +95,7 @@ brim_status windows_read(const windows *w, int64_t index, int32_t *tokens, int32
     if (i < w->context) tokens[i] = (int32_t)t;
     if (i > 0) answers[i - 1] = (int32_t)t;
   }
+  if (w->documents) find_places(w, tokens, tokens + w->context);
   if (most < w->vocabulary) return BRIM_OK;
   int64_t at = start;
   while (token_file_at(&p->file, at) < w->vocabulary) at++;
@@ -103,5 +109,9 @@ void windows_free(windows *w)
     free(w->part[i].name);
   }
   free(w->part);
-  *w = (windows){.context = w->context, .stride = w->stride, .vocabulary = w->vocabulary};
+  *w = (windows){.context = w->context,
+                 .stride = w->stride,
+                 .vocabulary = w->vocabulary,
+                 .documents = w->documents,
+                 .separator = w->separator};
 }

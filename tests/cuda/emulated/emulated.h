@@ -1,10 +1,11 @@
 /* CUDA's device side on the host, for tests without a GPU: enough of the language that brim's kernels can be compiled
  * as C++ and run, with every thread of a block as a fiber.
  *
- * Blocks run one after another. Threads of a block do too, each until it waits at a barrier or for the other lanes of
- * its warp, and a warp's until all of them are at a barrier. The orders of blocks, warps and threads are ascending, or
- * with EMULATED_ORDER=<seed> shuffled, so that a kernel that lacks a barrier, or whose blocks depend on each other,
- * gives other numbers.
+ * Blocks run one after another, and so do the warps of a block, each until all of its threads wait at a barrier. The
+ * threads of a warp take turns too: each runs until it waits at a barrier or for the other lanes. The orders of blocks,
+ * warps and threads are ascending, or with EMULATED_ORDER=<seed> shuffled, so that a kernel that lacks a barrier, or
+ * whose blocks depend on each other, gives other numbers.
+ *
  * A barrier that not all threads reach, lanes that wait for one that has ended, and an address that is not a multiple
  * of its type's alignment (-fsanitize=alignment) end the program with a message. Calls that CUDA refuses while a stream
  * is captured fail, and so does the capture. Streams run their work as late as their order and events allow, or

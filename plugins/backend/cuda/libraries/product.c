@@ -50,7 +50,7 @@ static brim_status describe_matrices(cuda_product_plan *plan, const cuda_product
 {
   const int64_t batch = cuda_max(1, p->batch);
   const bool ta = p->transpose_a, tb = p->transpose_b;
-  if (batch > INT32_MAX) return brim_fail(BRIM_ENOTSUP, "cuBLASLt: %" PRId64 " products at once", batch);
+  if (batch > INT32_MAX) return brim_fail(BRIM_ENOTSUP, "cuBLASLt cannot compute %" PRId64 " products at once", batch);
   BRIM_TRY(describe_matrix(&plan->first, p->type, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb, batch, p->stride_b));
   BRIM_TRY(describe_matrix(&plan->second, p->type, ta ? p->k : p->m, ta ? p->m : p->k, p->lda, batch, p->stride_a));
   return describe_matrix(&plan->result, p->type_d, p->m, p->n, p->ldd, batch, p->stride_d);

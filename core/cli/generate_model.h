@@ -1,0 +1,22 @@
+/* The model of brim generate: a run, a folder as Hugging Face has it, or a GGUF file. */
+#ifndef BRIM_CLI_GENERATE_MODEL_H
+#define BRIM_CLI_GENERATE_MODEL_H
+#include "cli/cli.h"
+#include "train/generate.h"
+
+typedef struct brim_generate_model {
+  const char *path;      /* as typed */
+  const char *run;       /* the same if it is a run; else NULL */
+  char checkpoint[4096]; /* of a run; else "" */
+  brim_config *config;
+} brim_generate_model;
+
+/* [init] Finds the model that the first operand names, and composes its configuration with the other operands. `which`:
+ * the checkpoint of a run, as typed; or NULL. ECONFIG, ELOAD. */
+brim_status brim_generate_model_open(const brim_cli *cli, const brim_operands *operands, const char *which,
+                                     brim_generate_model *out);
+void brim_generate_model_close(brim_generate_model *model);
+/* [init] Sets the sampling and the tokens that end a text to those of generation_config.json in the folder of the
+ * model's weights; without such a file nothing changes. ELOAD. */
+brim_status brim_generate_model_defaults(const brim_generate_model *model, brim_generate_options *out);
+#endif

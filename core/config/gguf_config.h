@@ -1,0 +1,33 @@
+/* The network in a GGUF's metadata, under the names of Hugging Face's config.json, and back. */
+#ifndef BRIM_CONFIG_GGUF_CONFIG_H
+#define BRIM_CONFIG_GGUF_CONFIG_H
+#include "base/gguf.h"
+#include "param/yaml.h"
+
+/* Makes the config.json that corresponds to the file's metadata and tensors; the origin of each value is its key in the
+ * file. A key of the network that brim does not know keeps its name, so that the family's file refuses it. ELOAD if the
+ * file cannot be read, or brim does not know its architecture. */
+brim_status brim_gguf_config(brim_arena *arena, const char *path, brim_yaml **out);
+brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out);
+
+/* The architecture of a model_type of config.json; NULL: llama.cpp's format has none that brim writes. */
+const char *brim_gguf_architecture_of(const char *model_type);
+/* The number of heads in a config.json that the key (attention.head_count or attention.head_count_kv) stands for; 0:
+ * none. */
+int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key);
+/* Tensors in which llama.cpp keeps what rope_type llama3 or longrope divides the frequencies by. */
+typedef struct brim_gguf_factors {
+  const char *name;
+  const float *value;
+  int64_t count;
+} brim_gguf_factors;
+#define BRIM_GGUF_FACTORS_MAX 2
+/* *count is 0 for other types. ECONFIG for numbers that mean no frequencies. */
+brim_status brim_gguf_read_factors(const brim_yaml *config, brim_arena *arena,
+                                   brim_gguf_factors out[BRIM_GGUF_FACTORS_MAX], size_t *count);
+/* A value of the rotary embedding, in rope_parameters or where version 4 of transformers has it; NULL: none. */
+const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key);
+/* Writes the values of a config.json as metadata, without those of the tokenizer. ECONFIG, with the place, for a value
+ * that the format cannot express. */
+brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head);
+#endif

@@ -1,0 +1,51 @@
+/* The rows of a file of conversations: one JSON object a line, in a form that the keys of the first row decide.
+ *
+ *     {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", "content": "..."}]}
+ *     {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}            ShareGPT
+ *     {"instruction": "...", "input": "...", "output": "..."}                                            Alpaca
+ *     {"prompt": "...", "completion": "..."}                     texts, or lists of messages
+ *     {"text": "..."}
+ *
+ * Keys beside these are ignored, except "tools" (a list of what the model may call), and "system" of ShareGPT and
+ * Alpaca, which becomes the first message. */
+#ifndef CHAT_CONVERSATION_H
+#define CHAT_CONVERSATION_H
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "brim/status.h"
+
+enum chat_form { CHAT_FORM_MESSAGES, CHAT_FORM_SHAREGPT, CHAT_FORM_ALPACA, CHAT_FORM_COMPLETION, CHAT_FORM_TEXT };
+
+typedef struct chat_conversation {
+  /* roles are system, user, assistant and tool. NULL: a text */
+  json_t *messages, *tools; /* owned; tools may be NULL */
+  /* of a text: the part before the answer, perhaps empty, and the answer */
+  const char *prompt, *answer; /* of `row` */
+  size_t prompt_bytes, answer_bytes;
+  json_t *row; /* owned */
+  int64_t line;
+} chat_conversation;
+
+typedef struct chat_file {
+  const char *name; /* owned by the caller */
+  const char *text;
+  size_t bytes, at;
+  int64_t line; /* of the row that was read last, from 1 */
+  bool knows_form;
+  enum chat_form form;
+} chat_file;
+
+/* [init] Maps a file. ELOAD. */
+brim_status chat_file_open(const char *name, chat_file *out);
+void chat_file_close(chat_file *f);
+/* [init] Reads the next row. *more false: the end of the file. ELOAD with the file, the line and what is wrong: JSON
+ * that is not valid, missing keys, roles out of order, an empty answer, no answer, parts that are not text. `use`
+ * false: skips a row without reading its JSON. The caller releases *out. */
+brim_status chat_file_next(chat_file *f, bool use, chat_conversation *out, bool *more);
+void chat_conversation_release(chat_conversation *c);
+/* Returns "system", "user" ... for a name of a role in any of the forms; NULL: unknown. */
+const char *chat_role(const char *name);
+#endif

@@ -1,0 +1,47 @@
+/* From a conversation to its tokens, and to those of them that the model learns. */
+#ifndef CHAT_SPANS_H
+#define CHAT_SPANS_H
+#include <stdbool.h>
+
+#include "conversation.h"
+#include "template.h"
+#include "tokenizer.h"
+
+enum chat_learn { CHAT_LEARN_ANSWERS, CHAT_LEARN_LAST, CHAT_LEARN_ALL };
+
+/* A range of bytes of a text. */
+typedef struct chat_range {
+  size_t first, end;
+  bool is_open; /* a token that reaches over the end is not in it */
+} chat_range;
+
+/* The memory to make tokens, kept from one conversation to the next. */
+typedef struct chat_maker {
+  const tokenizer *vocabulary;
+  tokenizer_encoder *encoder;
+  enum chat_learn learn;
+  const template *template; /* NULL: there is none */
+  const json_t *variables;  /* of the template: the special tokens */
+  int64_t clock;            /* of the template */
+  chat_range *range;
+  size_t range_count, range_room;
+  uint32_t *start; /* of each token in the text */
+  size_t start_room;
+} chat_maker;
+
+/* The tokens of a conversation. */
+typedef struct chat_tokens {
+  int32_t *token;
+  uint8_t *counts; /* of each token: 1 if it is learnt */
+  size_t count, room;
+  size_t all;      /* tokens, with those after the last one that counts, which are dropped */
+  bool unanswered; /* messages after the last answer were dropped */
+} chat_tokens;
+
+/* [init] Makes the tokens of a conversation, up to the last one that counts. `file` is for messages. ELOAD with file
+ * and line, or ECONFIG: there is no template, or it refuses the conversation; what counts cannot be found; the end of
+ * an answer would not be learnt. */
+brim_status chat_tokens_make(chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *out);
+void chat_tokens_free(chat_tokens *t);
+void chat_maker_release(chat_maker *m);
+#endif

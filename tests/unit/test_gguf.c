@@ -1,0 +1,259 @@
+/* GGUF files: values with the bits of the Python package gguf, writing, and refusing invalid files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/gguf.h"
+#include "scratch.h"
+
+#define GOLDEN BRIM_TESTS_DIR "/golden/types.gguf"
+
+static brim_gguf *open_golden(void)
+{
+  brim_gguf *file = NULL;
+  assert_int_equal(brim_gguf_open(GOLDEN, &file), BRIM_OK);
+  return file;
+}
+
+static const brim_gguf_tensor *companion(const brim_gguf *file, const char *name, const char *suffix)
+{
+  char full[64];
+  snprintf(full, sizeof full, "%s.%s", name, suffix);
+  return brim_gguf_tensor_find(file, full);
+}
+
+static void all_types_have_the_bits_of_the_package(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"F32",  "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1",
+                                      "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
+  brim_gguf *file = open_golden();
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const brim_gguf_tensor *t = brim_gguf_tensor_find(file, names[i]), *want = companion(file, names[i], "values");
+    float values[512];
+    assert_non_null(t);
+    assert_string_equal(t->type->name, names[i]);
+    const size_t count = (size_t)brim_shape_count(&t->shape);
+    assert_true(count <= 512 && count == (size_t)brim_shape_count(&want->shape));
+    t->type->unpack(t->data, count / t->type->count, values);
+    assert_memory_equal(values, want->data, count * sizeof values[0]);
+  }
+  brim_gguf_close(file);
+}
+
+static void written_types_have_the_bits_of_the_package(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"F16", "BF16", "Q8_0"};
+  brim_gguf *file = open_golden();
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const brim_gguf_tensor *t = brim_gguf_tensor_find(file, names[i]), *from = companion(file, names[i], "source");
+    unsigned char packed[512];
+    float source[96];
+    memcpy(source, from->data, sizeof source);
+    t->type->pack(source, 96 / t->type->count, packed);
+    assert_memory_equal(packed, t->data, t->bytes);
+  }
+  brim_gguf_close(file);
+}
+
+static void metadata_have_their_values(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *key;
+    int64_t value;
+  } integers[] = {{"test.u8", 200},        {"test.i8", -100},          {"test.u16", 60000},
+                  {"test.i16", -30000},    {"test.u32", 4000000000},   {"test.i32", -2000000000},
+                  {"test.u64", 1ll << 40}, {"test.i64", -(1ll << 40)}, {"test.bool", 1}};
+  brim_gguf *file = open_golden();
+  int64_t integer;
+  double number;
+  for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {
+    assert_true(brim_gguf_integer(brim_gguf_find(file, integers[i].key), 0, &integer));
+    assert_int_equal(integer, integers[i].value);
+  }
+  assert_true(brim_gguf_number(brim_gguf_find(file, "test.f32"), 0, &number) && number == (double)0.1f);
+  assert_true(brim_gguf_number(brim_gguf_find(file, "test.f64"), 0, &number) && number == 0.1);
+  assert_false(brim_gguf_integer(brim_gguf_find(file, "test.f64"), 0, &integer));
+  assert_string_equal(brim_gguf_text(file, "test.text"), "ä\n");
+  assert_string_equal(brim_gguf_text(file, "test.texts"), "");
+  assert_null(brim_gguf_find(file, "test.absent"));
+  const brim_gguf_value *numbers = brim_gguf_find(file, "test.numbers"), *texts = brim_gguf_find(file, "test.texts");
+  assert_true(numbers->is_array && brim_gguf_integer(numbers, 1, &integer) && integer == -1);
+  assert_false(brim_gguf_integer(numbers, 3, &integer));
+  uint64_t at = 0, bytes, count = 0;
+  const char *text;
+  while (brim_gguf_next_text(texts, &at, &text, &bytes)) count++;
+  assert_int_equal(count, 3);
+  assert_true(bytes == 2 && memcmp(text, "bc", 2) == 0);
+  brim_gguf_close(file);
+}
+
+/* Every shorter file is refused, with a reason. */
+static void a_truncated_file_is_refused(void **state)
+{
+  (void)state;
+  size_t size;
+  char *bytes = scratch_read(GOLDEN, &size);
+  for (size_t less = 0; less < size - 31; less += less < 1200 ? 1 : 97) {
+    brim_gguf *file = NULL;
+    char *copy = malloc(less + 1); /* so that a sanitizer sees a read after its end */
+    memcpy(copy, bytes, less);
+    assert_int_equal(brim_gguf_parse(copy, less, "short.gguf", &file), BRIM_ELOAD);
+    assert_non_null(strstr(brim_error_text(), "'short.gguf' is not a GGUF file that brim can read: "));
+    free(copy);
+  }
+  free(bytes);
+}
+
+/* ---- files built here ---- */
+
+typedef struct bytes {
+  char data[1024];
+  size_t count;
+} bytes;
+
+static void add(bytes *b, const void *data, size_t count)
+{
+  memcpy(b->data + b->count, data, count);
+  b->count += count;
+}
+
+static void add_number(bytes *b, uint64_t value, size_t count)
+{
+  add(b, &value, count);
+}
+
+static void add_text(bytes *b, const char *text)
+{
+  add_number(b, strlen(text), 8);
+  add(b, text, strlen(text));
+}
+
+/* A file with an architecture and a tensor [2, 32]. */
+static bytes build(uint32_t version, uint64_t tensors, uint32_t type, uint64_t row, uint64_t offset)
+{
+  bytes b = {.count = 0};
+  add(&b, "GGUF", 4);
+  add_number(&b, version, 4);
+  add_number(&b, tensors, 8);
+  add_number(&b, 1, 8);
+  add_text(&b, "general.architecture");
+  add_number(&b, BRIM_GGUF_TEXT, 4);
+  add_text(&b, "llama");
+  for (int i = 0; i < 2; i++) {
+    add_text(&b, "w");
+    add_number(&b, 2, 4);
+    add_number(&b, row, 8);
+    add_number(&b, 2, 8);
+    add_number(&b, type, 4);
+    add_number(&b, offset, 8);
+    if (tensors == 1) break;
+  }
+  b.count = (b.count + 31) / 32 * 32;
+  b.count += 256;
+  return b;
+}
+
+static void refuse(const bytes *b, const char *message)
+{
+  brim_gguf *file = NULL;
+  assert_int_equal(brim_gguf_parse(b->data, b->count, "x.gguf", &file), BRIM_ELOAD);
+  if (!strstr(brim_error_text(), message)) fail_msg("'%s' is not in: %s", message, brim_error_text());
+}
+
+static void invalid_files_are_refused_with_the_reason(void **state)
+{
+  (void)state;
+  brim_gguf *file = NULL;
+  bytes b = build(3, 1, 0, 32, 0);
+  assert_int_equal(brim_gguf_parse(b.data, b.count, "x.gguf", &file), BRIM_OK);
+  assert_int_equal(brim_gguf_tensor_find(file, "w")->shape.dim[1], 32);
+  brim_gguf_close(file);
+  b = build(2, 1, 2, 32, 64);
+  assert_int_equal(brim_gguf_parse(b.data, b.count, "x.gguf", &file), BRIM_OK);
+  brim_gguf_close(file);
+  b = build(1, 1, 0, 32, 0);
+  refuse(&b, "it has version 1; brim reads 2 and 3");
+  b = build(0x03000000, 1, 0, 32, 0);
+  refuse(&b, "big-endian");
+  b = build(3, 1, 10, 32, 0);
+  refuse(&b, "tensor 'w' has type Q2_K; brim reads F32");
+  b = build(3, 1, 16, 32, 0);
+  refuse(&b, "type IQ2_XXS");
+  b = build(3, 1, 99, 32, 0);
+  refuse(&b, "tensor 'w' has type 99, which the format does not define");
+  b = build(3, 1, 8, 33, 0);
+  refuse(&b, "rows of 33 values, but blocks of Q8_0 have 32");
+  b = build(3, 1, 0, 32, 8);
+  refuse(&b, "begin at 8, which is not a multiple of 32");
+  b = build(3, 1, 0, 32, 32);
+  refuse(&b, "tensor 'w' needs 256 bytes at byte");
+  b = build(3, 1, 0, UINT64_MAX, 0);
+  refuse(&b, "overflows");
+  b = build(3, 2, 2, 32, 0);
+  refuse(&b, "overlap");
+  b = build(3, UINT64_MAX, 0, 32, 0);
+  refuse(&b, "tensors, more than fit into it");
+  b.data[0] = 'g';
+  refuse(&b, "does not begin with GGUF");
+}
+
+/* ---- writing ---- */
+
+static brim_status values_of(void *context, size_t i, const void **out)
+{
+  *out = ((const void *const *)context)[i];
+  return BRIM_OK;
+}
+
+static void a_written_file_reads_back(void **state)
+{
+  (void)state;
+  const float norm[] = {1, 2, 3};
+  unsigned char packed[68];
+  float source[64];
+  for (int i = 0; i < 64; i++) source[i] = (float)i - 20;
+  const brim_gguf_type *q8 = brim_gguf_type_named("Q8_0");
+  q8->pack(source, 2, packed);
+  const brim_gguf_tensor tensor[] = {{.name = "n", .type = brim_gguf_type_named("F32"), .shape = {1, {3}}},
+                                     {.name = "w", .type = q8, .shape = {2, {2, 32}}}};
+  const void *const values[] = {norm, packed};
+  const brim_gguf_source source_of = {values_of, (void *)(uintptr_t)values};
+  brim_gguf_head head = {0};
+  brim_gguf_put_text(&head, "general.architecture", "llama", 5);
+  brim_gguf_put_u32(&head, "llama.block_count", 7);
+  brim_gguf_put_f32(&head, "x", 0.5f);
+  brim_gguf_put_bool(&head, "y", true);
+  brim_gguf_put_array(&head, "z", BRIM_GGUF_TEXT, 2);
+  brim_gguf_add_text(&head, "a", 1);
+  brim_gguf_add_text(&head, "", 0);
+  assert_int_equal(brim_gguf_write(scratch("a.gguf"), &head, tensor, 2, &source_of), BRIM_OK);
+  brim_gguf_head_release(&head);
+  brim_gguf *file = NULL;
+  int64_t layers;
+  assert_int_equal(brim_gguf_open(scratch("a.gguf"), &file), BRIM_OK);
+  assert_true(brim_gguf_integer(brim_gguf_find_own(file, "block_count"), 0, &layers) && layers == 7);
+  assert_int_equal(brim_gguf_find(file, "z")->count, 2);
+  assert_memory_equal(brim_gguf_tensor_find(file, "n")->data, norm, sizeof norm);
+  assert_memory_equal(brim_gguf_tensor_find(file, "w")->data, packed, sizeof packed);
+  assert_int_equal(brim_gguf_tensor_find(file, "w")->shape.dim[0], 2);
+  brim_gguf_close(file);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_types_have_the_bits_of_the_package),
+      cmocka_unit_test(written_types_have_the_bits_of_the_package),
+      cmocka_unit_test(metadata_have_their_values),
+      cmocka_unit_test(a_truncated_file_is_refused),
+      cmocka_unit_test(invalid_files_are_refused_with_the_reason),
+      cmocka_unit_test(a_written_file_reads_back),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
