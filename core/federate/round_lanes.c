@@ -77,8 +77,8 @@ void brim_federation_run_lane(void *context, int32_t lane)
   }
 }
 
-/* Lanes may work in queues of their own: before they start, what the server has started is done, and afterwards, what
- * they have started. */
+/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for theirs at the
+ * end. */
 brim_status brim_federation_work(brim_federation *f)
 {
   if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));

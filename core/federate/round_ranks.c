@@ -10,7 +10,7 @@ typedef struct report {
 #define REPORTS (BRIM_EXCHANGE_BYTES / sizeof(report)) /* in one exchange */
 
 /* Assigns the clients to ranks, the largest first, each to the rank that would finish it first. Isolated clients stay
- * in their processes. */
+ * in their own processes. */
 void brim_federation_distribute(brim_federation *f)
 {
   if (brim_setup_is_isolated(f->setup)) {
