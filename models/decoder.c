@@ -329,7 +329,7 @@ static const char *const norm_names[][4] = {
     [NORMS_AFTER] = {NULL, "post_attention_layernorm", NULL, "post_feedforward_layernorm"},
 };
 
-/* x plus what a half of a block makes of it. */
+/* The residual sum of a half of a block. */
 static brim_tensor *add(brim_graph *g, const decoder *m, scope *b, const char *name, brim_tensor *x, brim_tensor *y)
 {
   y = norm(g, m, b, name, y);

@@ -48,7 +48,8 @@ brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes the remains of a failed write at `path`; ignores devices and other special files, and keeps the error
  * text. */
 void brim_file_discard(const char *path);
-/* Whether the bytes are a pointer of git-lfs, which a repository has in the place of a large file; and the hint. */
+/* Whether the bytes are a pointer of git-lfs, which takes the place of a large file in a repository; and the hint for
+ * such errors. */
 bool brim_is_lfs_pointer(const void *bytes, size_t size);
 #define BRIM_LFS_HINT "it is a git-lfs pointer to the file, not the file itself: run 'git lfs pull' in its folder"
 /* Drops the file's clean pages from the page cache. */

@@ -1,5 +1,5 @@
-/* brim data: shows the samples that a run would train on: how many there are, how full they are, which tokens count,
- * what is left out. */
+/* brim data: shows the samples that a run would train on: their number, how full they are, the tokens that count, and
+ * the samples and tokens that are left out. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static double share_of(int64_t part, int64_t all)
 
 /* ---- facts ---- */
 
-/* What the dataset itself reports about a split; NULL: nothing. */
+/* Gets the dataset's own report about a split; *out is NULL if it has none. */
 static brim_status report_of(const data_command *c, const char *split, json_t **out)
 {
   const char *text = NULL;

@@ -296,6 +296,7 @@ static brim_status run(generate *g)
   BRIM_TRY(brim_generate_model_defaults(&g->model, &g->how));
   BRIM_TRY(take_sampling(g));
   BRIM_TRY(brim_drive_open(g->model.config, &(brim_setup_options){.run = g->model.run, .unread = true}, &g->drive));
+  BRIM_TRY(brim_generator_check(g->drive, NULL, 0));
   if (g->chat) return run_chat(g);
   BRIM_TRY(make_tokens(g));
   BRIM_TRY(brim_generator_check(g->drive, g->prompt_tokens, g->prompt_count));

@@ -53,7 +53,8 @@ static void drop_parts(brim_generate_printer *p)
   p->count = 0;
 }
 
-/* Prints what there is of the first text that is not printed, and of those after it as long as they have ended. */
+/* Prints the new part of the first text that is not complete, and the texts after it up to the next that has not ended.
+ */
 static brim_status print_on(brim_generate_printer *p)
 {
   while (!p->json && p->printed < p->count) {

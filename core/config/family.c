@@ -274,7 +274,7 @@ static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
   }
 }
 
-/* Takes values by the keys of a family's file, in its order, so that of two keys for the same the second counts. */
+/* Takes values by the keys of a family's file, in its order. If two keys set the same value, the second counts. */
 static void take(const family *f, const brim_yaml *part)
 {
   const brim_yaml *keys = brim_yaml_get(part, "keys");

@@ -151,6 +151,22 @@ static void check_network(brim_composition *c, const brim_config *config, const 
   }
 }
 
+/* Clients wait in the lanes that train them. */
+static void check_sleep(brim_composition *c, const brim_config *config, const char *section,
+                        const brim_network_settings *n)
+{
+  const brim_federate_settings *f = &config->settings.federate;
+  const char *path = brim_arena_printf(c->arena, "%s.sleep", section);
+  const brim_refusal keys[] = {
+      {path, n->latency_ms.count == 0, "no transfer takes time", "choose a network, or leave it out"},
+      {path, !f->train, "nothing trains, so nothing waits", "leave it out"},
+      {path, f->async, "clients train in the order in which they arrive, and not at the same time", "leave it out"},
+  };
+  const char *const with[] = {brim_arena_printf(c->arena, "%s=none", section), "federate.train=false",
+                              "federate.async=true"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0] && n->sleep; i++) brim_refuse(c, config, &keys[i], 1, with[i]);
+}
+
 /* ---- edges ---- */
 
 /* With several rounds of an edge its model is a mean that the core computes, and clients train several times before a
@@ -184,6 +200,7 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
   const brim_config_choice *aggregator = brim_config_aggregator(config);
   const brim_aggregator_ops *ops = aggregator ? aggregator->plugin->ops : NULL;
   check_network(c, config, "edge_network", &s->edge_network);
+  check_sleep(c, config, "edge_network", &s->edge_network);
   if (s->federate.edges == 0 && is_changed(c, schema, config, "edge_network")) {
     brim_problem_at(&c->problems, brim_origin_of(config, "edge_network.latency_ms"),
                     "'edge_network' has no effect without edges");
@@ -239,6 +256,7 @@ static void check_world(brim_composition *c, const brim_config *config)
   const brim_world_settings *w = &config->settings.world;
   const bool traced = w->availability == BRIM_AVAILABILITY_TRACE;
   check_network(c, config, "network", &config->settings.network);
+  check_sleep(c, config, "network", &config->settings.network);
   if (traced && !w->trace[0]) {
     brim_problem_at(&c->problems, brim_origin_of(config, "world.availability"),
                     "world.availability=trace needs a trace");
@@ -478,7 +496,7 @@ static void refuse_choices(brim_composition *c, const brim_config *config)
   }
 }
 
-/* total_clients=0 on the command line of a federation is the mistake, rather than everything else that is chosen. */
+/* Reports total_clients=0 in a federation as one mistake, instead of each key that needs clients. */
 static bool refuse_no_clients(brim_composition *c, const brim_config *config)
 {
   const brim_yaml *clients = brim_yaml_get_path(config->root, "total_clients");

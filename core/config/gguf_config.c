@@ -217,7 +217,7 @@ static brim_status put_scaling(const reading *r)
   return BRIM_OK;
 }
 
-/* ---- what tensors say, and what the architecture says ---- */
+/* ---- values that follow from the tensors and the architecture ---- */
 
 static void put_sizes(const reading *r)
 {
@@ -249,7 +249,7 @@ static bool has_tensor(const reading *r, const char *name)
   return brim_gguf_tensor_find(r->file, name) != NULL;
 }
 
-/* Switches that the metadata do not have, because llama.cpp has them in its program or sees them in the tensors. */
+/* Switches that the metadata lack, because llama.cpp derives them from the architecture or the tensors. */
 static void put_switches(const reading *r)
 {
   const char *architecture = brim_gguf_architecture(r->file);

@@ -4,9 +4,9 @@
 #include "base/gguf.h"
 #include "param/yaml.h"
 
-/* Makes the config.json that the file's metadata and its tensors mean; the origin of each value is its key in the file.
- * A key of the network that brim does not know keeps its name, so that the family's file refuses it. ELOAD if the file
- * cannot be read, or brim does not know its architecture. */
+/* Makes the config.json that corresponds to the file's metadata and tensors; the origin of each value is its key in the
+ * file. A key of the network that brim does not know keeps its name, so that the family's file refuses it. ELOAD if the
+ * file cannot be read, or brim does not know its architecture. */
 brim_status brim_gguf_config(brim_arena *arena, const char *path, brim_yaml **out);
 brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_yaml **out);
 

@@ -385,6 +385,8 @@ static const brim_setting network_table[] = {
     FIXED(LIST, T, jitter_ms, "[]", "[0,inf)", "greatest random change of a transfer's latency, up or down"),
     FIXED(LIST, T, bandwidth_mbit, "[]", "(0,inf)", "bandwidth in Mbit/s of a client whose channel quality is 1"),
     FIXED(LIST, T, loss_percent, "[]", "[0,100)", "packet loss; lost packets are sent again"),
+    FREE(BOOL, T, sleep, "false", NULL,
+         "clients also wait for the simulated time of their transfers; changes no result"),
     {.param.key = NULL},
 };
 #undef T

@@ -161,6 +161,7 @@ typedef struct brim_federate_settings {
 /* The connections of clients in the simulated world. A client of a round has the same item of each list. */
 typedef struct brim_network_settings {
   brim_list latency_ms, jitter_ms, bandwidth_mbit, loss_percent; /* all of the same length; 0: transfers take no time */
+  bool sleep;                                                    /* clients also wait for their transfers */
 } brim_network_settings;
 
 /* When clients of the simulated world are available, and the behaviour of a round with too few of them. */

@@ -34,9 +34,9 @@ brim_status brim_resize_ask(brim_resize *resize, bool *changes);
  * was larger, the previous one got none either. */
 brim_status brim_resize_do(brim_resize *resize);
 /* [step] After memory pressure: if a federation trains fewer clients at a time, or recomputes more, because of it
- * (recovery->before_pressure), and there has been room for its plan of before for long enough, places that plan again.
- * Long enough are BRIM_RESIZE_CHECKS looks at memory, and twice as many after each return. Does nothing while
- * another run waits for the device. Returns what brim_resize_do does. */
+ * (recovery->before_pressure), places its earlier plan again once BRIM_RESIZE_CHECKS consecutive checks of memory have
+ * found room for it. Each return doubles this number. Does nothing while another run waits for the device. Returns what
+ * brim_resize_do does. */
 #define BRIM_RESIZE_CHECKS 10
 brim_status brim_resize_after_pressure(brim_resize *resize, brim_recovery *recovery);
 #endif

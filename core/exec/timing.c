@@ -139,7 +139,7 @@ static brim_status fill(timing *t)
     BRIM_TRY(brim_exec_write(t->exec, p, g->parameter[i].value, t->values));
   if (g->input->dtype == BRIM_DTYPE_I32) memset(t->values, 0, input); /* valid indices */
   /* Each sample is one document, which takes longest. */
-  if (g->places) brim_documents_fill(t->values, input / (g->input->bytes / g->batch), g->places->shape.dim[1]);
+  if (g->tokens) brim_documents_fill(t->values, input / (g->input->bytes / g->batch), g->places->shape.dim[1]);
   return BRIM_OK;
 }
 

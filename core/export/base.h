@@ -1,5 +1,5 @@
 /* The model that a run began with, as other programs have it: a folder from Hugging Face or a GGUF file. Exports take
- * from it what brim does not learn: the configuration, the tokenizer, the chat template. */
+ * from it what training does not change: the configuration, the tokenizer, the chat template. */
 #ifndef BRIM_EXPORT_BASE_H
 #define BRIM_EXPORT_BASE_H
 #include <jansson.h>
@@ -23,7 +23,7 @@ typedef struct brim_export_base {
 brim_status brim_export_base_open(const char *path, brim_export_base *out);
 void brim_export_base_close(brim_export_base *base);
 
-/* What the model became. */
+/* The trained model, and how it is written. */
 typedef struct brim_export_model {
   const brim_parameters *parameters;
   const brim_weights_map *map; /* of a folder; NULL: names are unchanged */
@@ -42,7 +42,7 @@ brim_status brim_export_write_gguf(const brim_export_model *model, brim_export_b
 /* [init] Reads written weights by brim's own way and compares them with the parameters: bits of `dtype`, or of what
  * each type of GGUF makes of them. EINTERNAL names the first difference. */
 brim_status brim_export_check(const brim_export_model *model, const char *path);
-/* The type of a GGUF's tensor: vectors stay in single precision, and so does what a block's length does not divide. */
+/* The type of a GGUF's tensor. Vectors stay in single precision, and so do tensors whose rows are not whole blocks. */
 const brim_gguf_type *brim_export_gguf_type(const brim_gguf_type *wanted, const brim_shape *shape);
 
 /* Writes the tokenizer as metadata of a GGUF with `rows` tokens. ECONFIG for one that the format cannot express. */

@@ -35,7 +35,7 @@ static const char *dtype_word(uint32_t dtype)
                                    : "float32";
 }
 
-/* What training changes: the type of the values, and the number of tokens. */
+/* Sets the keys that training changes: the type of the values, and the number of tokens. */
 static void change_config(const brim_export_model *m, json_t *config)
 {
   const char *key = json_object_get(config, "dtype") ? "dtype" : "torch_dtype";

@@ -196,7 +196,7 @@ static bool are_same_values(const brim_yaml *a, const brim_yaml *b)
   return *end[0] || *end[1] ? strcmp(a->scalar, b->scalar) == 0 : x == y;
 }
 
-/* Compares what the written metadata mean with what was to be written. */
+/* Compares the configuration that was to be written with the one that the written metadata give. */
 static brim_status compare_configs(const brim_yaml *want, const brim_yaml *have, const char *path)
 {
   static const char *const others[] = {"architectures", "model_type",   "torch_dtype",  "vocab_size",

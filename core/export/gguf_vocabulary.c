@@ -94,7 +94,7 @@ static const char *merge_text(vocabulary *v, const json_t *merge)
                                                                     : NULL;
 }
 
-/* SentencePiece's scores: what is merged earlier has a higher one. */
+/* SentencePiece's scores: earlier merges have higher ones. */
 static void score_merge(vocabulary *v, json_t *vocab, const char *merge, size_t rank)
 {
   const char *space = strchr(merge, ' ');
@@ -169,7 +169,7 @@ static brim_status choose_prefix(const vocabulary *v, bool *prefix)
   return refuse(v, "its normalizer is not SentencePiece's");
 }
 
-/* ---- tokens with a meaning ---- */
+/* ---- special tokens ---- */
 
 static int64_t id_of(const vocabulary *v, const char *about_key, const char *config_key)
 {
@@ -260,7 +260,7 @@ brim_status brim_export_put_tokenizer(const brim_export_base *b, int64_t rows, b
   return status;
 }
 
-/* ---- reading again ---- */
+/* ---- checking a written file ---- */
 
 /* Tokens by text, and merges, each as one text. */
 static bool are_same_merges(vocabulary *v, const json_t *a, const json_t *b)

@@ -71,7 +71,7 @@ typedef struct turn {
   brim_client_result *result;
   brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
-  double factor; /* of the schedule, which goes by rounds */
+  double factor; /* of the schedule, which counts rounds */
   int64_t steps; /* taken so far */
   double rates;  /* the sum of their learning rates */
   double pull;   /* weight of the distance from the global model */

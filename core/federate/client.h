@@ -61,6 +61,7 @@ brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
 /* [step, any thread] The accuracy of the global model on a client's samples after federate.finetune_epochs passes of
  * training on them. */
 brim_status brim_lane_finetune(brim_lane *lane, int64_t client, double *accuracy);
-/* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: of the round. */
+/* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: the number of
+ * clients in the round. */
 brim_status brim_lane_fold(brim_lane *lane, const brim_client_result *result, double weight, int64_t clients);
 #endif

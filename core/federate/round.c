@@ -8,6 +8,20 @@
 #include "federate/attack.h"
 #include "federate/round_parts.h"
 
+/* The other ranks wait meanwhile. */
+static brim_status check_sleep(const brim_federation *f)
+{
+  const brim_setup *s = f->setup;
+  const double limit = s->settings->dist.timeout_seconds / 2, clients = brim_setup_is_isolated(s) ? 1 : (double)f->most,
+               most = f->fleet ? clients * brim_fleet_longest_sleep(f->fleet) : 0;
+  if (!s->options.dist || most < limit) return BRIM_OK;
+  return brim_fail(
+      BRIM_ECONFIG,
+      "network.sleep=true: a rank may wait %.0f seconds for transfers in a round, which is more than half of "
+      "dist.timeout_seconds=%g\nset dist.timeout_seconds to %.0f or more, or leave network.sleep out",
+      most, s->settings->dist.timeout_seconds, ceil(2 * most) + 1);
+}
+
 static brim_status open_federation(brim_federation *f)
 {
   const size_t ranks = (size_t)f->setup->world.ranks;
@@ -31,6 +45,7 @@ static brim_status open_federation(brim_federation *f)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for %lld clients of a round", (long long)f->clients);
   for (size_t i = 0; i < ranks; i++) f->speed[i] = 1;
   BRIM_TRY(brim_fleet_open(f->setup, &f->fleet));
+  BRIM_TRY(check_sleep(f));
   BRIM_TRY(brim_aggregation_open(brim_config_aggregator(f->setup->config), &f->aggregation));
   BRIM_TRY(brim_async_open(f));
   BRIM_TRY(brim_edges_open(f->setup, &f->edges));
@@ -149,8 +164,6 @@ void brim_federation_unplace(brim_federation *f)
   f->drive = NULL;
 }
 
-static void work(void *context, int32_t lane);
-
 brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, brim_exec *exec)
 {
   brim_status status = BRIM_OK;
@@ -168,7 +181,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   for (; status == BRIM_OK && f->lanes < drive->choice.lanes; f->lanes++)
     status = brim_lane_open(&f->worker[f->lanes].lane, drive, brim_exec_lane(exec, f->lanes), f->kept);
   f->workers = workers;
-  if (status == BRIM_OK) status = brim_crew_open(workers, work, f, &f->crew);
+  if (status == BRIM_OK) status = brim_crew_open(workers, brim_federation_run_lane, f, &f->crew);
   if (status == BRIM_OK && f->sums) status = copy_sums(f, write_sum);
   free(f->sums);
   f->sums = NULL;
@@ -181,83 +194,6 @@ static brim_status open_updates(brim_federation *f, const char *folder)
   const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
   if (plan.rows == 0 || f->whole) return BRIM_OK;
   return brim_whole_open(&plan, folder, f->setup->world.rank, &f->whole);
-}
-
-/* ---- lanes ---- */
-
-static brim_status train_client(brim_worker *w, brim_client_result *result)
-{
-  brim_federation *f = w->federation;
-  const brim_client_result before = *result;
-  brim_status status = brim_lane_train(&w->lane, result->number, result);
-  if (status == BRIM_OK) status = brim_lane_keep(&w->lane, result, f->round);
-  if (status == BRIM_ENUMERIC && f->setup->settings->federate.on_divergence == BRIM_DIVERGENCE_DROP) {
-    brim_log(BRIM_LOG_WARN, "round %lld: %s; its update is left out", (long long)f->round + 1, brim_error_text());
-    result->is_done = true;
-    return BRIM_OK;
-  }
-  if (status != BRIM_OK) {
-    *result = before; /* it will be trained again from the start */
-    return status;
-  }
-  if (f->whole) {
-    status = brim_whole_write(f->whole, result - f->client, w->lane.exec, w->lane.adopt, w->lane.values);
-    if (status != BRIM_OK) *result = before;
-    result->is_done = result->arrived = status == BRIM_OK;
-    return status;
-  }
-  pthread_mutex_lock(&f->adding);
-  const double factor = brim_protection_factor(&f->protection, result->norm);
-  brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
-  if (folded == BRIM_OK && f->lanes > 1) folded = brim_exec_wait(w->lane.exec); /* another lane adds to the sum next */
-  pthread_mutex_unlock(&f->adding);
-  if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
-  result->is_done = result->arrived = folded == BRIM_OK;
-  return folded;
-}
-
-static brim_status take_turn(brim_worker *w, int64_t turn)
-{
-  brim_federation *f = w->federation;
-  if (f->ask) return f->ask(&w->lane, f->turn_of[turn], &f->answer[turn]);
-  if (!f->protection.noise.sum) return train_client(w, &f->client[f->turn[turn]]);
-  brim_protection_add_piece(&f->protection, turn);
-  return BRIM_OK;
-}
-
-/* Trains one client after another, until no client of the round is left. */
-static void work(void *context, int32_t lane)
-{
-  brim_federation *f = context;
-  brim_worker *w = &f->worker[lane];
-  w->status = BRIM_OK;
-  while (w->status == BRIM_OK && !atomic_load(&f->is_over)) {
-    const int64_t turn = atomic_fetch_add(&f->next, 1);
-    if (turn >= f->turns) break;
-    w->status = take_turn(w, turn);
-  }
-  if (w->status == BRIM_OK && f->lanes > 1) w->status = brim_exec_wait(w->lane.exec);
-  if (w->status != BRIM_OK) {
-    atomic_store(&f->is_over, true);
-    brim_error_take(&w->error);
-    if (f->lanes > 1) (void)brim_exec_wait(w->lane.exec); /* the memory may be given back next */
-  }
-}
-
-/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for theirs at the
- * end. */
-brim_status brim_federation_work(brim_federation *f)
-{
-  if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));
-  atomic_store(&f->next, 0);
-  atomic_store(&f->is_over, false);
-  brim_crew_run(f->crew);
-  for (int32_t i = 0; i < f->workers; i++) {
-    if (f->worker[i].status == BRIM_OK) continue;
-    brim_error_put(&f->worker[i].error);
-    return f->worker[i].status;
-  }
-  return BRIM_OK;
 }
 
 /* ---- selecting clients ---- */
@@ -276,18 +212,6 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->joules += more->joules;
   sum->bytes += more->bytes;
   sum->edge_bytes += more->edge_bytes;
-}
-
-brim_status brim_federation_ask(brim_federation *f, brim_lane_fn ask, const int64_t *client, int64_t count, double *out)
-{
-  if (brim_setup_is_isolated(f->setup)) return brim_federation_ask_apart(f, ask, client, count, out);
-  f->turn_of = client;
-  f->ask = ask;
-  f->answer = out;
-  f->turns = count;
-  const brim_status status = brim_federation_work(f);
-  f->ask = NULL;
-  return status;
 }
 
 /* Computes the losses that the selector asks for. */
@@ -417,7 +341,7 @@ static brim_status begin_round(brim_federation *f, int64_t round, double clock)
   BRIM_TRY(begin_clients(f));
   if (f->kept) BRIM_TRY(begin_states(f));
   BRIM_TRY(brim_async_begin(f));
-  brim_federation_distribute(f);
+  (f->edges ? brim_edges_distribute : brim_federation_distribute)(f);
   if (f->setup->settings->federate.train) BRIM_TRY(brim_exec_zero_gradients(f->exec));
   f->is_open = true;
   return BRIM_OK;
@@ -463,7 +387,7 @@ brim_status brim_federation_train(brim_federation *f, int64_t round, double cloc
                              : f->edges ? brim_edges_train(f)
                                         : brim_federation_train_version(f, round);
   f->pace.seconds += brim_now() - start;
-  if (atomic_load(&f->is_torn)) brim_federation_forget(f);
+  if (atomic_load(&f->is_torn) || (f->edges && status != BRIM_OK)) brim_federation_forget(f);
   return status;
 }
 

@@ -13,12 +13,12 @@
 #include "federate/round_parts.h"
 #include "graph/federate.h"
 
-#define NOBODY (-1)
+#define NO_RANK (-1)
 
 struct brim_edges {
   int64_t edges, rounds;
   double *load;  /* [edges] samples of its clients in the round */
-  int32_t *rank; /* [edges] that trains its clients; NOBODY: not assigned yet */
+  int32_t *rank; /* [edges] that trains its clients; NO_RANK: not assigned yet */
   /* When a plan has been placed: */
   char *start;               /* the global model of the round */
   double *total;             /* the sum of the edges' weighted changes */
@@ -92,15 +92,15 @@ void brim_edges_distribute(brim_federation *f)
   memset(load, 0, (size_t)ranks * sizeof *load);
   for (int64_t k = 0; k < f->clients; k++) {
     e->load[edge_of(f, k)] = 0;
-    e->rank[edge_of(f, k)] = NOBODY;
+    e->rank[edge_of(f, k)] = NO_RANK;
   }
   for (int64_t k = 0; k < f->clients; k++) e->load[edge_of(f, k)] += f->client[k].load;
   for (int64_t i = 0; i < f->clients; i++) {
     const int64_t k = f->order[i], edge = edge_of(f, k);
     int32_t first = 0;
-    for (int32_t r = 1; r < ranks && e->rank[edge] == NOBODY; r++)
+    for (int32_t r = 1; r < ranks && e->rank[edge] == NO_RANK; r++)
       if ((load[r] + e->load[edge]) / f->speed[r] < (load[first] + e->load[edge]) / f->speed[first]) first = r;
-    if (e->rank[edge] == NOBODY) {
+    if (e->rank[edge] == NO_RANK) {
       load[first] += e->load[edge];
       e->rank[edge] = first;
     }
@@ -318,6 +318,5 @@ brim_status brim_edges_train(brim_federation *f)
   if (!before) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the clients of edges");
   const brim_status status = train_edges(f, before);
   free(before);
-  if (status != BRIM_OK) brim_federation_forget(f);
   return status;
 }

@@ -20,6 +20,6 @@ brim_status brim_edges_place(brim_federation *federation);
 /* [step] Assigns all clients of an edge to the same rank. */
 void brim_edges_distribute(brim_federation *federation);
 /* [step] Trains this rank's clients, and leaves the sum of their edges' changes in the server's sums and the global
- * model in the arena. If it fails, the round starts again. */
+ * model in the arena. If it fails, the round has to start again. */
 brim_status brim_edges_train(brim_federation *federation);
 #endif

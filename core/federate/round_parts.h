@@ -43,7 +43,7 @@ struct brim_federation {
   const int64_t *selected;      /* [clients] owned by the selection, or by `async` */
   int64_t clients, most, round; /* clients: in the round, at most `most` */
   brim_edges *edges;            /* NULL: an edge makes one round for each of the server */
-  bool is_model_lost;           /* the arena has no longer the global model */
+  bool is_model_lost;           /* the arena no longer has the global model */
   brim_async *async;            /* NULL: all clients of a round start together */
   brim_selection_host *selection;
   brim_aggregation *aggregation;
@@ -85,6 +85,8 @@ struct brim_federation {
 void brim_federation_distribute(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
 brim_status brim_federation_meet(brim_federation *federation);
+/* A lane's part of brim_federation_work: one client after another, until no turn is left. For brim_crew_open. */
+void brim_federation_run_lane(void *context, int32_t lane);
 /* [step] Trains or evaluates the clients of all turns in all lanes; the first lane uses the caller's thread. */
 brim_status brim_federation_work(brim_federation *federation);
 /* [step] Computes a number of each client, such as its loss, in all lanes. Every rank computes all of them, unless

@@ -17,10 +17,6 @@ void brim_federation_distribute(brim_federation *f)
     for (int64_t k = 0; k < f->clients; k++) f->rank[k] = brim_setup_rank_of_client(f->selected[k]);
     return;
   }
-  if (f->edges) {
-    brim_edges_distribute(f);
-    return;
-  }
   const int32_t ranks = f->setup->world.ranks;
   double *load = f->load;
   memset(load, 0, (size_t)ranks * sizeof *load);

@@ -362,6 +362,25 @@ int64_t brim_fleet_look(brim_fleet *f, const brim_moment *m, brim_fleet_columns 
 
 /* ---- a round ---- */
 
+/* On the slowest of the networks, at the worst quality of the channel. */
+static double longest_transfers(const brim_network_settings *n, double channel, double bytes)
+{
+  double most = 0;
+  for (size_t k = 0; k < n->latency_ms.count && n->sleep; k++) {
+    const double each = 1e-3 * (n->latency_ms.item[k] + n->jitter_ms.item[k]),
+                 rate = 1e6 / 8 * n->bandwidth_mbit.item[k] * channel * (1 - 1e-2 * n->loss_percent.item[k]);
+    most = fmax(most, 2 * each + bytes / rate);
+  }
+  return most;
+}
+
+double brim_fleet_longest_sleep(const brim_fleet *f)
+{
+  const brim_settings *s = f->setup->settings;
+  return (double)f->rounds * longest_transfers(&s->network, f->world->channel_least, (double)(f->bytes + f->up_bytes)) +
+         longest_transfers(&s->edge_network, 1, 2.0 * (double)f->bytes);
+}
+
 brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int64_t *client, int64_t count)
 {
   const brim_setup *s = f->setup;
@@ -461,6 +480,8 @@ brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const in
     const phases p = begin_turn(f, m, client[i], &other);
     const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
     fate[i].spent = spend(f, &p, fmin(other.spent.seconds, fmax(all.seconds - trip.down, 0)));
+    fate[i].down_sleep = (f->network->sleep ? p.down : 0) + (s->edge_network.sleep ? trip.down : 0);
+    fate[i].up_sleep = (f->network->sleep ? p.up : 0) + (s->edge_network.sleep ? trip.up : 0);
     all.joules += fate[i].spent.joules;
     all.bytes += fate[i].spent.bytes;
   }

@@ -30,6 +30,7 @@ typedef struct brim_expense {
 typedef struct brim_fate {
   enum brim_outcome outcome;
   brim_expense spent;
+  double down_sleep, up_sleep; /* seconds for which it really waits before and after it trains (network.sleep) */
 } brim_fate;
 
 #define BRIM_ATTEMPTS_MAX 100
@@ -58,6 +59,8 @@ brim_status brim_fleet_gather(brim_fleet *fleet, brim_moment *moment, brim_fleet
 int64_t brim_fleet_look(brim_fleet *fleet, const brim_moment *moment, brim_fleet_columns *columns);
 /* [step] Simulates a client that starts at the moment, until it arrives or stops. */
 void brim_fleet_start(const brim_fleet *fleet, const brim_moment *moment, int64_t client, brim_fate *fate);
+/* [any] The longest time for which a client can wait in a round; 0 without network.sleep. */
+double brim_fleet_longest_sleep(const brim_fleet *fleet);
 /* [step] The cost of the losses that a selector asks clients for. It takes as long as the slowest client. */
 brim_expense brim_fleet_ask(const brim_fleet *fleet, const brim_moment *moment, const int64_t *client, int64_t count);
 /* [step] Simulates the attempt with the selected clients; `fate`: [count]. Returns the cost of the whole round. */

@@ -168,7 +168,7 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
 void brim_plan_free(brim_plan *plan);
 /* The program for a batch shape; NULL if the plan has none. Not for checks and updates, which have no batch. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
-/* The program that continues texts by so many tokens; NULL if the plan has none. */
+/* The program that continues texts by this number of tokens; NULL if the plan has none. */
 const brim_program *brim_plan_generation(const brim_plan *plan, int64_t tokens);
 /* The number of values in all parameters, without buffers; and in trained parameters. */
 uint64_t brim_plan_parameters(const brim_plan *plan);

@@ -65,8 +65,8 @@ void brim_pressure_aim(brim_pressure *pressure, const brim_pressure_device *devi
  * of the host's memory, or of the watched device's. */
 bool brim_pressure_has_room(const brim_pressure_limits *limits, const brim_pressure_reading *reading, uint64_t more,
                             bool on_host);
-/* [step] The number of looks in a row, up to now, at which there was room for `more` bytes. The first call with another
- * number of bytes begins to count. */
+/* [step] The number of consecutive checks, up to the last one, that found room for `more` bytes. A call with another
+ * number of bytes begins to count anew. */
 int64_t brim_pressure_checks_with_room(brim_pressure *pressure, uint64_t more, bool on_host);
 /* [step] Whether a signal is pending. */
 bool brim_pressure_is_due(const brim_pressure *pressure);

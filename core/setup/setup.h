@@ -227,19 +227,19 @@ static inline bool brim_setup_is_ditto(const brim_setup *setup)
 {
   return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
 }
-/* Is the global model evaluated at the end after each client has trained it? */
+/* Whether the global model is evaluated at the end after each client has trained it. */
 static inline bool brim_setup_finetunes(const brim_setup *setup)
 {
   return setup->settings->federate.finetune_epochs > 0 && setup->settings->federate.train &&
          setup->data.train.task == BRIM_TASK_CLASS;
 }
-/* Are models of clients evaluated in the lanes at the end? */
+/* Whether models of clients are evaluated in the lanes at the end. */
 static inline bool brim_setup_scores_clients(const brim_setup *setup)
 {
   const bool is_personal = brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy;
   return brim_setup_finetunes(setup) || (is_personal && setup->data.train.task == BRIM_TASK_CLASS);
 }
-/* Do clients and server send each other controls? FedDyn's server computes its own from the updates. */
+/* Whether clients and server send each other controls. FedDyn's server computes its own from the updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {
   return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);

@@ -1,6 +1,6 @@
 /* Writes a GGUF's tokenizer as tokenizer.json. What each kind becomes is that of Hugging Face's transformers
- * (integrations/gguf/gguf_tokenizer_mapping.py), but the steps before byte-pair encoding are those of the models that
- * llama.cpp's name of them means, which transformers does not have for all names. See gguf_tokenizer.h. */
+ * (integrations/gguf/gguf_tokenizer_mapping.py), but the steps before byte-pair encoding are those for which
+ * llama.cpp's name stands; transformers does not know all of these names. See gguf_tokenizer.h. */
 #include "store/gguf_tokenizer.h"
 
 #include <stdlib.h>

@@ -16,10 +16,9 @@
  *
  * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
  * has the tensor, but the model does not use it. `same_as`: the file has the tensor twice, the model once; both must be
- * equal. `heads`: the rows of each head lie in the order of a rotary embedding that rotates neighbours (0, D/2, 1,
- * D/2+1
- * ...), and the key, after the architecture's name, of the GGUF file has the number of heads. `add`: the file's values
- * plus this number are the model's. */
+ * equal. `heads`: in the file the D rows of each head are in the order 0, D/2, 1, D/2 + 1 ..., for a rotary embedding
+ * that rotates neighbours; it names the GGUF's key, after the architecture, with the number of heads. `add`: the
+ * model's values are the file's plus this number. */
 #ifndef BRIM_STORE_WEIGHTS_MAP_H
 #define BRIM_STORE_WEIGHTS_MAP_H
 #include <stdbool.h>

@@ -156,7 +156,7 @@ struct brim_generator {
   bool has_caches;
   const char *why_not;
   int64_t limit;           /* tokens that the model sees at most */
-  int64_t rollback;        /* the caches of a text stay valid if so many of its last tokens change */
+  int64_t rollback;        /* number of last tokens of a text that may change while its caches stay valid */
   int64_t vocabulary, row; /* tokens of the dataset; logits for a token, at least as many: see brim_model_ops.classes */
   int64_t text_count;
   text *text;
@@ -177,12 +177,8 @@ typedef struct wish {
 
 static brim_status make_wish(const brim_drive *d, const brim_generator_options *o, wish *out)
 {
-  const brim_dataset_info *info = &d->setup->data.train;
-  if (info->task != BRIM_TASK_TOKENS)
-    return brim_fail(
-        BRIM_ECONFIG,
-        "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
-  const int64_t sample = info->sample.dim[0];
+  BRIM_TRY(brim_generator_check(d, NULL, 0));
+  const int64_t sample = d->setup->data.train.sample.dim[0];
   *out = (wish){.limit = o->context > 0 ? o->context : sample};
   const brim_status status = brim_planner_check_generation(&d->planner, &d->choice, out->limit);
   if (status == BRIM_ENOTSUP) {
@@ -292,6 +288,10 @@ const char *brim_generator_without_cache(const brim_generator *g)
 brim_status brim_generator_check(const brim_drive *drive, const int32_t *prompt, int64_t count)
 {
   const int64_t vocabulary = drive->setup->data.train.classes;
+  if (drive->setup->data.train.task != BRIM_TASK_TOKENS)
+    return brim_fail(
+        BRIM_ECONFIG,
+        "the model of this run classifies whole samples and cannot continue a text\nuse brim predict for its answers");
   for (int64_t i = 0; i < count; i++)
     if (prompt[i] < 0 || prompt[i] >= vocabulary)
       return brim_fail(BRIM_ECONFIG, "the prompt's token %" PRId64 " is %" PRId32 "; tokens are 0 to %" PRId64, i + 1,
@@ -310,8 +310,8 @@ static void append(const brim_generator *g, text *t, int32_t token)
   t->tokens[t->used++] = token;
 }
 
-/* Begins a text; NULL: one that is complete, as there are fewer texts than planned. The caches keep what it has in
- * common with the last text. */
+/* Begins a text; NULL: one that is complete, as there are fewer texts than planned. The caches keep the beginning that
+ * it shares with the last text. */
 static void begin(const brim_generator *g, text *t, const brim_generate_text *of)
 {
   const int32_t zero = 0, *prompt = of ? of->prompt : &zero;

@@ -79,7 +79,7 @@ const brim_plan *brim_generator_plan(const brim_generator *generator);
 const char *brim_generator_without_cache(const brim_generator *generator);
 /* [init] The plan of a generator, without placing it. */
 brim_status brim_generator_make_plan(const brim_drive *drive, const brim_generator_options *options, brim_plan **out);
-/* Whether the data's tokens include these. ECONFIG for a token outside the vocabulary. */
+/* Whether the data are tokens, and include these. ECONFIG for other data and for a token outside the vocabulary. */
 brim_status brim_generator_check(const brim_drive *drive, const int32_t *prompt, int64_t count);
 /* Continues the texts, at most as many as planned. The model sees the last tokens of a text, as many as its context.
  * A text depends only on seed, number, place and its tokens. ECONFIG for a token outside the vocabulary; ENUMERIC if

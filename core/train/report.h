@@ -27,7 +27,7 @@ typedef struct brim_report {
   uint64_t predicted_rss_bytes;             /* see planner/footprint.h */
   double loss_scale;                        /* 0: no loss scaling */
   int64_t skipped_steps;
-  const char *client_model;       /* what client_accuracy is of, to be printed; "": the global model */
+  const char *client_model;       /* the model that client_accuracy evaluates, for messages; "": the global model */
   brim_spread finetuned_accuracy; /* the same after federate.finetune_epochs; NAN: not evaluated */
   brim_spread client_accuracy;    /* of a federation's clients at the end; NAN: not evaluated */
   double epsilon, delta;          /* of a federation's privacy; epsilon 0: none, or nothing was released */

@@ -210,7 +210,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   return BRIM_OK;
 }
 
-/* What an evaluation of each client is of. */
+/* The model that an evaluation of each client uses. */
 enum subject { GLOBAL, PERSONAL, FINETUNED };
 
 static brim_status evaluate_clients(brim_running *r, enum subject subject, brim_spread *out)

@@ -83,7 +83,7 @@ static brim_status add_up(brim_trainer *t)
   return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
-/* What helps against divergence. Plain gradient descent on a pull of strength a diverges if a times the rate is 2 or
+/* The hint after divergence. Plain gradient descent on a pull of strength a diverges if a times the rate is 2 or
  * more. */
 static const char *advice_of(const brim_setup *s)
 {

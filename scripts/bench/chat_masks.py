@@ -67,7 +67,7 @@ def expected(tokenizer, row, marks):
 
 
 def compare(tokenizer, row, sample, marks):
-    """What is wrong with a sample; None: nothing."""
+    """The first difference in a sample, or None."""
     ids, mask = expected(tokenizer, row, marks)
     count = len(sample["tokens"])
     if sample["tokens"] != ids[:count]:

@@ -18,8 +18,11 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "text"))
 import templates  # noqa: E402
 
-TEXTS = ["Hello", "Wie heißt du?", "naïve café", "  spaces around \n", "日本語のテスト", "a < b && c > \"d\"", "😀 ok", "", "{{ not code }}",
-         "line one\nline two\n", "it's", "x" * 300, "<|im_end|>", "\u00a0nbsp\u2028", "100 % of 5", "\\n is not a newline"]
+TEXTS = ["Hello", "Wie heißt du?", "naïve café", "  spaces around \n", "日本語のテスト",
+         "a < b && c > \"d\"", "😀 ok", "",
+         "{{ not code }}",
+         "line one\nline two\n", "it's", "x" * 300, "<|im_end|>", "\u00a0nbsp\u2028", "100 % of 5",
+         "\\n is not a newline"]
 THOUGHTS = ["", "I think.\nThen more.", "考え", "\n\nblank lines\n\n"]
 
 
@@ -28,7 +31,8 @@ def text(draw):
 
 
 def schema(draw, depth=0):
-    kind = draw.choice(["string", "integer", "number", "boolean", "array", "object"] if depth < 2 else ["string", "integer"])
+    kinds = ["string", "integer", "number", "boolean", "array", "object"]
+    kind = draw.choice(kinds if depth < 2 else kinds[:2])
     out = {"type": kind}
     if draw.random() < 0.7:
         out["description"] = text(draw)
@@ -85,7 +89,8 @@ def conversation(draw):
     tools = [tool(draw, i) for i in range(draw.randint(1, 3))] if draw.random() < 0.4 else None
     messages = []
     if draw.random() < 0.5:
-        messages.append({"role": draw.choice(["system", "system", "developer"]), "content": content(draw, parts, False)})
+        messages.append({"role": draw.choice(["system", "system", "developer"]),
+                         "content": content(draw, parts, False)})
     for _ in range(draw.randint(1, 4)):
         messages.append({"role": "user", "content": content(draw, parts, images)})
         if tools and draw.random() < 0.6:
@@ -134,7 +139,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args()
-    files = [f for path in options.files or trl_templates() for f in (sorted(path.glob("*.jinja")) if path.is_dir() else [path])]
+    files = []
+    for path in options.files or trl_templates():
+        files += sorted(path.glob("*.jinja")) if path.is_dir() else [path]
     brim = templates.Brim(pathlib.Path(options.prefix) / "tests" / "brim_render")
     judge = templates.Judge()
     failed = total = refused = spans = 0

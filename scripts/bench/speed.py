@@ -9,7 +9,7 @@ step: minimum, median and maximum of the rounds, and the ratio of brim to each m
 where brim's step spends its time (`brim plan --times`): the operations furthest above the least time for their work.
 The cases llmc-* are networks that llm.c's CPU program trains, with 4 sequences a step; their times are compared with
 that of their arithmetic at the speed of a large matrix product on this machine. --grain: also runs brim with the whole
-batch as one grain, which shows what it costs that results do not depend on the micro-batch.
+batch as one grain, which shows the cost of results that do not depend on the micro-batch.
 
 Python with PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim: BRIM_BINARY,
 else build/release is built.

@@ -215,6 +215,10 @@ class Refused(Chat):
         self.write(messages("a", "b"))
         self.assert_error(self.brim("data", "model=decoder", *DATA, status=USAGE), "chat template", "dataset.template")
         (self.folder / "own.jinja").write_text(PLAIN)
+        self.assert_error(self.brim("data", "model=decoder", *DATA, "dataset.template=none.jinja", status=LOAD),
+                          "these come with brim", "chatml")
+        self.assertIn(f"### Response:\n[b{END}]", self.marked("dataset.template=alpaca"))
+        self.assertNotIn("tokenizing", self.brim("data", "model=decoder", *DATA, "dataset.template=alpaca").err)
         self.assertIn("1 document\n", self.brim("data", "model=decoder", *DATA, "dataset.template=own.jinja").out)
 
     def test_more_tokens_than_the_table_has_rows_are_refused(self):

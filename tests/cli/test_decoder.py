@@ -291,6 +291,21 @@ class Inside(Decoder):
         self.assertIn("git lfs pull", result.err)
 
 
+class Scale(Decoder):
+    def test_the_factor_of_embeddings_is_rounded_to_the_type_of_the_weights(self):
+        """sqrt(8) is 2.828125 in bfloat16: transformers multiplies in the type of the folder's weights."""
+        self.write_tokens([[(7 * i + n) % TOKENS for n in range(CONTEXT + 1)] for i in range(4)])
+        losses = []
+        for run, words in ("rounded", ["0", "model.weights_type=bfloat16"]), ("given", ["2.828125"]), ("single", ["0"]):
+            scale, *more = words
+            self.brim("train", "model=decoder", "model.layers=1", "model.heads=2", "model.width=8", "model.mlp_width=8",
+                      f"model.embedding_scale={scale}", *more, *self.data(), *STEP, "backend=reference",
+                      "training.batch_size=4", f"run.dir=runs/{run}")
+            losses.append(self.records(f"runs/{run}")[0]["loss"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
+
+
 class Runs(Decoder):
     def test_a_run_of_updates_is_resumed_without_its_folder(self):
         """config.yaml of the run has the whole network; its backbone's weights are read again."""

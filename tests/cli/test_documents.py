@@ -1,11 +1,14 @@
 """Samples of several documents: tokens see their own document only, at their own positions."""
 
+import json
+import pathlib
 import random
 import struct
 
 import tensors
-from support import NO_FIT, USAGE, Case, main
+from support import BINARY, NO_FIT, USAGE, Case, main
 
+PLUGINS = pathlib.Path(BINARY).parent.parent / "lib" / "brim" / "plugins"
 TOKENS, LENGTH = 19, 24
 STEP = ["training.steps=1", "optimizer=sgd", "optimizer.lr=1", "optimizer.momentum=0", "optimizer.weight_decay=0",
         "schedule=constant", "training.clip_norm=0", "memory.timing=false"]
@@ -105,6 +108,22 @@ class Steps(Documents):
         self.brim(*self.words(), "training.batch_size=4", "run.dir=run")
         tokens = self.brim("generate", "run", "--tokens", "5", "--prompt", "0 3 4").out.split()
         self.assertTrue(all(0 <= int(token) < TOKENS for token in tokens), tokens)
+
+
+class Checks(Documents):
+    def test_brim_check_reads_tokens_and_places(self):
+        self.write("many", self.draw([7, 11, 30, 60]))
+        out = self.brim("check", PLUGINS / "dataset" / "tokens.so", *self.data("many", LENGTH)[1:]).out
+        self.assertIn("4 threads read the same as one", out)
+        self.assertNotIn("FAILED", out)
+
+    def test_the_plan_counts_the_places(self):
+        self.write("many", self.draw([7, 11, 30, 60]))
+        words = ["plan", *MODELS["decoder"], "backend=cpu", "training.batch_size=2", "--no-timing", "--json"]
+        apart, together = (json.loads(self.brim(*words, *self.data("many", LENGTH, separator)).out)
+                           for separator in (0, -1))
+        places = 2 * LENGTH * 4
+        self.assertGreaterEqual(apart["peak_bytes"], together["peak_bytes"] + places, apart)
 
 
 class Refusals(Documents):

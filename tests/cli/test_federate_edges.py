@@ -152,7 +152,8 @@ class Edges(Ranks, DrawnCase):
         for number, fault in enumerate(["client:1", "client:4", "client:8", "client:11", "begin:1+"]):
             for lanes in (2,) if "+" in fault else (1, 2):  # one lane would give up
                 run = f"faulty {number} {lanes}"
-                self.federate(run, *words, f"parallel_clients={lanes}", env={"BRIM_FAULT": attempts(3, 4) if "+" in fault else f"step:3:{fault}"})
+                faults = attempts(3, 4) if "+" in fault else f"step:3:{fault}"
+                self.federate(run, *words, f"parallel_clients={lanes}", env={"BRIM_FAULT": faults})
                 self.assert_same_checkpoint("whole", run, 4, ["model.safetensors", "optimizer.safetensors"])
 
     def test_an_edge_whose_clients_diverge_is_left_out(self):

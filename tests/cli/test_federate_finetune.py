@@ -1,5 +1,5 @@
-"""Evaluation after local steps (federate.finetune_epochs): against plain loops in double precision, and the same figures
-for any number of parallel clients, ranks and processes."""
+"""Evaluation after local steps (federate.finetune_epochs): against plain loops in double precision, and the same
+figures for any number of parallel clients, ranks and processes."""
 
 import math
 import random
@@ -90,8 +90,8 @@ class FineTuned(Ranks, FederationCase):
         self.assertEqual(self.figures("simulated"), self.figures("apart"))
 
     def test_where_it_has_no_effect_it_is_refused(self):
-        self.assert_error(self.federate("run", *MLP, "federate.finetune_epochs=1", "federate.train=false",
-                                        status=USAGE), "federate.finetune_epochs=1 has no effect", "federate.train=false")
+        result = self.federate("run", *MLP, "federate.finetune_epochs=1", "federate.train=false", status=USAGE)
+        self.assert_error(result, "federate.finetune_epochs=1 has no effect", "federate.train=false")
         self.write_data(self.folder / "data", [[k / 9, k % 4] for k in range(20)])
         self.assert_error(self.federate("run", "dataset=csv", f"dataset.path={self.folder / 'data'}",
                                         "dataset.targets=[y]", "loss=mse", "model=mlp", "total_clients=2",

@@ -201,7 +201,8 @@ class Refusals(Processes):
         self.refuse("{cpu:0: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2, alice: 0.1}}",
                     "policy.capped gives 'alice' a share of cpu:0, but no process has this name",
                     "the processes are server and client_1 and so on")
-        self.refuse("{cpu:7: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2}}", "policy.capped gives 'server' a share of cpu:7, but there is no such device", "numbered from 0")
+        self.refuse("{cpu:7: {server: 0.2, client_1: 0.2, client_2: 0.2, client_3: 0.2}}",
+                    "policy.capped gives 'server' a share of cpu:7, but there is no such device", "numbered from 0")
 
     def test_a_table_that_gives_away_more_than_a_device_has(self):
         self.refuse("{cpu:0: {server: 0.4, client_1: 0.4, client_2: 0.4}, cpu:1: {client_3: 0.1}}",
@@ -277,7 +278,8 @@ class Ends(Processes):
                 process = self.launch_long(name, TABLE)
                 os.kill(self.processes(name)[name], signal.SIGKILL)
                 result = self.finish(process, FAILED)
-                self.assert_error(result, "was killed by signal 9", f"with: brim federate --resume {self.folder / name}")
+                self.assert_error(result, "was killed by signal 9",
+                                  f"with: brim federate --resume {self.folder / name}")
                 self.assertEqual(result.err.count("error: "), 1, result)
                 self.until_nothing_runs(name)
                 self.brim("federate", "--resume", name)

@@ -40,7 +40,8 @@ class FederateRanks(Ranks, FederationCase):
         small = ["model=mlp", "model.hidden=[5]", "backend=reference", "total_clients=6", "clients_per_round=3",
                  "rounds=2", "training.batch_size=4"]
         cases = {"classes": ["dataset=synthetic", "dataset.shape=[1,2,2]", "dataset.train_count=60",
-                             "dataset.test_count=333", "dataset.noise=4", "loss.class_weights=[0.3,1,1,2,0.7,1,1,1,1,3]"],
+                             "dataset.test_count=333", "dataset.noise=4",
+                             "loss.class_weights=[0.3,1,1,2,0.7,1,1,1,1,3]"],
                  "values": ["dataset=csv", "dataset.path=data", "dataset.targets=[y]", "loss=mse"]}
         for name, words in cases.items():
             self.brim("federate", f"run.dir={name} one", *small, *words)

@@ -13,7 +13,8 @@ BEGIN, END = "<|begin|>", "<|end_of_text|>"
 # An answer ends at its line's end token; the tokenizer has no other special tokens.
 TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content + '<|end_of_text|>' }}{% endfor %}"
             "{% if add_generation_prompt %}assistant: {% endif %}")
-MODEL = ["model=decoder", "model.layers=2", "model.heads=2", "model.width=32", "model.mlp_width=64", "model.context=96",
+MODEL = ["model=decoder", "model.layers=2", "model.heads=2", "model.width=32", "model.mlp_width=64",
+         "model.context=96",
          "dataset=text", "dataset.path=a.txt", "dataset.tokens=hf", "dataset.tokenizer=tok", "dataset.context=48",
          "training.batch_size=8", "training.steps=120", "optimizer.lr=1e-2", "schedule=constant", "backend.threads=1",
          "memory.timing=false"]
@@ -74,7 +75,8 @@ class Turns(Chat):
         self.assert_error(long, "the conversation has ", " tokens, but the model sees 48", "--context sets how many")
 
     def test_the_template_is_chosen(self):
-        for name, text in (("chat_template.jinja", TEMPLATE), ("chat_template.json", json.dumps({"chat_template": TEMPLATE}))):
+        for name, text in (("chat_template.jinja", TEMPLATE),
+                           ("chat_template.json", json.dumps({"chat_template": TEMPLATE}))):
             self.config("{{ raise_exception('not this one') }}")
             (self.folder / "tok" / name).write_text(text)
             self.assertEqual(self.chat("--prompt", "hello").out, "good day\n")
@@ -93,7 +95,8 @@ class Refused(Chat):
         self.train_run()
         self.config(None)
         self.assert_error(self.chat(status=USAGE), "has no chat template", "chatml, llama3, alpaca")
-        self.assert_error(self.chat("dataset.template=nowhere", status=LOAD), "dataset.template 'nowhere': no such file", "chatml")
+        self.assert_error(self.chat("dataset.template=nowhere", status=LOAD),
+                          "dataset.template 'nowhere': no such file", "chatml")
         self.config("line one\n{{ messages | nonsense }}")
         self.assert_error(self.chat(status=LOAD), "line 2, column 15: the filter 'nonsense' is not supported")
         self.config("{{ raise_exception('no ' ~ messages[0].role) }}")

@@ -22,7 +22,7 @@ class SelectorFaults(Case):
         """It fails in the third round; resumed without the fault, it ends like an undisturbed run."""
         run = bad.replace(":", " ")
         result = self.federate(run, bad=bad, status=FAILED)
-        self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim train --resume", *parts)
+        self.assert_error(result, "selector 'bad'", "there is a checkpoint of step 2", "brim federate --resume", *parts)
         self.brim("federate", "--resume", run, f"--plugin-path={BAD}")
         self.assert_same_checkpoint("whole", run, 4)
 

@@ -21,18 +21,28 @@ static brim_tensor *make_lstm(bench *b)
   return brim_lstm(b->g, "lstm", bench_input(b, &shape, "x"), 21, (brim_lstm_options){.layers = 2, .bidirectional = 1});
 }
 
-/* x [BATCH, steps, 30] with `classes` classes; `bound`: of the product's values and the bias's. */
-static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double bound)
+/* x [BATCH, steps, 30] with `classes` classes; `bound`: of the product's values and the bias's. Labels are below
+ * `below`; 3 is ignored. */
+static brim_tensor *linear_loss_of(bench *b, int64_t steps, int64_t classes, double bound, int64_t below)
 {
   const brim_shape x = {3, {BATCH, steps, 30}}, product = {2, {classes, 30}}, label = {2, {BATCH, steps}};
   const brim_shape bias = {1, {classes}};
   brim_tensor *in[4] = {bench_input(b, &x, "x")};
   in[1] = bench_parameter(b, "product", &product, bound);
-  in[2] = bench_indices(b, &label, classes, "label");
+  in[2] = bench_indices(b, &label, below, "label");
   in[3] = bench_parameter(b, "bias", &bias, bound);
   const brim_attr attr = {.loss = {.smoothing = 0.1, .ignores = 1, .ignore_index = 3}};
   const brim_node *n = brim_graph_node(b->g, "linear_cross_entropy", "loss", in, 4, &attr);
   return n ? n->out[0] : NULL;
+}
+static brim_tensor *linear_loss(bench *b, int64_t steps, int64_t classes, double bound)
+{
+  return linear_loss_of(b, steps, classes, bound, classes);
+}
+/* A fourth of the labels is ignored, in pieces with and without gaps. */
+static brim_tensor *make_loss_with_gaps(bench *b)
+{
+  return linear_loss_of(b, 20, 1100, 1, 4);
 }
 static brim_tensor *make_linear_loss(bench *b)
 {
@@ -62,6 +72,7 @@ static brim_tensor *make_bce(bench *b)
 
 static const bench_row lstm = {"lstm", make_lstm}, usual = {"linear_cross_entropy", make_linear_loss, .is_loss = true},
                        steep = {"steep", make_steep_loss, .is_loss = true}, bce = {"bce", make_bce, .is_loss = true},
+                       gaps = {"gaps", make_loss_with_gaps, .is_loss = true},
                        small = {"small", make_small_loss, .is_loss = true},
                        large = {"large", make_large_loss, .is_loss = true};
 
@@ -78,7 +89,7 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 static void test_threads_do_not_change_a_bit(void **state)
 {
   (void)state;
-  static const bench_row *const rows[] = {&lstm, &usual, &bce};
+  static const bench_row *const rows[] = {&lstm, &usual, &gaps, &bce};
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
   for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
     const bench_options options = options_of(rows[k]);
@@ -112,6 +123,7 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
   (void)state;
   agree(&lstm, 1e-5);
   agree(&usual, 1e-5);
+  agree(&gaps, 1e-5);
   agree(&bce, 1e-5);
 }
 

@@ -1,30 +1,45 @@
 """Draws programs in the language of chat templates."""
 
 NAMES = ["a", "b", "s", "t", "xs", "d", "n", "f", "none_", "missing", "messages"]
-STRINGS = ["'x'", "'Hello World'", "'  pad '", "''", "'a,b,,c'", "'ß Éé'", "'<b>&'", "\"it's\"", "'a\\nb'", "'日本'"]
-CONTEXT = {"a": 1, "b": -7, "s": "Some text, here", "t": " été\n", "xs": [3, 1, 2, "z", None, [1, 2]], "n": 2.5, "f": False,
+STRINGS = ["'x'", "'Hello World'", "'  pad '", "''", "'a,b,,c'", "'ß Éé'",
+           "'<b>&'", "\"it's\"", "'a\\nb'", "'日本'"]
+CONTEXT = {"a": 1, "b": -7, "s": "Some text, here", "t": " été\n", "xs": [3, 1, 2, "z", None, [1, 2]], "n": 2.5,
+           "f": False,
            "none_": None, "d": {"k": "v", "items": 5, "n": {"m": [1, {"q": "w"}]}, "B": 2},
            "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo", "n": 2},
                         {"role": "user", "content": "Bye\n"}]}
-FILTERS = ["trim", "length", "upper", "lower", "capitalize", "title", "string", "list", "first", "last", "join", "join(', ')",
-           "default('q')", "default('q', true)", "default(boolean=true)", "tojson", "tojson(indent=2)", "tojson(sort_keys=true)",
+FILTERS = ["trim", "length", "upper", "lower", "capitalize", "title", "string", "list", "first", "last", "join",
+           "join(', ')",
+           "default('q')", "default('q', true)", "default(boolean=true)", "tojson", "tojson(indent=2)",
+           "tojson(sort_keys=true)",
            "tojson(ensure_ascii=true)", "int", "float", "abs", "items | list", "dictsort", "dictsort(reverse=true)",
-           "dictsort(by='value')", "sort", "sort(reverse=true)", "reverse | list", "unique | list", "map('string') | list",
+           "dictsort(by='value')", "sort", "sort(reverse=true)", "reverse | list", "unique | list",
+           "map('string') | list",
            "map('upper') | join", "map(attribute='role') | list", "map(attribute='content', default='-') | join('|')",
-           "select('string') | list", "select | list", "reject('none') | list", "selectattr('role', 'equalto', 'user') | list",
-           "selectattr('n') | list", "rejectattr('n', 'defined') | list", "replace('e', 'E')", "replace('a', '', 1)", "indent",
-           "indent(2, true)", "indent('> ', blank=true)", "max", "min", "count", "escape", "e | length", "trim('xH')", "items",
+           "select('string') | list", "select | list", "reject('none') | list",
+           "selectattr('role', 'equalto', 'user') | list",
+           "selectattr('n') | list", "rejectattr('n', 'defined') | list", "replace('e', 'E')",
+           "replace('a', '', 1)", "indent",
+           "indent(2, true)", "indent('> ', blank=true)", "max", "min", "count", "escape", "e | length",
+           "trim('xH')", "items",
            "select('in', [1, 2]) | list", "map('default', 'u') | list", "map('length') | list", "safe"]
-TESTS = ["defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float", "boolean",
-         "true", "false", "odd", "even", "divisibleby 3", "divisibleby(2)", "eq 1", "equalto('x')", "in [1, 'x', none]",
+TESTS = ["defined", "undefined", "none", "string", "mapping", "sequence", "iterable", "number", "integer", "float",
+         "boolean",
+         "true", "false", "odd", "even", "divisibleby 3", "divisibleby(2)", "eq 1", "equalto('x')",
+         "in [1, 'x', none]",
          "gt 2", "callable", "ne 'x'", "not none", "not defined", "lt(3)", "sameas none", "sameas true"]
-METHODS = ["split()", "split(',')", "split('e', 1)", "strip()", "strip('H d')", "lstrip()", "rstrip('\\n')", "startswith('H')",
-           "endswith(('x', 'd'))", "upper()", "lower()", "capitalize()", "replace('l', 'L')", "items()", "keys()", "values()",
-           "get('k')", "get('zz', 3)", "find('o')", "count('l')", "join(['a', 'b'])", "splitlines()", "rsplit('e', 1)",
-           "partition(' ')", "removeprefix('H')", "isdigit()", "index(1)", "rfind('e')", "rpartition('e')", "isspace()",
+METHODS = ["split()", "split(',')", "split('e', 1)", "strip()", "strip('H d')", "lstrip()", "rstrip('\\n')",
+           "startswith('H')",
+           "endswith(('x', 'd'))", "upper()", "lower()", "capitalize()", "replace('l', 'L')", "items()", "keys()",
+           "values()",
+           "get('k')", "get('zz', 3)", "find('o')", "count('l')", "join(['a', 'b'])", "splitlines()",
+           "rsplit('e', 1)",
+           "partition(' ')", "removeprefix('H')", "isdigit()", "index(1)", "rfind('e')", "rpartition('e')",
+           "isspace()",
            "removesuffix('e')", "splitlines(true)", "split(maxsplit=1)", "copy()", "split(none)", "replace('', '-')"]
 ATTRIBUTES = ["k", "items", "n", "role", "nope", "keys", "m", "upper", "append"]
-INDICES = ["0", "-1", "5", "'k'", "'items'", "'role'", "1:", ":2", "::-1", "-2:", "1:-1", "::2", "3:0:-1", "'n'", "true", "9:", "n"]
+INDICES = ["0", "-1", "5", "'k'", "'items'", "'role'", "1:", ":2", "::-1", "-2:", "1:-1", "::2", "3:0:-1", "'n'",
+           "true", "9:", "n"]
 BINARY = ["+", "-", "*", "//", "%", "/", "~", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
 WORDS = ["text", " ", "\n", "  \n", "\t", "x\n", "\n\n", "  é ", "{ }", "% }", "a{b", "#", "'", "\r\n"]
 
@@ -39,7 +54,8 @@ class Drawer:
         return self.random.random() < share
 
     def literal(self):
-        return self.random.choice([str(self.random.randint(-3, 9)), self.random.choice(STRINGS), "true", "none", "1.5", "0", "[]", "{}",
+        return self.random.choice([str(self.random.randint(-3, 9)), self.random.choice(STRINGS), "true", "none",
+                                   "1.5", "0", "[]", "{}",
                                    "()", "(1,)", "1e3", "1_000", "False"])
 
     def expression(self, depth=0):
@@ -64,7 +80,8 @@ class Drawer:
         if kind == 11:
             return f"({inner()} if {inner()}{' else ' + inner() if self.chance(0.7) else ''})"
         if kind == 12:
-            return self.random.choice([f"[{inner()}, {inner()}]", f"({inner()}, {inner()})", f"{{'k': {inner()}, 'j': {inner()}}}",
+            return self.random.choice([f"[{inner()}, {inner()}]", f"({inner()}, {inner()})",
+                                       f"{{'k': {inner()}, 'j': {inner()}}}",
                                        f"not {inner()}", f"-{inner()}", f"range({self.random.randint(0, 4)})",
                                        f"namespace(v={inner()}).v", f"dict(a={inner()})"])
         return f"({inner()} {self.random.choice(BINARY)} {inner()})"
@@ -108,18 +125,22 @@ class Drawer:
             return self.random.choice([self.tag(f"set {self.name()}") + body(False) + self.tag("endset"),
                                        self.tag("set w | trim | upper") + body(False) + self.tag("endset"),
                                        self.tag("filter upper") + body(False) + self.tag("endfilter"),
-                                       self.tag("raw") + " {{ a }} {% x %} " + self.tag("endraw"), "{# note #}", "{#- note -#}\n"])
+                                       self.tag("raw") + " {{ a }} {% x %} " + self.tag("endraw"), "{# note #}",
+                                       "{#- note -#}\n"])
         if kind == 14 and loop:
-            return self.tag(f"if {self.expression()}") + self.tag(self.random.choice(["break", "continue"])) + self.tag("endif")
+            jump = self.random.choice(["break", "continue"])
+            return self.tag(f"if {self.expression()}") + self.tag(jump) + self.tag("endif")
         return self.tag("set ns = namespace(v=1)") + self.tag(f"set ns.v = {self.expression()}") + "{{ ns.v }}"
 
     def loop(self, depth):
         target = self.random.choice(["v", "v", "k, v"])
-        what = self.random.choice(["xs", "messages", "d", "d.items()", "range(3)", "'abc'", "missing", "d | dictsort", "[]",
+        what = self.random.choice(["xs", "messages", "d", "d.items()", "range(3)", "'abc'", "missing",
+                                   "d | dictsort", "[]",
                                    "messages | selectattr('n')", self.expression(3)])
         test = f" if {self.expression(2)}" if self.chance(0.3) else ""
         before = list(self.names)
-        self.names += ["v", "k", "loop.index", "loop.last", "loop.first", "loop.index0", "loop.length", "loop.revindex", "loop.previtem",
+        self.names += ["v", "k", "loop.index", "loop.last", "loop.first", "loop.index0", "loop.length",
+                       "loop.revindex", "loop.previtem",
                        "loop.nextitem", "loop.depth", "loop.cycle('p', 'q')"]
         out = self.tag(f"for {target} in {what}{test}") + self.body(depth + 1, True)
         self.names = before
@@ -131,12 +152,15 @@ class Drawer:
         caller = self.chance(0.3)
         before = list(self.names)
         self.names += ["p", "q"]
-        out = self.tag(f"macro {name}(p, q={self.literal()})") + self.body(depth + 1, False) + ("{{ caller() }}" if caller else "")
+        out = self.tag(f"macro {name}(p, q={self.literal()})") + self.body(depth + 1, False)
+        out += "{{ caller() }}" if caller else ""
         self.names = before
         out += self.tag("endmacro")
         if caller:
-            return out + self.tag(f"call {name}({self.expression(3)})") + self.body(depth + 1, False) + self.tag("endcall")
-        return out + "{{ " + f"{name}({self.expression(3)}{', q=' + self.expression(3) if self.chance(0.4) else ''})" + " }}"
+            out += self.tag(f"call {name}({self.expression(3)})")
+            return out + self.body(depth + 1, False) + self.tag("endcall")
+        second = ", q=" + self.expression(3) if self.chance(0.4) else ""
+        return out + "{{ " + f"{name}({self.expression(3)}{second})" + " }}"
 
     def body(self, depth, loop):
         before = list(self.names)

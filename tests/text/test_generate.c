@@ -223,7 +223,7 @@ static brim_status end(void *context, int64_t index)
   return BRIM_OK;
 }
 
-/* What a text is with a whole sample for each token. */
+/* The text that a run of a whole sample for each token gives. */
 static void continue_plainly(const opened *o, const brim_generate_text *text, const brim_generate_options *how,
                              int32_t *out)
 {

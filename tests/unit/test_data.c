@@ -619,6 +619,22 @@ static void describe_does_not_open_unless_it_must(void **state)
   assert_int_equal(m.opened, 2);
 }
 
+static void an_estimate_may_leave_out_the_vocabulary(void **state)
+{
+  (void)state;
+  const brim_settings settings = default_settings();
+  made m = made_tokens(COUNT, 3);
+  brim_data data;
+  m.train.classes = m.test.classes = 0;
+  assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_ELOAD);
+  m.train.estimated = m.test.estimated = 1;
+  assert_int_equal(brim_data_describe(&data, &made_plugin, &m, &settings), BRIM_OK);
+  assert_int_equal(m.opened, 0);
+  double seconds;
+  assert_int_equal(brim_data_sample_seconds(&data, &m, BRIM_DTYPE_F32, &seconds), BRIM_ENOTSUP);
+  assert_int_equal(m.opened, 0);
+}
+
 static void opening_on_a_thread_ends_like_opening(void **state)
 {
   (void)state;
@@ -689,6 +705,7 @@ int main(void)
       cmocka_unit_test(real_targets_come_as_the_backend_has_them),
       cmocka_unit_test(features_of_sequences_have_a_mean_and_deviation_each),
       cmocka_unit_test(describe_does_not_open_unless_it_must),
+      cmocka_unit_test(an_estimate_may_leave_out_the_vocabulary),
       cmocka_unit_test(opening_on_a_thread_ends_like_opening),
       cmocka_unit_test(a_failure_to_open_on_a_thread_is_returned_by_finish),
       cmocka_unit_test(dataset_that_changes_while_opened_is_refused),

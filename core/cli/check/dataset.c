@@ -11,6 +11,7 @@
 #include "cli/check/check.h"
 #include "data/answers.h"
 #include "data/describe.h"
+#include "graph/documents.h"
 
 #define SAMPLES_MAX 64 /* of a split: the first, the last, and some in between */
 #define THREADS 4
@@ -133,7 +134,7 @@ static brim_status make_room(const brim_dataset_info *info, room *r)
   int64_t elements = is_picture(info) ? info->pixels_max * info->sample.dim[0] : 1;
   for (int32_t i = 0; i < info->sample.rank && !is_picture(info); i++) elements *= info->sample.dim[i];
   const int64_t labels = info->task == BRIM_TASK_TOKENS ? elements : info->task == BRIM_TASK_VALUES ? info->targets : 1;
-  r->values = (size_t)elements * brim_dtype_bytes(info->dtype);
+  r->values = (size_t)elements * brim_dtype_bytes(info->dtype) * (info->documents ? BRIM_DOCUMENT_ROWS : 1);
   r->label = (size_t)labels * sizeof(int32_t);
   r->bytes = brim_try_calloc(1, r->values + r->label + 2 * (size_t)MARGIN_BYTES);
   return r->bytes ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for a sample");

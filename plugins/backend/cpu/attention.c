@@ -1,14 +1,15 @@
 /* Attention and its gradient, tile by tile (Dao: FlashAttention-2, 2023): a tile holds the scores of a block of queries
  * against a block of keys of one head, so memory does not grow with T*S; each thread has scratch for two tiles.
  *
- * Forward, for each block of queries: over the blocks of keys in order, y and the sum of weights are relative to the
- * greatest score so far, and are rescaled when a greater one comes. Backward, tiles are recomputed from lse. dq adds up
- * over blocks of keys, dk and dv over the query heads that share them and blocks of queries, always in that order. So
- * the bits do not depend on whether one task does a head's whole backward pass, which computes each tile once, or
- * separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs more threads.
+ * Forward, for each block of queries: y and the sum of weights are computed over the blocks of keys in
+ * order, relative to the greatest score so far, and rescaled when a greater one comes. Backward, tiles are recomputed
+ * from lse. dq adds up over blocks of keys, dk and dv over the query heads that share them and blocks of queries,
+ * always in that order. So the bits do not depend on whether one task does a head's whole backward pass, which computes
+ * each tile once, or separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs
+ * more threads.
  *
- * Tiles in which no query sees a key are skipped, so with documents or a window the time goes with the pairs that see
- * each other. */
+ * Tiles in which no query sees a key are skipped, so with documents or a window the time is proportional to the number
+ * of pairs that see each other. */
 #include <math.h>
 
 #include "cpu.h"

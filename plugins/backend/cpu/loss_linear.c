@@ -4,6 +4,9 @@
  * are kept until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves
  * memory too.
  *
+ * A piece has only rows whose label counts: where some are ignored, its rows of x are copied together, and the rows of
+ * dx are moved apart at the end. So the time goes with the labels that count.
+ *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so no bit depends on the pieces, the threads, the micro-batch, or whether logits are computed once or
  * twice. */
@@ -37,6 +40,10 @@ typedef struct problem {
   double bias_sum;      /* and of the bias */
   int64_t row0, class0; /* the piece */
   int64_t row_count, class_count;
+  int64_t row_end;    /* the first row after the piece; ignored rows lie between */
+  int64_t *at;        /* [ROWS_MAX]: the place of each of its rows among all rows */
+  const float *piece; /* its rows of x */
+  float *gathered;    /* room for them, if some rows may be ignored */
 } problem;
 
 static bool is_ignored(const problem *p, int64_t row)
@@ -58,12 +65,18 @@ static uint64_t logits_bytes(int64_t rows, int64_t classes, bool keeps_logits)
   return cpu_aligned((uint64_t)numbers * sizeof(float));
 }
 
+static uint64_t gathered_bytes(const brim_loss_attr *attr, int64_t rows, int64_t features, bool keeps_logits)
+{
+  return attr->ignores ? cpu_aligned((uint64_t)(rows_at_once(rows, keeps_logits) * features) * sizeof(float)) : 0;
+}
+
 static void need_scratch(const cpu_backend *b, const brim_node *node, bool keeps_logits, brim_kernel_need *need)
 {
   const brim_shape *product = &node->in[1]->shape;
   need->workspace_bytes += cpu_multiply_bytes(b) + logits_bytes(cpu_rows(node->in[0]), product->dim[0], keeps_logits) +
-                           cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) + ROWS_MAX * sizeof(double) +
-                           (uint64_t)product->dim[1] * sizeof(double);
+                           gathered_bytes(&node->attr.loss, cpu_rows(node->in[0]), product->dim[1], keeps_logits) +
+                           cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) +
+                           ROWS_MAX * (sizeof(double) + sizeof(int64_t)) + (uint64_t)product->dim[1] * sizeof(double);
 }
 
 static CPU_PREPARE(linear_loss_prepare)
@@ -101,9 +114,12 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
   char *at = p->products + cpu_multiply_bytes(b);
   p->kept = (float *)(void *)at;
   at += logits_bytes(p->rows, p->classes, keeps_logits);
+  p->gathered = (float *)(void *)at;
+  at += gathered_bytes(p->attr, p->rows, p->features, keeps_logits);
   p->row = (cpu_softmax_row *)(void *)at;
   at += cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row));
-  p->lse = (double *)(void *)at;
+  p->at = (int64_t *)(void *)at;
+  p->lse = (double *)(void *)(p->at + ROWS_MAX);
   p->column = p->lse + ROWS_MAX;
   return cpu_loss_check_labels(launch->node->in[2], p->label, p->classes, p->attr);
 }
@@ -145,7 +161,7 @@ static void begin_rows(void *arg, int64_t task, int32_t thread)
     EACH_ROW_OF(p, task, i)
     {
       p->row[i] = (cpu_softmax_row){.greatest = -INFINITY};
-      if (!is_ignored(p, p->row0 + i)) p->row[i].own = own_logit(p, p->row0 + i, thread);
+      p->row[i].own = own_logit(p, p->at[i], thread);
     }
 }
 
@@ -163,7 +179,7 @@ static void make_logits(problem *p)
   const cpu_gemm g = {.m = p->row_count,
                       .n = p->class_count,
                       .k = p->features,
-                      .a = p->x + p->row0 * p->features,
+                      .a = p->piece,
                       .lda = p->features,
                       .b = p->product + p->class0 * p->features,
                       .ldb = p->features,
@@ -175,10 +191,45 @@ static void make_logits(problem *p)
   if (p->attr->softcap > 0) each_row(p, cap_rows);
 }
 
+static void gather_rows(void *arg, int64_t task, int32_t thread)
+{
+  (void)thread;
+  const problem *p = arg;
+  for
+    EACH_ROW_OF(p, task, i)
+  memcpy(p->gathered + i * p->features, p->x + p->at[i] * p->features, (size_t)p->features * sizeof(float));
+}
+
+/* Takes the next rows that count, from `first` on, and ignored rows up to the next one that counts. */
 static void take_rows(problem *p, int64_t first)
 {
-  p->row0 = first;
-  p->row_count = cpu_min(rows_at_once(p->rows, p->keeps_logits), p->rows - first);
+  const int64_t most = rows_at_once(p->rows, p->keeps_logits);
+  p->row0 = p->row_end = first;
+  p->row_count = 0;
+  for (; p->row_end < p->rows; p->row_end++) {
+    if (is_ignored(p, p->row_end)) continue;
+    if (p->row_count == most) break;
+    p->at[p->row_count++] = p->row_end;
+  }
+  p->piece = p->x + first * p->features;
+  if (p->row_end - first == p->row_count) return;
+  p->piece = p->gathered;
+  each_row(p, gather_rows);
+}
+
+/* Moves dx's rows, which lie together from row0 on, to their places, from the last, as none comes before its own. */
+static void spread_gradients(const problem *p)
+{
+  const size_t bytes = (size_t)p->features * sizeof(float);
+  int64_t i = p->row_count;
+  if (p->row_end - p->row0 == p->row_count) return;
+  for (int64_t row = p->row_end - 1; row >= p->row0; row--) {
+    float *to = p->dx + row * p->features;
+    if (i == 0 || p->at[i - 1] != row)
+      memset(to, 0, bytes);
+    else if (p->row0 + --i != row)
+      memcpy(to, p->dx + (p->row0 + i) * p->features, bytes);
+  }
 }
 
 static void take_classes(problem *p, int64_t first)
@@ -197,20 +248,22 @@ static void look_at_rows(void *arg, int64_t task, int32_t thread)
   const problem *p = arg;
   for
     EACH_ROW_OF(p, task, i)
-  if (!is_ignored(p, p->row0 + i))
-    p->simd->look(&p->row[i], p->logits + i * p->stride, p->class0, p->class_count, p->label[p->row0 + i]);
+  p->simd->look(&p->row[i], p->logits + i * p->stride, p->class0, p->class_count, p->label[p->at[i]]);
 }
 
 static void end_rows(const problem *p)
 {
   const double s = p->attr->smoothing;
+  for (int64_t row = p->row0; row < p->row_end; row++) { /* ignored rows keep these */
+    p->loss[row] = 0;
+    p->rank[row] = -1;
+  }
   for (int64_t i = 0; i < p->row_count; i++) {
     const cpu_softmax_row *row = &p->row[i];
-    const bool ignored = is_ignored(p, p->row0 + i);
     double loss = (double)row->greatest + log(row->sum) - (1 - s) * (double)row->own;
     if (s > 0) loss -= s / (double)p->classes * row->logits;
-    p->loss[p->row0 + i] = ignored ? 0 : (float)loss;
-    p->rank[p->row0 + i] = ignored ? -1 : row->rank;
+    p->loss[p->at[i]] = (float)loss;
+    p->rank[p->at[i]] = row->rank;
   }
 }
 
@@ -218,7 +271,7 @@ static void end_rows(const problem *p)
 static void find_losses(problem *p)
 {
   each_row(p, begin_rows);
-  for (int64_t c = 0; c < p->classes; c += CLASSES_MAX) {
+  for (int64_t c = 0; c < p->classes && p->row_count > 0; c += CLASSES_MAX) {
     take_classes(p, c);
     make_logits(p);
     each_row(p, look_at_rows);
@@ -232,7 +285,7 @@ static CPU_RUN(linear_loss_run)
   BRIM_TRY(begin(self, launch, 3, false, &p));
   p.loss = launch->out[0];
   p.rank = launch->out[1];
-  for (int64_t r = 0; r < p.rows; r += p.row_count) {
+  for (int64_t r = 0; r < p.rows; r = p.row_end) {
     take_rows(&p, r);
     find_losses(&p);
   }
@@ -269,10 +322,10 @@ static void find_lse(void *arg, int64_t task, int32_t thread)
   for
     EACH_ROW_OF(p, task, i)
     {
-      const float *x = p->x + (p->row0 + i) * p->features;
+      const float *x = p->piece + i * p->features;
       double logits = p->bias_sum;
       for (int64_t f = 0; s > 0 && f < p->features; f++) logits += (double)x[f] * p->column[f];
-      p->lse[i] = (double)p->loss[p->row0 + i] + (1 - s) * (double)p->row[i].own + s / (double)p->classes * logits;
+      p->lse[i] = (double)p->loss[p->at[i]] + (1 - s) * (double)p->row[i].own + s / (double)p->classes * logits;
     }
 }
 
@@ -286,15 +339,11 @@ static void turn_rows(void *arg, int64_t task, int32_t thread)
     EACH_ROW_OF(p, task, i)
     {
       float *logits = p->logits + i * p->stride;
-      if (is_ignored(p, p->row0 + i)) {
-        memset(logits, 0, (size_t)p->class_count * sizeof *logits);
-        continue;
-      }
       if (cap > 0)
         p->simd->capped_grad(logits, p->class_count, p->lse[i], (float)p->loss_scale, (float)cap);
       else
         p->simd->softmax_grad(logits, p->class_count, p->lse[i], (float)soft, (float)p->loss_scale);
-      const int64_t at = p->label[p->row0 + i] - p->class0;
+      const int64_t at = p->label[p->at[i]] - p->class0;
       const double own = (double)p->row[i].own, slope = cap > 0 ? (1 - own / cap) * (1 + own / cap) : 1;
       if (at >= 0 && at < p->class_count)
         logits[at] = (float)((exp(own - p->lse[i]) - (1 - s) - soft) * p->loss_scale * slope);
@@ -329,7 +378,7 @@ static void add_products(problem *p)
                                 .a = p->logits,
                                 .lda = p->stride,
                                 .a_transposed = true,
-                                .b = p->x + p->row0 * p->features,
+                                .b = p->piece,
                                 .ldb = p->features,
                                 .c = p->dproduct ? p->dproduct + p->class0 * p->features : NULL,
                                 .ldc = p->features,
@@ -352,13 +401,14 @@ static void begin_gradients(problem *p, const brim_launch *launch, uint32_t firs
 static void add_gradients(problem *p)
 {
   each_row(p, find_lse);
-  for (int64_t c = 0; c < p->classes; c += CLASSES_MAX) {
+  for (int64_t c = 0; c < p->classes && p->row_count > 0; c += CLASSES_MAX) {
     take_classes(p, c);
     if (!p->keeps_logits) make_logits(p);
     each_row(p, turn_rows);
     add_products(p);
     if (p->dbias) cpu_pool_run(p->backend->pool, cpu_divide_up(p->class_count, COLUMNS_PER_TASK), add_to_bias, p);
   }
+  spread_gradients(p);
 }
 
 static CPU_RUN(linear_loss_grad_run)
@@ -367,7 +417,7 @@ static CPU_RUN(linear_loss_grad_run)
   BRIM_TRY(begin(self, launch, 4, false, &p));
   p.loss = launch->in[3];
   begin_gradients(&p, launch, 0);
-  for (int64_t r = 0; r < p.rows; r += p.row_count) {
+  for (int64_t r = 0; r < p.rows; r = p.row_end) {
     take_rows(&p, r);
     each_row(&p, begin_rows);
     add_gradients(&p);
@@ -382,7 +432,7 @@ static CPU_RUN(linear_loss_both_run)
   p.loss = launch->out[0];
   p.rank = launch->out[1];
   begin_gradients(&p, launch, 2);
-  for (int64_t r = 0; r < p.rows; r += p.row_count) {
+  for (int64_t r = 0; r < p.rows; r = p.row_end) {
     take_rows(&p, r);
     find_losses(&p);
     add_gradients(&p);

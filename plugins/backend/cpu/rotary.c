@@ -1,7 +1,7 @@
 /* Rotary position embedding and its gradient, which turns back. The angles' cosines and sines are computed once for
  * each position, in double precision, and used for every sample and head: a task has some positions of all samples.
- * With places, a table of cosines and sines for the places 0 to T - 1 comes first; a task has some rows, and computes
- * the angles of places beyond the table, which only a cache of keys has, itself. */
+ * With places, a table of cosines and sines for the places 0 to T - 1 comes first; a task has some rows.
+ * Places beyond the table occur only with a cache of keys; the task computes their angles itself. */
 #include <math.h>
 
 #include "brim/rotary.h"

@@ -31,7 +31,7 @@ static inline float greatest_of(vf v)
   return x[0];
 }
 
-/* Scales the row, which has keys that count, and finds its greatest score, or `least`. */
+/* Scales the scores of a row that has keys that count, and returns the greatest, or `least` if that is greater. */
 static float scale_scores(float *score, int64_t from, int64_t seen, float scale, float softcap, float least)
 {
   const int64_t end = whole_vectors(seen);

@@ -9,7 +9,8 @@
  *
  * With few rows (a small batch) packing B would take longer than the products, and with a small K (the gradient of
  * weights of such a batch) most time goes to C. Such products read B in place, in an order that follows the rows of the
- * largest matrix (the last part of this file). The chains are the same, and so are the bits. */
+ * largest matrix (the last part of this file). The chains are the same, and so are the bits. With one to four rows, as
+ * when a text is generated, the time is that of reading the weights. */
 #include "simd_math.h"
 
 typedef struct tile {
@@ -205,6 +206,7 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
 
 enum {
   FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the L1 cache */
+  FEWEST_ROWS = 4,          /* for which squares of B are transposed in registers */
   FEW_DEPTH = 64,           /* rows of B at once, each on a page of its own */
   TURNED_DEPTH = 1024,      /* K of a packed block of A: long runs along the rows of B */
   SMALL_DEPTH = 32          /* maximum K of products in which C dominates */
@@ -260,6 +262,55 @@ static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
       for (; n + GEMM_ROWS <= n1; n += GEMM_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, GEMM_ROWS, 2);
     for (; n < n1; n++) turned_tile(g, m0, rows, n, k, depth, scratch, 1, 2);
   }
+}
+
+/* The same for so few rows of A that B's own bytes are the work: a token of a text that is generated. Squares of B are
+ * transposed in registers, so that a vector has a column of B and a sum for LANES elements of C. */
+static inline __attribute__((always_inline)) void multiply_squares(const cpu_gemm *g, int64_t m, int64_t n, int rows)
+{
+  enum { AHEAD = 8 * LANES }; /* floats of a row of B: there are more rows than processors prefetch by themselves */
+  const float *a[FEWEST_ROWS], *b = g->b + n * g->ldb;
+  vf s[FEWEST_ROWS];
+  int64_t k = 0;
+  for (int r = 0; r < rows; r++) {
+    a[r] = g->a + (m + r) * g->lda;
+    s[r] = g->accumulate ? load(g->c + (m + r) * g->ldc + n) : g->bias ? load(g->bias + n) : (vf){0};
+  }
+  for (; k + LANES <= g->k; k += LANES) {
+    vf v[LANES];
+    for (int i = 0; i < LANES; i++) {
+      v[i] = load(b + i * g->ldb + k);
+      __builtin_prefetch((const void *)((uintptr_t)(b + i * g->ldb + k + AHEAD)), 0); /* harmless past the end */
+    }
+    transpose_square(v);
+    for (int i = 0; i < LANES; i++)
+      for (int r = 0; r < rows; r++) s[r] += splat(a[r][k + i]) * v[i];
+  }
+  for (; k < g->k; k++) {
+    float v[LANES];
+    for (int i = 0; i < LANES; i++) v[i] = b[i * g->ldb + k];
+    for (int r = 0; r < rows; r++) s[r] += splat(a[r][k]) * load(v);
+  }
+  for (int r = 0; r < rows; r++) {
+    if (g->relu) s[r] = choose(s[r] <= (vf){0}, (vf){0}, s[r]);
+    store(g->c + (m + r) * g->ldc + n, s[r]);
+  }
+}
+
+static void multiply_fewest(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
+{
+  int64_t n = n0;
+  for (; n + LANES <= n1; n += LANES) {
+    if (m1 - m0 == 1)
+      multiply_squares(g, m0, n, 1);
+    else if (m1 - m0 == 2)
+      multiply_squares(g, m0, n, 2);
+    else if (m1 - m0 == 3)
+      multiply_squares(g, m0, n, 3);
+    else
+      multiply_squares(g, m0, n, FEWEST_ROWS);
+  }
+  if (n < n1) multiply_turned(g, m0, m1, n, n1, scratch);
 }
 
 /* Returns the columns of B from n on, in place if they are whole vectors; a panel that ends within a vector is
@@ -342,7 +393,9 @@ static void multiply_packed(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
 
 void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
-  if (g->b_transposed && !g->a_transposed && m1 - m0 <= GEMM_COLUMNS && n1 - n0 >= GEMM_ROWS)
+  if (g->b_transposed && !g->a_transposed && m1 - m0 <= FEWEST_ROWS && n1 - n0 >= GEMM_ROWS)
+    multiply_fewest(g, m0, m1, n0, n1, scratch);
+  else if (g->b_transposed && !g->a_transposed && m1 - m0 <= GEMM_COLUMNS && n1 - n0 >= GEMM_ROWS)
     multiply_turned(g, m0, m1, n0, n1, scratch);
   else if (!g->b_transposed && !g->a_transposed && m1 - m0 <= FEW_ROWS)
     multiply_few(g, m0, m1, n0, n1, scratch);

@@ -16,8 +16,9 @@
  * computes delta from its own numbers, by 2 D multiply-adds more:
  *
  *     delta[t] = sum over s of p[t,s] * z[t,s] * dy[t] . v[s]
- *     dq[t]    = scale * (sum over s of w[t,s] * (z[t,s] * dy[t] . v[s]) * k[s] - delta[t] * sum over s of w[t,s] *
- * k[s]), w[t,s] = slope[t,s] * p[t,s]
+ *     w[t,s]   = slope[t,s] * p[t,s]
+ *     dq[t]    = scale * (sum over s of w[t,s] * (z[t,s] * dy[t] . v[s]) * k[s]
+ *                         - delta[t] * sum over s of w[t,s] * k[s])
  *
  * Tiles, chunks of large heads, checks of pairs, and the library's part are as in attention.cu. */
 #include "attention.cuh"
@@ -102,8 +103,8 @@ static __device__ inline void load(const attention_sizes &a, const place &at, in
   }
 }
 
-/* The number of queries from `column` on that see key s or an earlier one: a binary search, as attention_low never
- * falls. Those from `first` on see later ones too. */
+/* Returns the end of the queries, from `column` on, that see key s or an earlier one. A binary search, because
+ * attention_low never decreases from query to query. */
 template <typename X>
 static __device__ inline int64_t queries_of(const attention_sizes &a, int64_t n, int64_t s, int64_t column)
 {

@@ -7,6 +7,8 @@
  *     dproduct[k,f] += sum over n of  dz[n,k] * x[n,f]
  *     dbias[k]      += sum over n of  dz[n,k]
  *
+ * Sums over n leave out rows whose label is ignored; their dx is 0.
+ *
  * Logits are computed each time that they are needed, and not stored. With frozen parameters there is only dx. */
 #include <stdbool.h>
 
@@ -119,15 +121,12 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
 
   for (int64_t n = 0; n < p.N; n++) {
     BRIM_TRY(check_label(&p, n));
-    const bool ignored = is_ignored(&p, n);
-    const double lse = ignored ? 0 : log_sum_exp(&p, n);
     for (int64_t f = 0; f < p.F; f++) dx[n * p.F + f] = 0;
+    if (is_ignored(&p, n)) continue;
+    const double lse = log_sum_exp(&p, n);
     for (int64_t k = 0; k < p.K; k++) {
-      double dz = 0;
-      if (!ignored) {
-        const double z = logit(&p, n, k), softmax = exp(z - lse);
-        dz = (softmax - (1 - s) * (k == p.label[n]) - s / (double)p.K) * launch->step->loss_scale * slope_of_cap(&p, z);
-      }
+      const double z = logit(&p, n, k), softmax = exp(z - lse), label = (1 - s) * (k == p.label[n]) + s / (double)p.K;
+      const double dz = (softmax - label) * launch->step->loss_scale * slope_of_cap(&p, z);
       if (dbias) dbias[k] += dz;
       for (int64_t f = 0; f < p.F; f++) {
         dx[n * p.F + f] += dz * p.product[k * p.F + f];

@@ -1,4 +1,4 @@
-/* Places of tokens. See align.h.
+/* Finds the places of tokens. See align.h.
  *
  * The bytes of the tokens one after the other are the text, with two exceptions: a tokenizer may begin a text with a
  * space that is not in it (Llama 2), and a special token may take the spaces beside it. */

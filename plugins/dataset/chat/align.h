@@ -1,4 +1,4 @@
-/* Finds the place in a text of each token that was made of it. */
+/* Finds the place of each token in the text that the tokens encode. */
 #ifndef CHAT_ALIGN_H
 #define CHAT_ALIGN_H
 #include <stdbool.h>

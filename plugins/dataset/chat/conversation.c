@@ -15,7 +15,7 @@
   "brim reads rows with \"messages\"; \"conversations\"; \"instruction\" and \"output\"; \"prompt\" and "              \
   "\"completion\"; or \"text\""
 
-/* The forms by the keys that a row must have; the first that fits counts. */
+/* The forms, each with the keys that a row must have; the first that fits is taken. */
 static const struct {
   enum chat_form form;
   const char *key[2];
@@ -64,7 +64,7 @@ static bool is_blank(const char *text)
   return text[strspn(text, " \t\r\n")] == '\0';
 }
 
-/* Content is a text, or a list of parts of which each is a text; *blank: there is nothing in it. */
+/* Checks that content is a text or a list of parts that are texts; *blank: they have only spaces. */
 static brim_status check_content(const chat_file *f, size_t number, const json_t *content, bool *blank)
 {
   *blank = true;
@@ -159,7 +159,7 @@ static brim_status add_list(const chat_file *f, chat_conversation *c, const json
   return BRIM_OK;
 }
 
-/* ShareGPT and Alpaca may have the system's message beside the others. */
+/* Rows of ShareGPT and Alpaca may have the system message in a key of its own. */
 static brim_status add_system(const chat_file *f, chat_conversation *c)
 {
   const char *system = json_string_value(json_object_get(c->row, "system"));

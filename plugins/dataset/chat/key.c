@@ -32,14 +32,9 @@ bool chat_key_add_file(uint64_t *key, const char *path, uint64_t *bytes, int64_t
 
 bool chat_key_add_tokenizer(uint64_t *key, const char *path)
 {
-  static const char *const names[] = {"tokenizer.json",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "chat_template.jinja",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "encoder.json",
-                                      "vocab.bpe"};
+  static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
+                                      "chat_template.jinja", "chat_template.json",    "vocab.json",
+                                      "merges.txt",          "encoder.json",          "vocab.bpe"};
   char name[NAME_ROOM];
   struct stat st;
   if (stat(path, &st) != 0) return false;

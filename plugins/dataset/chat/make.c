@@ -14,7 +14,7 @@ typedef struct document {
   uint32_t places, line, file;
 } document;
 
-/* What is made, before it is packed. */
+/* The documents of a split before they are packed. */
 typedef struct made {
   const chat_options *options;
   int32_t *token;
@@ -22,7 +22,7 @@ typedef struct made {
   size_t tokens, token_room;
   document *document;
   size_t documents, document_room;
-  uint32_t *length; /* of all conversations, also of those that are left out */
+  uint32_t *length; /* tokens of each conversation, also of those that are left out */
   size_t lengths, length_room;
   size_t counted;
   chat_facts facts;
@@ -163,7 +163,8 @@ static void measure(made *m)
     m->facts.length[i] = m->length[(size_t)(share[i] * (double)(m->lengths - 1))];
 }
 
-/* The longest sample decides what to do, so the message has its numbers. */
+/* Fails if conversations are too long and may not be changed. The user must choose by the longest one, so the message
+ * has its numbers. */
 static brim_status check(const chat_source *s, const made *m)
 {
   const chat_facts *f = &m->facts;

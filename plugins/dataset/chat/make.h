@@ -11,7 +11,7 @@ typedef struct chat_source {
   const char *const *file;
   size_t files;
   double share; /* of the rows for the test split, evenly spread over the files; 0: all rows belong to the split */
-  bool is_rest; /* the split is the rest */
+  bool is_rest; /* the split has the other rows */
 } chat_source;
 
 typedef struct chat_options {

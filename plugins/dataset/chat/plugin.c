@@ -1,5 +1,5 @@
-/* Conversations for language models: JSON lines, rendered by the model's chat template, of which the answers are
- * learnt, packed into rows of dataset.context tokens. */
+/* Conversations for language models, as JSON lines. The model's chat template renders them, the loss counts the
+ * answers, and several conversations are packed into each row of dataset.context tokens. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -259,7 +259,8 @@ static brim_status chat_read(const void *self, const char *name, int64_t index, 
   return BRIM_OK;
 }
 
-/* The hash of the vocabulary, because ids mean other texts in another one. A plan may do without a tokenizer. */
+/* Records a hash of the vocabulary, because the same ids mean other texts in another vocabulary. Records nothing for a
+ * plan without a tokenizer. */
 static brim_status chat_keep(void *self, const char **json)
 {
   chat_dataset *d = self;

@@ -18,12 +18,12 @@
 
 #include "brim/status.h"
 
-/* What `brim data` reports, beside what follows from the documents. */
+/* Figures of `brim data` that cannot be computed from the documents. */
 typedef struct chat_facts {
   int64_t conversations;          /* rows of the files that belong to the split */
-  int64_t tail_tokens;            /* after the last one that counts in each, which are not read */
+  int64_t tail_tokens;            /* tokens after the last one that counts of each conversation, which are dropped */
   int64_t too_long, skipped, cut; /* too_long: those with more tokens than fit into a row */
-  int64_t cut_tokens;             /* that cutting has dropped */
+  int64_t cut_tokens;             /* tokens that cutting has dropped */
   int64_t unanswered;             /* conversations whose messages after the last answer were dropped */
   int64_t longest, longest_file, longest_line;
   int64_t length[5]; /* tokens of a conversation, up to the last one that counts: least, median, 90 %, 99 %, most */

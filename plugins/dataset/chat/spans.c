@@ -1,9 +1,10 @@
 /* Finds what counts in a conversation. See spans.h.
  *
- * Where the template marks answers with {% generation %}, the marks are taken. Otherwise an answer is what comes to the
- * rendered messages before it, with the beginning of an answer (add_generation_prompt), when it is added: the longer
- * text must begin with the shorter one, and the whole conversation with both. A template that renders earlier turns in
- * another way when later ones follow (Qwen3 drops old thoughts) is refused, unless only the last answer counts. */
+ * Where the template marks answers with {% generation %}, the marks are taken. Otherwise the conversation is rendered
+ * up to the answer, with its beginning (add_generation_prompt), and with the answer: the answer is the difference. The
+ * longer text must begin with the shorter one, and the whole conversation with both. A template that renders earlier
+ * turns in another way when later ones follow (Qwen3 drops old thoughts) is refused, unless only the last answer
+ * counts. */
 #include "spans.h"
 
 #include <inttypes.h>
@@ -110,8 +111,8 @@ static brim_status fail_rewritten(const finding *f, size_t message)
                        "that keeps earlier turns, with {%% generation %%} around answers");
 }
 
-/* Finds where the answer, message i, begins. Some templates add to the beginning of an answer what they leave out of an
- * answer that is there, as "<think>" of DeepSeek R1. */
+/* Finds where the answer, message i, begins. With add_generation_prompt some templates write text that they leave out
+ * when the answer follows, such as "<think>" of DeepSeek R1; the answer then begins where the texts differ. */
 static brim_status find_start(const finding *f, size_t i, size_t *start)
 {
   template_output before, plain = {0};
@@ -127,8 +128,8 @@ static brim_status find_start(const finding *f, size_t i, size_t *start)
   return status;
 }
 
-/* Whether the text has a message's content between two places; without its thoughts, which templates write in other
- * ways or drop. */
+/* Whether the text has a message's content between two places. Ignores its thoughts, which templates rewrite or drop.
+ */
 static bool has_content(const finding *f, size_t message, size_t start, size_t end)
 {
   const char *content = json_string_value(json_object_get(json_array_get(f->c->messages, message), "content"));
@@ -140,8 +141,8 @@ static bool has_content(const finding *f, size_t message, size_t start, size_t e
   return end > start && memmem(f->whole.text + start, end - start, content, bytes) != NULL;
 }
 
-/* Finds where the answer, message i, ends. Some templates end a conversation with a token that comes after no other
- * answer (Phi 3): then the answer ends where the texts begin to differ. */
+/* Finds where the answer, message i, ends. Some templates write a token after the last answer only (Phi 3): then an
+ * earlier answer ends where the two texts differ. */
 static brim_status find_end(const finding *f, size_t i, size_t start, chat_range *out)
 {
   template_output with;

@@ -15,7 +15,7 @@ typedef struct chat_range {
   bool is_open; /* a token that reaches over the end is not in it */
 } chat_range;
 
-/* The memory to make tokens, which stays from one conversation to the next. */
+/* The memory to make tokens, kept from one conversation to the next. */
 typedef struct chat_maker {
   const tokenizer *vocabulary;
   tokenizer_encoder *encoder;
@@ -34,7 +34,7 @@ typedef struct chat_tokens {
   int32_t *token;
   uint8_t *counts; /* of each token: 1 if it is learnt */
   size_t count, room;
-  size_t all;      /* before the tokens after the last one that counts were dropped */
+  size_t all;      /* tokens, with those after the last one that counts, which are dropped */
   bool unanswered; /* messages after the last answer were dropped */
 } chat_tokens;
 

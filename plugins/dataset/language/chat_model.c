@@ -228,7 +228,7 @@ static int32_t end_of_answer(chat_model *m)
   const brim_status status = render(m, conversation);
   json_decref(conversation);
   size_t at = status == BRIM_OK ? m->count : 0;
-  bool found = false; /* the answer, from behind */
+  bool found = false; /* the answer, searched from the end */
   int32_t end = -1;
   for (; at > 0 && !found; at--) {
     size_t bytes;

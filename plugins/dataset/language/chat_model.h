@@ -1,5 +1,4 @@
-/* What a model needs to read and write conversations: its tokenizer, its chat template, and the template's variables.
- */
+/* A model's tokenizer, chat template, and the template's variables: all that is needed to render conversations. */
 #ifndef CHAT_MODEL_H
 #define CHAT_MODEL_H
 #include <jansson.h>

@@ -77,7 +77,7 @@ static brim_status print_lower(run *r, slice s, size_t at, int32_t c)
   return print_character(r, utf8proc_tolower(c));
 }
 
-/* CASE_TITLE, as Jinja's filter has it: what follows a hyphen, space or opening bracket is upper. */
+/* CASE_TITLE, as Jinja's filter: a character after a hyphen, space or opening bracket is upper case. */
 brim_status print_case(run *r, slice s, enum case_kind kind)
 {
   bool first = true;

@@ -716,7 +716,7 @@ FUNCTION(function_strftime)
   if (f.bytes >= TIME_ROOM / 4 || memchr(f.text, 0, f.bytes)) return run_fail(r, "the format of a time is too long");
   memcpy(format, f.text, f.bytes);
   format[f.bytes] = '\0';
-  if (!localtime_r(&clock, &broken)) return run_fail(r, "the time cannot be told");
+  if (!localtime_r(&clock, &broken)) return run_fail(r, "the time cannot be converted");
   const size_t bytes = strftime(text, sizeof text, format, &broken);
   if (bytes == 0) return run_fail(r, "the format '%s' of a time gives no text", format);
   return value_copy(r, text, bytes, out);

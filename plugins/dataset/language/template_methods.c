@@ -462,8 +462,8 @@ METHOD(loop_changed)
   return BRIM_OK;
 }
 
-/* All attributes that Python has: one without a function is refused where it is called, and where its parameters are
- * NULL too it is undefined, as in Jinja's sandbox, which lets nothing change its data. */
+/* All attributes that Python has. One without a function is refused when it is called. One that has NULL for parameters
+ * too is undefined, as in Jinja's sandbox, which hides methods that change data. */
 static const builtin methods[] = {{"capitalize", text_capitalize, "", 0, VALUE_STRING},
                                   {"count", text_count, "1 ", 1, VALUE_STRING},
                                   {"endswith", text_endswith, "1 ", 1, VALUE_STRING},
@@ -531,7 +531,7 @@ static bool is_list(const value *v)
   return v->kind == VALUE_SEQUENCE && v->sequence->kind <= SEQUENCE_RANGE;
 }
 
-/* Fails for an attribute that Python's type has and this library has not. */
+/* Fails for an attribute that Python's type has but this library lacks. */
 static brim_status check_others(run *r, const value *v, slice name)
 {
   const char *known = v->kind == VALUE_STRING                           ? others_of_text
@@ -571,7 +571,7 @@ static brim_status bind_method(run *r, const value *o, const builtin *b, value *
   return BRIM_OK;
 }
 
-/* Looks for an attribute that is no key; *found: whether there is one. */
+/* Looks for an attribute that is not a key; *found: whether there is one. */
 static brim_status own_attribute(run *r, const value *o, slice name, value *out, bool *found)
 {
   const builtin *b = find_method(o, name);
@@ -632,6 +632,8 @@ brim_status library_item(run *r, const value *o, const value *key, value *out)
       return BRIM_OK;
     }
   }
+  if (o->kind == VALUE_DICT && value_is_sequence(key, SEQUENCE_TUPLE))
+    return run_fail(r, "tuples as keys are not supported here");
   if (key->kind == VALUE_INT || key->kind == VALUE_BOOL) {
     if (o->kind == VALUE_STRING) return character_at(r, o, key->integer, out);
     if (!is_list(o)) return BRIM_OK;

@@ -85,7 +85,7 @@ enum node_kind {
   NODE_DATA,       /* text */
   NODE_PRINT,      /* a */
   NODE_IF,         /* a: test; b: body; c: otherwise */
-  NODE_FOR,        /* a: target; b: what; c: body; d: without elements; e: filter */
+  NODE_FOR,        /* a: target; b: sequence; c: body; d: body without elements; e: filter */
   NODE_SET,        /* a: target; b: value */
   NODE_SET_BLOCK,  /* a: target; b: filters; c: body */
   NODE_MACRO,      /* name; a: parameters; c: body; e: the macro around it; flag: uses caller */
@@ -103,7 +103,7 @@ enum node_kind {
   NODE_ATTRIBUTE, /* a, text */
   NODE_ITEM,      /* a, b */
   NODE_SLICE,     /* a, b, c, which may be NULL */
-  NODE_CALL,      /* a: what; b: arguments */
+  NODE_CALL,      /* a: function; b: arguments */
   NODE_KEYWORD,   /* text, a: an argument by name */
   NODE_FILTER,    /* a: NULL is the text of a block; builtin; b: arguments */
   NODE_TEST,
@@ -268,7 +268,7 @@ brim_status value_less(run *r, const value *a, const value *b, int op, bool *out
 brim_status value_contains(run *r, const value *item, const value *in, bool *out);
 /* The elements in order: of strings characters, of dicts keys; walks a generator. */
 brim_status value_elements(run *r, const value *v, sequence **out);
-brim_status value_slice_of(run *r, const value *v, const value *bound, value *out); /* bound[3]: first, end, step */
+brim_status value_slice_of(run *r, const value *v, const value *limit, value *out); /* limit[3]: first, end, step */
 brim_status value_json(run *r, const json_t *json, value *out);
 size_t value_characters(slice text);
 
@@ -280,7 +280,7 @@ brim_status print_json(run *r, const value *v, const value *indent, bool ascii, 
 
 /* template_case.c */
 enum case_kind { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZE, CASE_TITLE };
-brim_status print_case(run *r, slice text, enum case_kind kind);
+brim_status print_case(run *r, slice s, enum case_kind kind);
 
 /* template_library.c: filters, tests, functions and methods. Arguments that are not given are VALUE_ABSENT. */
 #define PARAMETERS_MAX 6
@@ -310,9 +310,9 @@ brim_status library_items(run *r, const value *self, value *out);
 /* template_methods.c */
 brim_status library_strip(run *r, const value *text, const value *characters, bool left, bool right, value *out);
 /* most: replacements; negative: all. */
-brim_status library_replace(run *r, slice text, slice from, slice to, int64_t most, value *out);
+brim_status library_replace(run *r, slice s, slice from, slice to, int64_t most, value *out);
 /* Moves *end from the beginning of a line to its end, and sets *next to the beginning of the next one. */
-void library_line(slice text, size_t *end, size_t *next);
+void library_line(slice s, size_t *end, size_t *next);
 
 static inline bool slice_is(slice s, const char *text)
 {

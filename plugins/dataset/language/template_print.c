@@ -215,7 +215,7 @@ static brim_status print_json_text(run *r, const json_style *style, slice s)
 
 static brim_status print_json_at(run *r, const json_style *style, const value *v, size_t level);
 
-/* Goes to the next element: `first`: of all; `last`: to the closing bracket. */
+/* Writes the separator before the next element; `first`: before the first one; `last`: before the closing bracket. */
 static brim_status print_json_break(run *r, const json_style *style, bool first, bool last, size_t level)
 {
   if (!first && !last) BRIM_TRY(print_word(r, style->lines ? "," : ", "));

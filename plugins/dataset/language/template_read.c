@@ -153,7 +153,7 @@ static brim_status read_name(parser *p, node **out)
   return name_number(p, k->text, &(*out)->name);
 }
 
-/* Texts beside each other are one. */
+/* Adjacent strings are one string. */
 static brim_status read_string(parser *p, node **out)
 {
   const size_t first = p->at;
@@ -262,7 +262,7 @@ static brim_status read_primary(parser *p, node **out)
   }
 }
 
-/* ---- what follows an expression ---- */
+/* ---- suffixes of expressions ---- */
 
 static brim_status read_argument(parser *p, bool *named, node **out)
 {
@@ -586,8 +586,8 @@ static brim_status read_expression(parser *p, node **out)
 
 /* ---- statements ---- */
 
-/* Reads statements up to a block that begins with one of the words, NULL at the end, which is the current token then;
- * without words up to the end. */
+/* Reads statements until a tag that begins with one of the words (a list that ends in NULL); that word is then the
+ * current token. Without words, reads until the end of the template. */
 static brim_status read_body(parser *p, const char *const *ends, node **out);
 
 /* Reads the end of a tag, statements, and the closing word. */

@@ -253,16 +253,16 @@ static brim_status whole_numbers(run *r, int64_t a, int64_t b, int op, value *ou
     break;
   case OP2('*', '*'):
     result = 1;
-    for (int64_t i = 0; i < b && !over && (a > 1 || a < -1 || i < 1 + (b & 1)); i++)
+    for (int64_t i = 0; i < b && !over && (a > 1 || a < -1 || i < 2 - (b & 1)); i++)
       over = __builtin_mul_overflow(result, a, &result);
     break;
   default:
     if (b == 0) return run_fail(r, "division by zero");
     over = a == INT64_MIN && b == -1;
     if (over) break;
-    result = a / b;
-    if (a % b != 0 && (a < 0) != (b < 0)) result--;
-    if (op == '%') result = a - result * b;
+    result = a % b;
+    if (op == '%' && result != 0 && (result < 0) != (b < 0)) result += b;
+    if (op != '%') result = a / b - (result != 0 && (result < 0) != (b < 0));
   }
   if (over) return run_fail(r, "the result needs more than 64 bits");
   *out = value_int(result);
@@ -298,6 +298,11 @@ static brim_status reals(run *r, double a, double b, int op, value *out)
 }
 
 #define EXACT_MAX ((int64_t)1 << 53)
+static bool is_exact(const value *v)
+{
+  return v->kind == VALUE_FLOAT || (v->integer >= -EXACT_MAX && v->integer <= EXACT_MAX);
+}
+
 static brim_status numbers(run *r, const value *a, const value *b, int op, value *out)
 {
   double x, y;
@@ -306,8 +311,7 @@ static brim_status numbers(run *r, const value *a, const value *b, int op, value
   const bool whole = a->kind != VALUE_FLOAT && b->kind != VALUE_FLOAT;
   if (whole && op != '/' && !(op == OP2('*', '*') && b->integer < 0))
     return whole_numbers(r, a->integer, b->integer, op, out);
-  if ((a->kind != VALUE_FLOAT && llabs(a->integer) > EXACT_MAX) ||
-      (b->kind != VALUE_FLOAT && llabs(b->integer) > EXACT_MAX))
+  if (!is_exact(a) || !is_exact(b))
     return run_fail(r, "integers beyond 2^53 with floating-point numbers are not supported");
   return reals(r, x, y, op, out);
 }

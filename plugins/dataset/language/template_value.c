@@ -230,7 +230,7 @@ brim_status value_json(run *r, const json_t *json, value *out)
   return status;
 }
 
-/* ---- asking ---- */
+/* ---- properties ---- */
 
 const char *value_type(const value *v)
 {

@@ -59,7 +59,7 @@ typedef brim_status (*tokenizer_take_fn)(void *context, const int32_t *tokens, s
  * errors of `take`. */
 brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *text, size_t bytes, unsigned flags,
                              tokenizer_take_fn take, void *context);
-/* The same for many texts: memory, and the words of texts before, stay. For one thread at a time. ENOMEM_HOST. */
+/* The same for many texts: keeps its memory and the cached tokens of words. For one thread at a time. ENOMEM_HOST. */
 typedef struct tokenizer_encoder tokenizer_encoder;
 brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out);
 brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,

@@ -12,7 +12,7 @@ bool tokenizer_is_in_gguf(const char *path)
   return length > 5 && strcasecmp(path + length - 5, ".gguf") == 0;
 }
 
-/* The metadata say what a tokenizer.json says, so that is what they become. */
+/* The metadata are converted to a tokenizer.json, which is then read like any other. */
 brim_status tokenizer_open_gguf(const char *path, tokenizer **out)
 {
   char *text = NULL, *config = NULL;

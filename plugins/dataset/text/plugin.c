@@ -183,8 +183,8 @@ static brim_status add_files(const text_dataset *d, int split, const text_files 
                              windows *w)
 {
   int64_t at = 0;
+  *w = empty_windows(d); /* the caller frees it on failure */
   BRIM_TRY(check_ends(d, files, all));
-  *w = empty_windows(d);
   if (d->vocabulary && tokenizer_end_of_text(d->vocabulary) < 0 && files->count > 1)
     return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end of text between files, but the vocabulary of "
                                    "dataset.tokenizer has none");

@@ -190,9 +190,9 @@ static int has_grown(const run *r, const brim_step_view *v, uint64_t room)
   return r->most_bytes < most && (room >= r->most_bytes + gain || room >= most);
 }
 
-/* Returns whether there has been room for more for long enough. room_bytes is the least room in that time, which begins
- * anew when the room has grown: otherwise a plan for the smaller room would delay the larger one. Room that only comes
- * back does not begin it anew. */
+/* Whether there has been more room for long enough; room_bytes is the least room in that time. The time begins anew
+ * when the room grows, because a plan for the smaller room would delay a larger one, but not when room that was lost
+ * comes back. */
 static int is_free(run *r, const brim_step_view *v, uint64_t room)
 {
   if (v->waiting > 0 || room <= v->planned_bytes) {

@@ -118,17 +118,24 @@ static void multiply(const double *p, const double *x, int64_t n, double *y)
   for (int64_t i = 0; i < n; i++) y[i] = dot(p + i * n, x, n);
 }
 
-/* Returns the best of the remaining candidates, given P. */
-static int64_t next(const process *g, int64_t count, const double *p)
+/* The client that was taken last: y = P x for its x, and its variance. */
+typedef struct taken {
+  const double *y; /* NULL: none yet */
+  double variance;
+} taken;
+
+/* Returns the best of the remaining candidates, given P times the sum of their p x, after it has reduced their
+ * variances by what the last taken client explains. Both in one pass, as memory of a million candidates limits the
+ * speed. */
+static int64_t next(const process *g, int64_t count, const taken *last, const double *pulled)
 {
-  double sum[64] = {0}, pulled[64], highest = -INFINITY;
+  double highest = -INFINITY;
   int64_t best = 0;
-  for (int64_t i = 0; i < count; i++)
-    for (int64_t a = 0; a < g->width && g->share[i] >= 0; a++) sum[a] += g->share[i] * g->x[i * g->width + a];
-  multiply(p, sum, g->width, pulled);
   for (int64_t i = 0; i < count; i++) {
     if (g->share[i] < 0) continue;
-    const double together = dot(&g->x[i * g->width], pulled, g->width) + g->share[i] * g->noise;
+    const double *x = &g->x[i * g->width], c = last->y ? dot(x, last->y, g->width) : 0;
+    if (last->y) g->variance[i] -= c * c / last->variance;
+    const double together = dot(x, pulled, g->width) + g->share[i] * g->noise;
     const double score = g->discount[i] * together / sqrt(g->variance[i]);
     if (score > highest) best = i;
     if (score > highest) highest = score;
@@ -138,20 +145,22 @@ static int64_t next(const process *g, int64_t count, const double *p)
 
 static void choose(const brim_selection_query *q, process *g, brim_selection *out)
 {
-  double p[64 * 64] = {0}, y[64];
+  double p[64 * 64] = {0}, y[64], pulled[64], sum[64] = {0}; /* sum: of p x over the remaining candidates */
+  taken last = {NULL, 0};
   for (int64_t a = 0; a < g->width; a++) p[a * g->width + a] = 1;
+  for (int64_t i = 0; i < q->candidates; i++)
+    for (int64_t a = 0; a < g->width; a++) sum[a] += g->share[i] * g->x[i * g->width + a];
   while (out->count < q->wanted) {
-    const int64_t taken = next(g, q->candidates, p);
-    const double variance = g->variance[taken];
-    out->client[out->count++] = q->candidate[taken];
-    g->share[taken] = -1;
-    multiply(p, &g->x[taken * g->width], g->width, y);
+    multiply(p, sum, g->width, pulled);
+    const int64_t k = next(g, q->candidates, &last, pulled);
+    const double *x = &g->x[k * g->width];
+    last = (taken){y, g->variance[k]};
+    out->client[out->count++] = q->candidate[k];
+    for (int64_t a = 0; a < g->width; a++) sum[a] -= g->share[k] * x[a];
+    g->share[k] = -1;
+    multiply(p, x, g->width, y);
     for (int64_t a = 0; a < g->width; a++)
-      for (int64_t b = 0; b < g->width; b++) p[a * g->width + b] -= y[a] * y[b] / variance;
-    for (int64_t i = 0; i < q->candidates; i++) {
-      const double c = dot(&g->x[i * g->width], y, g->width);
-      g->variance[i] -= c * c / variance;
-    }
+      for (int64_t b = 0; b < g->width; b++) p[a * g->width + b] -= y[a] * y[b] / last.variance;
   }
 }
 
