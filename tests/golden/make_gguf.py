@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes types.gguf and small.gguf with the Python package gguf (pip install gguf numpy).
+"""Makes types.gguf, tokens-*.gguf and small.gguf with the Python package gguf (pip install gguf numpy transformers).
 
 Made once, with gguf 0.19.0; the files are checked in, so the tests need neither. types.gguf has a tensor of drawn
 blocks for each type that brim reads, and the numbers that gguf.dequantize makes of it (NAME.values). For the types that
 brim writes it has the numbers that gguf.quantize made the blocks of (NAME.source). It also has metadata of every type
-of value. small.gguf is a seed for the fuzzer.
+of value. tokens-llama.gguf and tokens-gpt2.gguf have tokenizers, and texts with the ids that transformers 5.23.0 makes
+of them with the same file. small.gguf is a seed for the fuzzer.
 """
 import pathlib
 
@@ -67,6 +68,51 @@ def types(path):
     w.close()
 
 
+TEXTS = ["ab abc", " a  b", "", "abcab ca", "<s>ab</s> b", "a\nb\u00e9\u4e2d", "  ", "ab<x>ab", "x ab 12 aab"]
+
+
+def tokenizer(path, answers):
+    """Of SentencePiece without merges, which follow from the scores, or byte-level."""
+    w = gguf.GGUFWriter(path, "llama")
+    w.add_context_length(64)
+    if "llama" in path.name:
+        words = ["\u2581", "a", "b", "c", "ab", "\u2581a", "abc", "\u2581ab", "ca", "\u2581abc", "bc", "x",
+                 "\u2581\u2581"]
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), *words, "<x>"]
+        w.add_tokenizer_model("llama")
+        w.add_token_list(tokens)
+        w.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(words), 4])
+        scores = [*[0] * 259, -30, -31, -32, -33, -1, -3, -5, -2, -2, -7, -1.5, -34, -4, 0]
+        w.add_token_scores([float(score) for score in scores])
+        w.add_unk_token_id(0)
+        w.add_add_bos_token(True)
+    else:
+        from transformers.convert_slow_tokenizer import bytes_to_unicode
+        tokens = ["<s>", "</s>", "<x>", *bytes_to_unicode().values(), "ab", "\u0120ab", "abc"]
+        w.add_tokenizer_model("gpt2")
+        w.add_tokenizer_pre("qwen2")
+        w.add_token_list(tokens)
+        w.add_token_types([3, 3, 4, *[1] * (len(tokens) - 3)])
+        w.add_token_merges(["a b", "\u0120 ab", "ab c"])
+    w.add_bos_token_id(tokens.index("<s>"))
+    w.add_eos_token_id(tokens.index("</s>"))
+    if answers:
+        w.add_array("test.texts", TEXTS)
+        w.add_array("test.counts", [len(ids) for ids in answers])
+        w.add_array("test.ids", [i for ids in answers for i in ids])
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+def tokenizers(path):
+    from transformers import AutoTokenizer
+    tokenizer(path, None)
+    own = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    tokenizer(path, [own(text)["input_ids"] for text in TEXTS])
+
+
 def small(path):
     w = gguf.GGUFWriter(path, "llama")
     w.add_block_count(1)
@@ -90,6 +136,8 @@ def small(path):
 
 if __name__ == "__main__":
     types(HERE / "types.gguf")
+    tokenizers(HERE / "tokens-llama.gguf")
+    tokenizers(HERE / "tokens-gpt2.gguf")
     corpus = HERE.parent / "fuzz/corpus/gguf"
     corpus.mkdir(exist_ok=True)
     small(corpus / "small.gguf")
