@@ -18,7 +18,7 @@ SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240"
          "partition=dirichlet", "federate.checkpoint_every_rounds=2", "memory.timing=false", *TWO]
 TABLE = ["policy=capped", "policy.capped.shares={cpu:0: {server: 0.2, client_1: 16MB, client_3: 0.4}, "
                           "cpu:1: {client_2: 30MB}}"]
-REFUSED = "median", "krum"  # aggregators that compare all updates
+REFUSED = "median", "krum", "edge rounds"  # aggregators that compare all updates, rounds at edges
 
 
 def of_three_clients(words):
