@@ -359,7 +359,6 @@ const brim_command brim_command_data = {
     "  brim data ... --samples 20     more samples\n"
     "  brim data ... --json           the same, as JSON, with the numbers of the tokens\n"
     "\n"
-    "Tokens that count are those whose prediction adds to the loss. They are green on a terminal; elsewhere they "
-    "stand\n"
-    "between \xe2\x9f\xa6 and \xe2\x9f\xa7. Samples with dataset=chat are conversations; a row has several of them.\n",
+    "Tokens that count are those whose prediction adds to the loss. They are green on a terminal, and elsewhere\n"
+    "between double brackets. Samples with dataset=chat are conversations; a row has several of them.\n",
     options};

@@ -10,7 +10,15 @@ static json_t *integer(uint64_t value)
 
 static json_t *describe_program(const brim_program *p)
 {
-  static const char *const kinds[] = {"train", "evaluate", "check", "update"};
+  static const char *const kinds[] = {[BRIM_PROGRAM_TRAIN] = "train",
+                                      [BRIM_PROGRAM_EVALUATE] = "evaluate",
+                                      [BRIM_PROGRAM_GENERATE] = "generate",
+                                      [BRIM_PROGRAM_CHECK] = "check",
+                                      [BRIM_PROGRAM_UPDATE] = "update",
+                                      [BRIM_PROGRAM_ADOPT] = "adopt",
+                                      [BRIM_PROGRAM_DISTANCE] = "distance",
+                                      [BRIM_PROGRAM_FOLD] = "fold",
+                                      [BRIM_PROGRAM_FOLD_CONTROL] = "fold_control"};
   json_t *o = json_object();
   json_object_set_new(o, "kind", json_string(kinds[p->kind]));
   json_object_set_new(o, "batch_size", json_integer(p->info.batch));
