@@ -231,7 +231,7 @@ static void wrong_maps_are_refused_with_every_mistake(void **state)
                                       "the rule has no 'from'\n  m.yaml:6:",
                                       "a rule needs exactly one of 'to', 'same_as' and 'drop: true'\n  m.yaml:7:",
                                       "adjacent wildcards in 'a***b'",
-                                      "'transpose' and 'optional' require 'to'\n  m.yaml:9:",
+                                      "'transpose', 'optional', 'heads' and 'add' require 'to'\n  m.yaml:9:",
                                       "a rule must be a map: {from: PATTERN, to: PATTERN}\n  m.yaml:10:"};
   brim_arena arena = {0};
   brim_weights_map map;
