@@ -1,9 +1,10 @@
-/* brim eval: evaluates a run's checkpoint on data. Writes no files. */
+/* brim eval: evaluates a run's checkpoint on data, or a language model on texts. Writes no files. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/table.h"
 #include "cli/cli.h"
+#include "cli/eval_texts.h"
 #include "cli/run_folder.h"
 #include "data/keep.h"
 #include "store/summary.h"
@@ -16,6 +17,7 @@
 typedef struct eval {
   const char *run, *which, *split; /* as typed; which and split may be NULL */
   bool json;
+  brim_eval_texts texts;
   char checkpoint[4096];
   enum brim_part part;
   brim_drive *drive;
@@ -198,44 +200,81 @@ static brim_status evaluate(eval *e, const brim_config *config)
 }
 
 static const brim_option options[] = {
+    {"--text", BRIM_CLI_STRING(eval, texts.text), "FILE", "perplexity and bits per byte of a text"},
+    {"--stride", BRIM_CLI_STRING(eval, texts.stride), "N",
+     "with --text: tokens from the start of a window to that of the next (default: half of the context)"},
+    {"--choices", BRIM_CLI_STRING(eval, texts.choices), "FILE",
+     "answer multiple-choice questions: a JSON object a line"},
+    {"--shots", BRIM_CLI_STRING(eval, texts.shots), "N", "with --choices: examples before each question (default: 0)"},
+    {"--shots-from", BRIM_CLI_STRING(eval, texts.shots_from), "FILE", "the examples, like the questions"},
+    {"--context", BRIM_CLI_STRING(eval, texts.context), "N",
+     "with --text or --choices: tokens that the model sees at a time (default: those of a sample, or of the model)"},
     {"--checkpoint", BRIM_CLI_STRING(eval, which), "best|last|PATH",
      "checkpoint of the run (default: best, or last if there is no best)"},
     {"--split", BRIM_CLI_STRING(eval, split), "test|validation", "data to evaluate on (default: test)"},
     {"--json", BRIM_CLI_FLAG(eval, json), NULL, "print JSON"},
     {NULL}};
 
+static brim_status run_on_data(const brim_cli *cli, const brim_operands *o, eval *e)
+{
+  char file[4096];
+  brim_config *config = NULL;
+  brim_status status = brim_cli_run_config(cli, e->run, file, sizeof file);
+  if (status == BRIM_OK) status = brim_cli_run_checkpoint(e->run, e->which, e->checkpoint, sizeof e->checkpoint);
+  if (status == BRIM_OK) status = brim_cli_config(cli, file, o->word + 1, o->number + 1, o->count - 1, &config);
+  if (status == BRIM_OK) status = brim_cli_refuse_weights(e->run, config, o->word + 1, o->count - 1);
+  if (status == BRIM_OK) status = evaluate(e, config);
+  brim_trainer_close(e->trainer);
+  brim_drive_close(e->drive);
+  brim_config_free(config);
+  return status;
+}
+
+static brim_status run_on_texts(const brim_cli *cli, const brim_operands *o, eval *e)
+{
+  if (e->split) return brim_fail(BRIM_ECONFIG, "--split is for a run's own data, and excludes --text and --choices");
+  e->texts.checkpoint = e->which;
+  e->texts.json = e->json;
+  return brim_eval_texts_run(cli, o, &e->texts);
+}
+
 static int run_command(brim_cli *cli, int argc, char **argv)
 {
   eval e = {0};
   brim_operands o;
-  char file[4096];
-  brim_config *config = NULL;
   brim_status status = brim_cli_parse(argc, argv, options, &e, &o);
   if (status == BRIM_OK && o.count == 0)
     status = brim_fail(BRIM_ECONFIG, "brim eval needs the folder of a run: brim eval RUN");
   if (o.count > 0) e.run = o.word[0];
-  if (status == BRIM_OK) status = brim_cli_run_config(cli, e.run, file, sizeof file);
-  if (status == BRIM_OK) status = brim_cli_run_checkpoint(e.run, e.which, e.checkpoint, sizeof e.checkpoint);
-  if (status == BRIM_OK) status = brim_cli_config(cli, file, o.word + 1, o.number + 1, o.count - 1, &config);
-  if (status == BRIM_OK) status = brim_cli_refuse_weights(e.run, config, o.word + 1, o.count - 1);
-  if (status == BRIM_OK) status = evaluate(&e, config);
-  brim_trainer_close(e.trainer);
-  brim_drive_close(e.drive);
-  brim_config_free(config);
+  if (status == BRIM_OK) status = brim_eval_texts_check(&e.texts);
+  if (status == BRIM_OK)
+    status = brim_eval_wants_texts(&e.texts) ? run_on_texts(cli, &o, &e) : run_on_data(cli, &o, &e);
   return brim_cli_end(status, &o);
 }
 
 const brim_command brim_command_eval = {
-    "eval", "evaluate a run's checkpoint", run_command,
+    "eval", "evaluate a run's checkpoint, or a language model", run_command,
     "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
+    "       brim eval RUN|MODEL --text FILE [--stride N] [--context N] [--json]\n"
+    "       brim eval RUN|MODEL --choices FILE [--shots N --shots-from FILE] [--context N] [--json]\n"
     "\n"
     "  brim eval runs/a                               the best checkpoint (or the last) on the test data\n"
     "  brim eval runs/a --split validation            on the validation data\n"
     "  brim eval runs/a --checkpoint step-00000050    a given checkpoint, by name or path\n"
     "  brim eval runs/a dataset.path=other --json     on other data of the same shape, as JSON\n"
+    "  brim eval Qwen3-0.6B --text book.txt           perplexity of a model's folder, or GGUF file\n"
+    "  brim eval runs/a --choices mmlu.jsonl --json   multiple choice, with the scores of each question\n"
     "\n"
     "For classes it prints loss and accuracy, samples, precision, recall and F1 per class, and the confusion matrix\n"
     "for up to 256 classes; with 4096 or more classes only loss and accuracy. For tokens it prints loss, perplexity\n"
     "and accuracy; for real numbers loss, mean absolute error (also in percent), root mean square error and R2. It\n"
-    "needs only the memory of evaluation, and writes no files.\n",
+    "needs only the memory of evaluation, and writes no files.\n"
+    "\n"
+    "--text moves a window over the text: each token but the first is predicted once, and the other tokens of a "
+    "window\n"
+    "are its context. A run's windows are as long as its samples; those of a model without a run at most 2048 tokens.\n"
+    "--choices reads the keys of MMLU (subject, question, choices, answer), ARC (question, choices, answerKey) and\n"
+    "HellaSwag (activity_label, ctx_a, ctx_b, endings, label), or question, choices and answer. The answer is the "
+    "choice\n"
+    "with the greatest probability; also counted are answers by probability per character and per byte.\n",
     options};

@@ -273,6 +273,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->offers_arg = o->offers_arg;
   if (g->generation.capacity > 0) return finish_generation(g, o);
   BRIM_TRY(add_loss(g, o));
+  if (o->keep_losses) g->kept = g->loss;
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   brim_graph_lower(g, o->activations);
   if (o->training) {
@@ -289,9 +290,14 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
 brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out)
 {
   brim_graph *g = brim_graph_create(options->real, options->batch, options->training);
-  if (options->norm_group > 0) g->norm_group = options->norm_group;
-  g->folds_later = options->folds_later;
-  const brim_status status = build(options, g);
+  brim_graph_options o = *options;
+  if (o.keep_losses) { /* the loss of training may be another one */
+    o.loss = (brim_graph_loss){.op = "softmax_cross_entropy", .attr = {.ignores = 1, .ignore_index = BRIM_NO_TOKEN}};
+    o.class_weights = false;
+  }
+  if (o.norm_group > 0) g->norm_group = o.norm_group;
+  g->folds_later = o.folds_later;
+  const brim_status status = build(&o, g);
   if (status != BRIM_OK) {
     brim_graph_free(g);
     return status;

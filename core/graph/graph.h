@@ -205,6 +205,7 @@ typedef struct brim_graph_options {
   bool squares;         /* add up squares of losses too */
   bool keep_output;     /* the output is read after the program */
   bool keep_features;   /* the backbone's features are read after the program */
+  bool keep_losses;     /* of tokens: the loss is -log(probability) of each, and is read after the program */
   brim_generation generation;
   uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */

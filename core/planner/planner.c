@@ -338,6 +338,7 @@ brim_status brim_planner_plan_evaluation(const brim_planner *p, const brim_choic
   brim_plan_request r = make_request(p, choice);
   r.graph.keep_output = wish->keep_output;
   r.graph.keep_features = wish->keep_features;
+  r.graph.keep_losses = wish->keep_losses;
   if (wish->capacity == 0) {
     add_evaluation(&r, wish->count, wish->batch);
     return brim_plan_create(&r, out);

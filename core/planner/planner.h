@@ -54,6 +54,7 @@ typedef struct brim_planner {
 typedef struct brim_evaluation_wish {
   int64_t count, batch;
   bool keep_output, keep_features; /* keep the model's output, or the backbone's features, readable after each batch */
+  bool keep_losses;                /* the same for -log(probability) of each token, whatever the loss of training is */
   int64_t capacity;                /* tokens of a text, with its prompt; 0: an evaluation */
   int64_t chunk;                   /* most tokens of a prompt at a time; 0: no prompt is longer than one token */
 } brim_evaluation_wish;

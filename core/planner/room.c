@@ -97,8 +97,11 @@ static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const
   for (int64_t batch = brim_setup_eval_batch(p->setup, choice->micro_batch) / 2; batch >= 1; batch /= 2) {
     brim_plan *smaller = NULL;
     const brim_graph_options *g = &plan->request.graph;
-    const brim_evaluation_wish wish = {
-        .count = batch, .batch = batch, .keep_output = g->keep_output, .keep_features = g->keep_features};
+    const brim_evaluation_wish wish = {.count = batch,
+                                       .batch = batch,
+                                       .keep_output = g->keep_output,
+                                       .keep_features = g->keep_features,
+                                       .keep_losses = g->keep_losses};
     if (brim_planner_plan_evaluation(p, choice, &wish, &smaller) != BRIM_OK) break;
     const uint64_t peak = smaller->peak_bytes;
     brim_plan_free(smaller);

@@ -45,8 +45,8 @@ brim_status brim_trainer_open(
                 * `keep_output` the model's output can be read after each batch. EBUDGET, ENOMEM_DEVICE, ELOAD. */
 brim_status brim_trainer_open_evaluation(brim_drive *drive, int64_t count, int64_t batch, bool keep_output,
                                          const char *checkpoint, brim_trainer **out);
-/* [init] The same to continue texts: see brim_evaluation_wish. checkpoint NULL: the parameters are those of
- * model.weights. */
+/* [init] The same to continue texts, or for tokens' losses: see brim_evaluation_wish. checkpoint NULL: the parameters
+ * are those of model.weights. */
 brim_status brim_trainer_open_generation(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                          brim_trainer **out);
 void brim_trainer_close(brim_trainer *trainer);
