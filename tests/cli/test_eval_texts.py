@@ -101,7 +101,8 @@ class Choices(EvalTexts):
 
     def test_predictions_by_sum_by_characters_and_by_bytes(self):
         got = self.evaluate("model", "--choices", "questions.jsonl", *EXACT)
-        choices = [["A", "B", "C", "D"], ["a cat", "a dog — it does", "fish"], None, ["three", "four, naïvely", "∑"]]
+        choices = [["A", "B", "C", "D"], ["a cat", "a dog — it does", "fish"], None,
+                   ["three", "four, naïvely", "∑"]]
         for row, texts in zip(got["scores"], choices):
             if texts:
                 for key, lengths in (("", [1] * 9), ("_norm", [*map(len, texts)]),

@@ -4,7 +4,8 @@
     python3 tests/golden/make_eval.py           # needs transformers 5 and torch; writes into this folder
 
 eval/model has config.json and model.safetensors; its tokenizer is tokenizers/llama3.json, which puts a token before
-each text. questions.jsonl has the keys of MMLU, ARC, HellaSwag, and question, choices and answer; shots.jsonl has examples.
+each text. questions.jsonl has the keys of MMLU, ARC, HellaSwag, and question, choices and answer; shots.jsonl has
+examples.
 answers.json: for each question the log-likelihoods of its choices without examples (`scores`) and the first question's
 with two (`shots`), and for text.txt the mean over tokens in windows (`windows`). Prompts and scores follow
 lm-evaluation-harness 0.4.13 (tasks arc, hellaswag, mmlu; HFLM.loglikelihood), windows
@@ -25,7 +26,8 @@ sys.path[:0] = [str(FOLDER), str(FOLDER.parents[1] / "scripts" / "bench")]
 import choices  # noqa: E402
 import make_decoder  # noqa: E402
 
-TEXT = "A window moves over this text. Each token is scored once; the others are context. Naïve? Perhaps: ∑ 1/n. " * 3
+TEXT = ("A window moves over this text. Each token is scored once; the others are context. "
+        "Naïve? Perhaps: ∑ 1/n. ") * 3
 WINDOWS = [(64, 32), (64, 63), (24, 5), (600, 100)]
 SHOTS = [
     {"subject": "high_school_geography", "question": "Where is the Rhine?", "choices": ["Europe", "Asia"], "answer": 0},
