@@ -138,7 +138,7 @@ static double amplitude_of(const decoder *m, double factor)
   return sqrt(1 + log(factor) / log(rope_original(m)));
 }
 
-/* `capacity`: the most tokens of a text. It decides which frequencies longrope has. */
+/* `capacity`: the maximum number of tokens in a text. It decides which of longrope's two lists of divisors is used. */
 static brim_rotary_scaling scaling_of(const decoder *m, int64_t capacity)
 {
   const bool is_yarn = m->rope_type == BRIM_ROTARY_YARN, is_longrope = m->rope_type == BRIM_ROTARY_LONGROPE;
@@ -211,7 +211,7 @@ static brim_status check_rope(const decoder *m)
   return BRIM_OK;
 }
 
-/* A list has a number for each block; more are not used, as in transformers. */
+/* The list is empty or has a number for each block; further numbers are ignored, as in transformers. */
 static brim_status check_list(const decoder *m, const char *key, const brim_list *list)
 {
   if (list->count == 0 || (int64_t)list->count >= m->layers) return BRIM_OK;

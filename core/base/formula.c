@@ -280,7 +280,7 @@ static void begin(reader *r, const brim_formula_name *given, size_t count)
       return;
     }
     if (find(r, g->name, strlen(g->name))) {
-      r->status = brim_fail(BRIM_EINVAL, "the name '%s' stands for two things in the formula", g->name);
+      r->status = brim_fail(BRIM_EINVAL, "the formula declares the name '%s' twice", g->name);
       return;
     }
     name *n = &r->name[r->names++];

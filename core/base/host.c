@@ -83,7 +83,8 @@ bool brim_host_has_nvidia(const char *bus)
   return found;
 }
 
-/* A control group's limit, and the memory in use that cannot be reclaimed at once. */
+/* Reads a control group's limit and its memory in use, without page cache that the kernel can reclaim immediately
+ * (UINT64_MAX: unknown). Returns false if there is no limit or it cannot be read. */
 static bool read_memory(const char *folder, bool version2, uint64_t *limit, uint64_t *used)
 {
   if (!read_number(folder, version2 ? "memory.max" : "memory.limit_in_bytes", limit)) return false;

@@ -53,7 +53,7 @@ brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path
                      "the run in '%s' ended before its configuration was written: there is nothing to resume\n"
                      "start it again, in the same folder if you like: brim train run.dir=%s",
                      run, run);
-  if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': no such folder", run);
+  if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': %s", run, strerror(errno));
   if (brim_ends_with(run, ".safetensors"))
     return brim_fail(BRIM_ELOAD,
                      "'%s' is a file of weights, not the folder of a run\n"

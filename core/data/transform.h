@@ -55,7 +55,7 @@ brim_status brim_transform_init(brim_transform *t, const brim_settings *settings
 void brim_transform_widen(brim_transform *t, const brim_dataset_info *info);
 /* Bytes of scratch for one sample; UINT64_MAX if that does not fit in 64 bits. */
 uint64_t brim_transform_bytes(const brim_transform *t);
-/* The destination in the scratch that read() of a dataset of images gets. */
+/* Returns the brim_picture to pass to read() of a dataset of images; its pixels are at the start of the scratch. */
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
 /* The filter's name: "nearest", "bilinear" or "bicubic". */
 const char *brim_transform_filter(const brim_transform *t);

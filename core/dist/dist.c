@@ -22,9 +22,9 @@
 #include "dist/started.h"
 #include "plugin/instance.h"
 
-/* Fractions of dist.timeout_seconds that a rank waits: for sums before it calls the roll, and for the others' answers.
- * A rank that waits for sums reports its presence before those that have their sums ask for it; all of it must fit in
- * the timeout. */
+/* Fractions of dist.timeout_seconds: how long a rank waits for sums before it calls the roll, and how long it waits for
+ * the other ranks' answers. Their sum is below 1: a rank that waits for sums must call the roll before the ranks that
+ * already have their sums give up waiting for it. */
 #define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
 #define ASLEEP_SECONDS 0.5 /* a longer pause between polls means that this process was stopped */

@@ -23,7 +23,7 @@ brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane);
 const brim_plan *brim_exec_plan(const brim_exec *exec);
 /* Bytes of the arena, as requested from the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
-/* Bytes of host memory for this plan's launches; kernels state their own needs. */
+/* Bytes of host memory for this plan's launches; memory that kernels allocate themselves is not included. */
 uint64_t brim_exec_table_bytes(const brim_plan *plan);
 /* The device address of a program's tensor. */
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);

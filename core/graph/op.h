@@ -52,9 +52,9 @@ typedef struct brim_op {
   uint32_t copied;    /* bits of inputs of which out[0] holds only copies: may be of a smaller type than the rest */
   bool converts;      /* out[0] holds in[0]'s values, possibly in another type */
   bool probabilities; /* out[0] holds probabilities, or their logarithms */
-  /* For a fused operation that also outputs the first one's result: makes nodes for the two halves, on the fused node's
-   * tensors. Recompute may then keep that result and recompute only the second half. Returns false for nodes where the
-   * two, each with its own kernel, do not give the same bits. NULL: it has no halves. */
+  /* For a fused operation that also outputs the result of its first half: makes nodes for the two halves, on the fused
+   * node's tensors. Recompute may then keep that result and recompute only the second half. Returns false for nodes
+   * whose halves, run as separate kernels, do not give the bits of the fused kernel. NULL: it has no halves. */
   bool (*halve)(const brim_node *node, brim_arena *arena, brim_node half[2]);
   /* Sets dtype and shape of the outputs from the inputs, and checks the attributes. NULL: only the core makes such
    * nodes, with given outputs. */

@@ -401,7 +401,7 @@ static brim_status create(brim_plan *plan)
     BRIM_TRY(add_program(plan, r->shape[i].kind, r->shape[i].batch, g));
     BRIM_TRY(check_alike(plan->program[0].graph, train, g));
     if (g->generation.capacity > 0 && !brim_generate_is_alike(plan->program[0].graph, g))
-      return brim_fail(BRIM_EINVAL, "the model has other attentions for %lld tokens than for %lld",
+      return brim_fail(BRIM_EINVAL, "the model has other caches of attention for %lld tokens than for %lld",
                        (long long)r->shape[i].tokens, (long long)r->shape[0].tokens);
     if (g->training) train = g;
     if (!g->training) eval = g;

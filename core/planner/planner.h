@@ -59,7 +59,7 @@ typedef struct brim_evaluation_wish {
   int64_t chunk;                   /* most tokens of a prompt at a time; 0: no prompt is longer than one token */
 } brim_evaluation_wish;
 
-/* [init] The setup must outlive the planner, and have its backend's instance. */
+/* [init] The setup must outlive the planner, and its backend must already be created. */
 void brim_planner_open(brim_planner *planner, const brim_setup *setup);
 void brim_planner_close(brim_planner *planner);
 

@@ -343,7 +343,7 @@ brim_status brim_loader_check_all(const brim_module *module, brim_loader_report 
   for (size_t i = 0; module->plugins[i]; i++) {
     if (i == PLUGINS_MAX)
       return report(
-          &f, brim_fail(BRIM_ELOAD, "the module's list of plugins has no end: NULL is missing after %d", PLUGINS_MAX));
+          &f, brim_fail(BRIM_ELOAD, "the module lists more than %d plugins: is the final NULL missing?", PLUGINS_MAX));
     BRIM_TRY(check_one(module, i, &f));
   }
   return BRIM_OK;

@@ -215,7 +215,9 @@ static brim_status scan(brim_registry *r, const char *folder, int depth)
       if (depth < DEPTH_MAX && scan(r, path, depth + 1) != BRIM_OK) add_failure(r, NULL, path, brim_error_text());
     } else if (brim_ends_with(path, ".so")) {
       if (r->file_count == FILES_MAX)
-        status = brim_fail(BRIM_ELOAD, "holds more than %d files named *.so: is this a folder of plugins?", FILES_MAX);
+        status = brim_fail(
+            BRIM_ELOAD, "brings the files named *.so in all plugin folders to more than %d: is it a folder of plugins?",
+            FILES_MAX);
       else
         list_file(r, path, &info);
     }

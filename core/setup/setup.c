@@ -67,7 +67,8 @@ brim_status brim_setup_refuse_accumulation(const brim_setup *s, int64_t batch)
       BRIM_ECONFIG,
       "optimizer.update=fused_backward: steps of %lld samples (training.effective_batch_size) accumulate gradients "
       "over micro-batches of %lld (training.batch_size), so all gradients would have to be kept\nset "
-      "training.batch_size=%lld with training.gradient_accumulation_steps=1, or both smaller, " REMEDY,
+      "training.batch_size=%lld with training.gradient_accumulation_steps=1, or lower "
+      "training.effective_batch_size, " REMEDY,
       (long long)t->effective_batch_size, (long long)batch, (long long)t->effective_batch_size);
 }
 

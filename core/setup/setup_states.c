@@ -112,7 +112,7 @@ brim_status brim_setup_check_disk(const brim_setup *s)
   snprintf(path, sizeof path, "%s", folder);
   find_existing(path);
   if (statvfs(path, &disk) != 0)
-    return brim_fail(BRIM_EIO, "cannot find the free space of the disk of '%s': %s", path, strerror(errno));
+    return brim_fail(BRIM_EIO, "cannot determine the free disk space for '%s': %s", path, strerror(errno));
   const uint64_t free = (uint64_t)disk.f_bavail * disk.f_frsize, had = occupied_bytes(folder);
   if (bytes <= free + had) return BRIM_OK;
   return brim_fail(BRIM_EBUDGET,

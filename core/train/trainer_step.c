@@ -190,8 +190,8 @@ static brim_status begin_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* Commits the step, whose update is done, in progress or left out; in the last case a loss that is not finite is not
- * counted. */
+/* Commits the step; its update is done, in progress or skipped. A loss that is not finite, possible only in a skipped
+ * step, is left out of the sums. */
 static void commit(brim_trainer *t, const brim_begun *b)
 {
   brim_train_state *state = &t->state;

@@ -23,7 +23,7 @@ MODELS = {
 
 class Documents(Case):
     def write(self, name, documents, end=0):
-        """Token 0 begins a document; one more follows the last, as its last label."""
+        """Writes the documents, each of which begins with token 0, and then `end`: the label of the last token."""
         flat = [token for document in documents for token in document] + [end]
         (self.folder / name).mkdir()
         (self.folder / name / "train.bin").write_bytes(struct.pack(f"<{len(flat)}H", *flat))
@@ -136,7 +136,7 @@ class Refusals(Documents):
         (self.folder / "a.txt").write_text("a text " * 40)
         result = self.brim("plan", "dataset=text", "dataset.path=a.txt", "dataset.documents=true", *MODELS["decoder"],
                            status=USAGE)
-        self.assertIn("dataset.documents needs an end of text, which bytes do not have", result.err)
+        self.assertIn("dataset.documents needs a token that ends a text, which bytes lack", result.err)
 
 
 if __name__ == "__main__":

@@ -465,8 +465,8 @@ static void absurd_headers_are_refused_before_allocating(void **state)
   (void)state;
   const uint32_t huge[] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, large[] = {20, 65536, 65536};
   bytes i = idx_bytes(8, 4, huge, 240, 251);
-  expect_images_error(&i, "'DIR/train-images-idx3-ubyte': the IDX header says "
-                          "4294967295x4294967295x4294967295x4294967295 values, more than any file holds");
+  expect_images_error(&i, "'DIR/train-images-idx3-ubyte': the IDX header declares "
+                          "4294967295x4294967295x4294967295x4294967295 values, and brim reads at most 2^48");
   i = idx_bytes(8, 3, large, 240, 251);
   expect_images_error(&i, "'DIR/train-images-idx3-ubyte' is shorter than its header says: 20x65536x65536 values make "
                           "85899345936 bytes, the file has 256");

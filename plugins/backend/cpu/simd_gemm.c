@@ -313,8 +313,8 @@ static void multiply_fewest(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
   if (n < n1) multiply_turned(g, m0, m1, n, n1, scratch);
 }
 
-/* Returns the columns of B from n on, in place if they are whole vectors; a panel that ends within a vector is
- * packed. */
+/* Returns rows k0 .. k0 + depth - 1 of B from column n on: in place for GEMM_COLUMNS columns, else packed in
+ * scratch. */
 static const float *panel_of(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *scratch,
                              int64_t *stride)
 {

@@ -22,7 +22,7 @@
 #define PIECE 16384            /* values of a task */
 #define SLICE_BYTES (1u << 20) /* target for the scratch of a slice, if a grain does not need more */
 #define KERNELS_MAX 512
-#define END_VALUES 512 /* that are rounded, processed by the second half and rounded again at once */
+#define END_VALUES 512 /* values of a pass: rounded, passed to the second half, rounded again */
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));

@@ -8,8 +8,8 @@
  * neighbouring threads take neighbouring elements. An operand of the result's size in another order would be read with
  * strides throughout, so it is converted into scratch first.
  *
- * Each operand may be fp32 or smaller: a parameter may be fp32 while activations are bf16. All smaller types are the
- * same, which is the result's if that is not fp32. */
+ * Each operand may be fp32 or smaller: a parameter may be fp32 while activations are bf16. Operands smaller than fp32
+ * all have the same type, which is also the result's type unless that is fp32. */
 #include "broadcast.h"
 #include "values.cuh"
 

@@ -1,4 +1,4 @@
-/* Attention and its gradient. Query head h uses key head g = h / (heads / kv_heads); D numbers each.
+/* Attention and its gradient, for one query head h and its key head g = h / (heads / kv_heads); a head has D numbers.
  *
  *     score[t,s] = cap(scale * sum over d of  q[t,d] * k[s,d])    for the keys s that query t sees
  *     cap(x)     = softcap * tanh(x / softcap)                    x without a soft cap
@@ -10,8 +10,8 @@
  *     slope[t,s] = 1 - (score[t,s] / softcap)^2                   1 without a soft cap
  *     ds[t,s]    = scale * slope[t,s] * p[t,s] * (dz[t,s] - sum over d of  dy[t,d] * y[t,d])
  *     dq[t,d]    = sum over s of  ds[t,s] * k[s,d]
- *     dk[s,d]    = sum over h, t of  ds[t,s] * q[t,d]
- *     dv[s,d]    = sum over h, t of  p[t,s] * z[t,s] * dy[t,d]
+ *     dk[s,d]    = sum over t and the heads h of g of  ds[t,s] * q[t,d]
+ *     dv[s,d]    = sum over t and the heads h of g of  p[t,s] * z[t,s] * dy[t,d]
  *
  * A score is computed again wherever it is needed, so that no scores are stored. */
 #include <string.h>

@@ -77,7 +77,8 @@ static brim_status connect(void *self, const brim_world *world, const brim_talk 
 {
   mpi_job *job = self;
   (void)world, (void)talk, (void)ops, (void)backend, (void)device;
-  if (!job->is_joined) return brim_fail(BRIM_ENOTSUP, "comm/mpi sums only over its own ranks");
+  if (!job->is_joined)
+    return brim_fail(BRIM_ENOTSUP, "comm/mpi cannot sum over these ranks: another communicator has joined them");
   return mpi_sums_open(job->comm, &job->world, &job->sums);
 }
 

@@ -23,7 +23,7 @@ brim_status nccl_library_load(const nccl_library **out)
   if (!handle)
     return brim_fail(BRIM_ELOAD,
                      "cannot load NCCL: %s\nit comes with NVIDIA's packages (libnccl2, nvidia-nccl); "
-                     "LD_LIBRARY_PATH names further folders",
+                     "if it is in another folder, add that folder to LD_LIBRARY_PATH",
                      dlerror());
   nccl_library found;
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {

@@ -204,7 +204,7 @@ static brim_status read_header(reader *r, idx_file *f, uint64_t *header_bytes)
   char dims[64];
   format_dims(dims, sizeof dims, f);
   if (overflow || f->bytes > (uint64_t)1 << 48)
-    return brim_fail(BRIM_ELOAD, "'%s': the IDX header says %s values, more than any file holds", r->name, dims);
+    return brim_fail(BRIM_ELOAD, "'%s': the IDX header declares %s values, and brim reads at most 2^48", r->name, dims);
   if (r->gzip && f->bytes / DEFLATE_RATIO_MAX > r->file_bytes)
     return brim_fail(BRIM_ELOAD,
                      "'%s': the IDX header says %s values, which %" PRIu64 " bytes of gzip data cannot hold", r->name,

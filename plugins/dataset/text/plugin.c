@@ -245,11 +245,12 @@ static brim_status open_vocabulary(text_dataset *d)
 static brim_status check_documents(const text_dataset *d)
 {
   if (!d->params->documents || (d->vocabulary && tokenizer_end_of_text(d->vocabulary) >= 0)) return BRIM_OK;
-  return brim_fail(BRIM_ECONFIG,
-                   d->vocabulary
-                       ? "dataset.documents needs an end of text, but the vocabulary of dataset.tokenizer has none"
-                       : "dataset.documents needs an end of text, which bytes do not have: set dataset.tokens=gpt2 or "
-                         "dataset.tokens=hf");
+  return brim_fail(
+      BRIM_ECONFIG,
+      d->vocabulary
+          ? "dataset.documents needs a token that ends a text, but the vocabulary of dataset.tokenizer has none"
+          : "dataset.documents needs a token that ends a text, which bytes lack: set dataset.tokens=gpt2 or "
+            "dataset.tokens=hf");
 }
 
 static void text_destroy(void *self)
