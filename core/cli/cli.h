@@ -75,6 +75,9 @@ typedef struct brim_operands {
  * `--name value` and `--name=value`; after `--` every word is an operand. Every command calls this first, and
  * brim_cli_end last, whatever this returns. ECONFIG with a suggestion for an unknown option. */
 brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out);
+/* Reads an option's text as a whole number in [least, most]; a NULL text leaves *out as it is. ECONFIG with the
+ * option's name. */
+brim_status brim_cli_whole_number(const char *option, const char *text, int64_t least, int64_t most, int64_t *out);
 /* Called before brim_cli_parse: turns keys written as options, `--total-clients 100` or `--total-clients=100`, into
  * overrides, with a message each. `filler`, a flag of `options`, replaces a value that was a separate word. New words
  * live in `arena`. */

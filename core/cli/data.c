@@ -1,6 +1,5 @@
 /* brim data: shows the samples that a run would train on: their number, how full they are, the tokens that count, and
  * the samples and tokens that are left out. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -319,13 +318,8 @@ static brim_status run(data_command *c, const brim_config *config)
 
 static brim_status take_numbers(data_command *c)
 {
-  char *end = NULL;
-  const char *text = c->samples ? c->samples : "3";
-  errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (end == text || *end || errno || value < 0 || value > 1000000)
-    return brim_fail(BRIM_ECONFIG, "--samples must be a whole number in [0,1000000], got '%s'", text);
-  c->sample_count = value;
+  c->sample_count = 3;
+  BRIM_TRY(brim_cli_whole_number("--samples", c->samples, 0, 1000000, &c->sample_count));
   const char *term = getenv("TERM");
   c->colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && !(term && strcmp(term, "dumb") == 0);
   return BRIM_OK;

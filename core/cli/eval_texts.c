@@ -16,6 +16,7 @@
 #include "train/score.h"
 
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
+#define NUMBER_MAX (1 << 24) /* of tokens, or examples */
 #define CONTEXT_DEFAULT 2048 /* of a model without a run, for --text: more takes more memory and time */
 #define ROW_TOKENS 512       /* of a model without a run, for --choices: several short texts share a row */
 
@@ -41,20 +42,6 @@ typedef struct work {
 } work;
 
 /* ---- options ---- */
-
-static brim_status whole_number(const char *option, const char *text, int64_t least, int64_t *out)
-{
-  const int64_t most = 1 << 24;
-  char *end = NULL;
-  if (!text) return BRIM_OK;
-  errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (end == text || *end || errno || value < least || value > most)
-    return brim_fail(BRIM_ECONFIG, "%s must be a whole number in [%" PRId64 ",%" PRId64 "], got '%s'", option, least,
-                     most, text);
-  *out = value;
-  return BRIM_OK;
-}
 
 bool brim_eval_wants_texts(const brim_eval_texts *w)
 {
@@ -447,9 +434,9 @@ static brim_status run_choices(work *w)
 brim_status brim_eval_texts_run(const brim_cli *cli, const brim_operands *operands, const brim_eval_texts *wish)
 {
   work w = {.cli = cli, .operands = operands, .wish = wish};
-  brim_status status = whole_number("--context", wish->context, 2, &w.context);
-  if (status == BRIM_OK) status = whole_number("--stride", wish->stride, 1, &w.stride);
-  if (status == BRIM_OK) status = whole_number("--shots", wish->shots, 0, &w.shots);
+  brim_status status = brim_cli_whole_number("--context", wish->context, 2, NUMBER_MAX, &w.context);
+  if (status == BRIM_OK) status = brim_cli_whole_number("--stride", wish->stride, 1, NUMBER_MAX, &w.stride);
+  if (status == BRIM_OK) status = brim_cli_whole_number("--shots", wish->shots, 0, NUMBER_MAX, &w.shots);
   if (status == BRIM_OK) status = wish->text ? run_text(&w) : run_choices(&w);
   close_model(&w);
   brim_arena_release(&w.arena);

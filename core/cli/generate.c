@@ -47,19 +47,6 @@ static void on_signal(int number)
 
 /* ---- words ---- */
 
-static brim_status whole_number(const char *option, const char *text, int64_t least, int64_t most, int64_t *out)
-{
-  char *end = NULL;
-  if (!text) return BRIM_OK;
-  errno = 0;
-  const long long value = strtoll(text, &end, 10);
-  if (end == text || *end || errno || value < least || value > most)
-    return brim_fail(BRIM_ECONFIG, "%s must be a whole number in [%" PRId64 ",%" PRId64 "], got '%s'", option, least,
-                     most, text);
-  *out = value;
-  return BRIM_OK;
-}
-
 static brim_status number(const char *option, const char *text, double least, double most, double *out)
 {
   char *end = NULL;
@@ -75,7 +62,7 @@ static brim_status number(const char *option, const char *text, double least, do
 static brim_status take_sampling(generate *g)
 {
   brim_sampling *s = &g->how.sampling;
-  BRIM_TRY(whole_number("--top-k", g->top_k, 0, INT32_MAX, &s->top_k));
+  BRIM_TRY(brim_cli_whole_number("--top-k", g->top_k, 0, INT32_MAX, &s->top_k));
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &s->temperature));
   BRIM_TRY(number("--repetition-penalty", g->penalty, 1e-3, 1000, &s->repetition_penalty));
   return number("--top-p", g->top_p, 0, 1, &s->top_p);
@@ -87,10 +74,10 @@ static brim_status take_numbers(generate *g)
   g->how = (brim_generate_options){.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}, .tokens = 200};
   g->sample_count = 1;
   g->end_of_text = -1;
-  BRIM_TRY(whole_number("--tokens", g->tokens, 1, INT32_MAX, &g->how.tokens));
-  BRIM_TRY(whole_number("--num-samples", g->samples, 1, 1 << 24, &g->sample_count));
-  BRIM_TRY(whole_number("--context", g->context, 1, 1 << 24, &g->context_tokens));
-  BRIM_TRY(whole_number("--seed", g->seed, 0, INT64_MAX, &seed));
+  BRIM_TRY(brim_cli_whole_number("--tokens", g->tokens, 1, INT32_MAX, &g->how.tokens));
+  BRIM_TRY(brim_cli_whole_number("--num-samples", g->samples, 1, 1 << 24, &g->sample_count));
+  BRIM_TRY(brim_cli_whole_number("--context", g->context, 1, 1 << 24, &g->context_tokens));
+  BRIM_TRY(brim_cli_whole_number("--seed", g->seed, 0, INT64_MAX, &seed));
   BRIM_TRY(take_sampling(g));
   if (g->how.sampling.top_p == 0) return brim_fail(BRIM_ECONFIG, "--top-p must be greater than 0");
   if (g->prompt && g->prompt_file) return brim_fail(BRIM_ECONFIG, "--prompt and --prompt-file exclude each other");

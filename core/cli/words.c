@@ -1,4 +1,6 @@
 /* Parses the words of a command line: options, by table, and operands. */
+#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -289,4 +291,17 @@ void brim_cli_quote(const char *const *word, brim_text *out)
     if (i > 0) brim_text_add(out, " ");
     quote_word(word[i], out);
   }
+}
+
+brim_status brim_cli_whole_number(const char *option, const char *text, int64_t least, int64_t most, int64_t *out)
+{
+  char *end = NULL;
+  if (!text) return BRIM_OK;
+  errno = 0;
+  const long long value = strtoll(text, &end, 10);
+  if (end == text || *end || errno || value < least || value > most)
+    return brim_fail(BRIM_ECONFIG, "%s must be a whole number in [%" PRId64 ",%" PRId64 "], got '%s'", option, least,
+                     most, text);
+  *out = value;
+  return BRIM_OK;
 }
