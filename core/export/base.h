@@ -14,7 +14,7 @@ typedef struct brim_export_base {
   brim_gguf *gguf;   /* NULL: a folder */
   brim_yaml *tree;   /* config.json, with positions */
   json_t *config;    /* the same, with the order of its keys */
-  json_t *tokenizer; /* tokenizer.json and tokenizer_config.json; NULL: there are none */
+  json_t *tokenizer; /* tokenizer.json and tokenizer_config.json; NULL: the model has no tokenizer */
   json_t *about;
   const char *chat_template; /* NULL: none */
 } brim_export_base;

@@ -217,7 +217,7 @@ static brim_status load(brim_federation *f, int64_t version)
   return brim_exec_wait(f->exec);
 }
 
-/* The oldest version from which a client of this rank still has to train; the present version if there is none. */
+/* The oldest version from which a client of this rank still has to train; the present version if all have trained. */
 static int64_t find_oldest(const brim_federation *f)
 {
   int64_t oldest = f->round;

@@ -54,9 +54,9 @@ brim_status chat_set_create(const chat_head *head, chat_set *out);
 void chat_set_seal(chat_set *set);
 void chat_set_close(chat_set *set); /* a no-op if it is not open */
 
-/* [init] Reads the head of a kept set; false if there is none for the key. */
+/* [init] Reads the head of a kept set; false if no set is kept for the key. */
 bool chat_set_peek(const char *path, uint64_t key, chat_head *out);
-/* [init] Maps a kept set. False if there is none for the key, or if it is damaged: then with a warning. */
+/* [init] Maps a kept set. False if no set is kept for the key, or if it is damaged: then with a warning. */
 bool chat_set_open(const char *path, uint64_t key, chat_set *out);
 /* [init] Keeps a set, and maps the file in the place of the memory. A failure to write is a warning. */
 void chat_set_keep(const char *path, chat_set *set);

@@ -20,7 +20,7 @@ typedef struct chat_maker {
   const tokenizer *vocabulary;
   tokenizer_encoder *encoder;
   enum chat_learn learn;
-  const template *template; /* NULL: there is none */
+  const template *template; /* NULL: the model has no template */
   const json_t *variables;  /* of the template: the special tokens */
   int64_t clock;            /* of the template */
   chat_range *range;

@@ -13,7 +13,7 @@
 #include "brim/host.h"
 #include "parts.h"
 
-/* Reads a file of at most `most` bytes into memory that the caller frees; *text is NULL if there is none. */
+/* Reads a file of at most `most` bytes into memory that the caller frees; *text is NULL if the file is missing. */
 static brim_status read_file(const char *name, size_t most, char **text, size_t *bytes)
 {
   struct stat st;

@@ -37,12 +37,12 @@ typedef struct template_output {
 } template_output;
 
 /* [any thread] Renders the template. The keys of `context`, an object, are its variables. transformers always sets
- * messages, tools, documents (null if there are none) and add_generation_prompt, and the tokenizer's special tokens,
+ * messages, tools, documents (null without documents) and add_generation_prompt, and the tokenizer's special tokens,
  * for example bos_token. `clock` is the time that strftime_now formats, in seconds since 1970, in local time. The
  * caller frees *out, which is empty on failure. ELOAD, also with the message of raise_exception(); ENOMEM_HOST. */
 brim_status template_render(const template *t, const json_t *context, int64_t clock, template_output *out);
 void template_output_free(template_output *out);
-/* Returns the text of a template that comes with brim, or NULL if there is none of this name. */
+/* Returns the text of a template that comes with brim, or NULL if brim has no template of this name. */
 const char *template_shipped(const char *name);
 #define TEMPLATE_SHIPPED "chatml, llama3, alpaca"
 /* Returns whether the template has a {% generation %} block. */
