@@ -49,7 +49,6 @@ typedef struct brim_op {
   /* If activations have a smaller type (core/graph/lower.c): bits of inputs whose parameters the kernel reads in fp32,
    * while others get copies of the smaller type; and of outputs that stay in fp32, such as statistics and losses. */
   uint32_t wide_in, wide_out;
-  uint32_t copied;    /* bits of inputs of which out[0] holds only copies: may be of a smaller type than the rest */
   bool converts;      /* out[0] holds in[0]'s values, possibly in another type */
   bool probabilities; /* out[0] holds probabilities, or their logarithms */
   /* For a fused operation that also outputs the result of its first half: makes nodes for the two halves, on the fused

@@ -34,7 +34,6 @@ ALLOWED = {
     "plugins/backend/cpu/activation.c": FAMILY,
     "plugins/backend/cpu/conv.c": FAMILY,
     "plugins/backend/cuda/arithmetic.h": FAMILY,
-    "plugins/backend/cpu/small.c": "leaves the kernel that copies 16-bit values unwrapped",
     "core/config/compose.c": WORD,
     "core/config/gguf_config_write.c": WORD,
     "core/data/describe.c": WORD,

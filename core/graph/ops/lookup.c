@@ -77,7 +77,7 @@ static brim_status gradient_embedding(brim_autodiff *ad, const brim_node *n)
 
 BRIM_OP(embedding) = {.name = "embedding",
                       .wide_in = BRIM_OP_WIDE(1),
-                      .copied = BRIM_OP_WIDE(1),
+                      .traits = {.copied = BRIM_OP_WIDE(1)},
                       .signature = "index [N,...], weight [V,D] -> y [N,...,D]",
                       .in_count = 2,
                       .out_count = 1,

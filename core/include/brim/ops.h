@@ -383,6 +383,8 @@ typedef struct brim_op_traits {
   int32_t broadcasts; /* 1: inputs may broadcast to the shape of out[0]; running in parts needs inputs of one shape */
   int32_t view;       /* 1: out[0] has the values of in[0] in the same order: they share memory if the layouts agree */
   int32_t sum;        /* enum brim_op_sum */
+  uint32_t copied;    /* a bit for each input of which out[0] holds only copies, possibly of a smaller type than the
+                         other inputs. Since ABI 1.12 */
 } brim_op_traits;
 
 typedef struct brim_node {
