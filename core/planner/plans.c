@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 
-/* The chosen plan, and those that are compared with it. A plan of an 80-layer language model takes 10 MB. */
-#define KEPT 4
+/* The chosen plan, and the last that was compared with it. A plan of an 80-layer language model takes 20 MB. */
+#define KEPT 2
 
 typedef struct kept {
   brim_plan *plan; /* NULL: free */
