@@ -369,7 +369,8 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
 
 static void log_counts(void)
 {
-  brim_log(BRIM_LOG_DEBUG, "planning took %" PRIu64 " plans, %" PRIu64 " graphs, %" PRIu64 " placements, %" PRIu64 " searches",
+  brim_log(BRIM_LOG_DEBUG,
+           "planning took %" PRIu64 " plans, %" PRIu64 " graphs, %" PRIu64 " placements, %" PRIu64 " searches",
            brim_count_of(BRIM_COUNTED_PLANS), brim_count_of(BRIM_COUNTED_GRAPHS), brim_count_of(BRIM_COUNTED_PLACED),
            brim_count_of(BRIM_COUNTED_SEARCHES));
 }

@@ -472,8 +472,8 @@ void brim_plan_free(brim_plan *plan)
   free(plan);
 }
 
-/* recompute=auto takes the first level that fits, so a smaller budget that its result fits too gives the same one; and if
- * no level fits, none fits a smaller budget. */
+/* recompute=auto takes the first level that fits, so a smaller budget that its result fits too gives the same one; and
+ * if no level fits, none fits a smaller budget. */
 bool brim_plan_is_same_within(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t was = transient_room(plan, plan->request.budget_bytes), room = transient_room(plan, budget);

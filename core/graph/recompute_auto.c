@@ -47,9 +47,9 @@ typedef struct worth {
 typedef struct search {
   brim_estimate e;
   size_t nodes;
-  bool *keeps;                     /* by node: the backward pass reads its results */
-  bool *repeats, *refused;         /* by node */
-  int32_t *first_view, *next_view; /* by node: views of its results; -1: none */
+  bool *keeps;                         /* by node: the backward pass reads its results */
+  bool *repeats, *refused;             /* by node */
+  int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;
   uint32_t *list; /* of nodes dropped in a step */

@@ -151,6 +151,7 @@ static void find_besides(const brim_planner *p, const brim_plan *plan, brim_card
   if (brim_taken_is_measured(p->setup->backend_ops)) brim_taken_predict(p, plan, &taken);
   out->is_measured = taken.context_bytes != BRIM_BYTES_UNKNOWN && taken.libraries_bytes != BRIM_BYTES_UNKNOWN &&
                      taken.programs_bytes != BRIM_BYTES_UNKNOWN;
+  out->is_described = brim_setup_is_described(p->setup);
   out->besides_bytes = BRIM_CARDS_ASSUMED_BYTES;
   if (out->is_measured) out->besides_bytes = taken.total_bytes - taken.arena_bytes + taken.headroom_bytes;
 }

@@ -11,11 +11,16 @@
 /* From NVIDIA's data sheets, in the order of CUDA_CARDS; bytes are those that cudaGetDeviceProperties reports, in whole
  * GiB. */
 static const cuda_card cards[] = {
-    {"NVIDIA GeForce RTX 3060", 86, 28, 11 * GIB},  {"NVIDIA GeForce RTX 3090", 86, 82, 23 * GIB},
-    {"NVIDIA GeForce RTX 4090", 89, 128, 23 * GIB}, {"NVIDIA GeForce RTX 5090", 120, 170, 31 * GIB},
-    {"NVIDIA L4", 89, 58, 22 * GIB},                {"NVIDIA L40S", 89, 142, 44 * GIB},
-    {"NVIDIA A100-SXM4-40GB", 80, 108, 39 * GIB},   {"NVIDIA A100-SXM4-80GB", 80, 108, 79 * GIB},
-    {"NVIDIA H100 80GB HBM3", 90, 132, 79 * GIB},   {"NVIDIA H200", 90, 132, 139 * GIB},
+    {"NVIDIA GeForce RTX 3060", 86, 28, 11 * GIB},
+    {"NVIDIA GeForce RTX 3090", 86, 82, 23 * GIB},
+    {"NVIDIA GeForce RTX 4090", 89, 128, 23 * GIB},
+    {"NVIDIA GeForce RTX 5090", 120, 170, 31 * GIB},
+    {"NVIDIA L4", 89, 58, 22 * GIB},
+    {"NVIDIA L40S", 89, 142, 44 * GIB},
+    {"NVIDIA A100-SXM4-40GB", 80, 108, 39 * GIB},
+    {"NVIDIA A100-SXM4-80GB", 80, 108, 79 * GIB},
+    {"NVIDIA H100 80GB HBM3", 90, 132, 79 * GIB},
+    {"NVIDIA H200", 90, 132, 139 * GIB},
     {"NVIDIA B200", 100, 148, 178 * GIB},
 };
 
@@ -76,27 +81,17 @@ brim_status cuda_card_dnn(cuda_dnn_plan **plan, uint64_t *scratch_bytes)
   return BRIM_OK;
 }
 
-/* The scratch of a sample's gradients is described in libraries/sdpa.c, with the same conditions. */
-static uint64_t sample_bytes(const cuda_sdpa *a)
-{
-  const uint64_t rows = cuda_round_up((uint64_t)a->T, 128), columns = cuda_round_up((uint64_t)a->S, 128);
-  const uint64_t keys = a->heads == a->kv_heads ? 0 : 2 * (uint64_t)(a->S * a->D);
-  return a->result == CUDA_SDPA_Y ? 0 : (uint64_t)a->heads * (2 * (rows * columns + keys) + rows * sizeof(float));
-}
-
+/* Refuses what libraries/sdpa.c refuses. */
 brim_status cuda_card_sdpa(const cuda_backend *b, const cuda_sdpa *a, cuda_sdpa_plan **plan, int64_t *at_once,
                            uint64_t *scratch_bytes)
 {
-  const uint64_t each = sample_bytes(a);
-  const bool back = a->result == CUDA_SDPA_GRADIENTS;
-  int64_t samples = a->N;
-  if ((back && b->capability >= 100) || a->D % 8 != 0 || (a->causal && a->T > a->S) || (a->T == 1 && a->S == 1) ||
-      each > CUDA_SDPA_SCRATCH_MAX)
+  const uint64_t each = cuda_sdpa_sample_bytes(a);
+  const int64_t samples = cuda_sdpa_samples(a);
+  if ((a->result == CUDA_SDPA_GRADIENTS && b->capability >= 100) || a->D % 8 != 0 || (a->causal && a->T > a->S) ||
+      (a->T == 1 && a->S == 1) || each > CUDA_SDPA_SCRATCH_MAX)
     return brim_fail(BRIM_ENOTSUP, "cuDNN does not offer this attention");
-  while (samples > 1 && (a->N % samples != 0 || (uint64_t)samples * each > CUDA_SDPA_SCRATCH)) samples--;
   *at_once = samples;
   *scratch_bytes = (uint64_t)samples * each;
-  if (back) *scratch_bytes += cuda_round_up((uint64_t)(samples * a->heads * a->T) * sizeof(float), CUDA_ALIGNMENT);
   *plan = (cuda_sdpa_plan *)(void *)&made;
   return BRIM_OK;
 }

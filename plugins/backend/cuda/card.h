@@ -1,8 +1,8 @@
 /* GPUs that are only described (backend.card): brim plans for them without a GPU, and runs nothing.
  *
  * The backend's own kernels need from a GPU only its multiprocessors and its compute capability, so what they take is
- * exact. cuBLASLt and cuDNN say what they need only on a GPU. Their scratch is assumed: the most that the backend allows
- * a product or a convolution, and for gradients of attention what sdpa.h describes. */
+ * exact. cuBLASLt and cuDNN say what they need only on a GPU. Their scratch is assumed: the most that the backend
+ * allows a product or a convolution, and for gradients of attention what sdpa.h describes. */
 #ifndef CUDA_CARD_H
 #define CUDA_CARD_H
 #include "dnn.h"

@@ -64,8 +64,9 @@ brim_status cuda_device_find(int *count)
     return brim_fail(BRIM_ENODEVICE, "the GPUs of this host cannot be used: %s (%s)", cudaGetErrorString(e),
                      cudaGetErrorName(e));
   if (visible) return brim_fail(BRIM_ENODEVICE, "there is no GPU to use: CUDA_VISIBLE_DEVICES is '%s'", visible);
-  return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA GPU on this host\n`brim plan backend=cuda backend.card=h100` plans "
-                                   "for one that is only described");
+  return brim_fail(BRIM_ENODEVICE,
+                   "there is no NVIDIA GPU on this host\n`brim plan backend=cuda backend.card=h100` plans "
+                   "for one that is only described");
 }
 
 int cuda_device_count(void *self)
