@@ -155,9 +155,12 @@ static void insert(brim_room *r, const placed *p)
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
-  int32_t together[CHUNK]; /* whether a buffer lives at the same time */
+  uint8_t together[CHUNK] = {0}; /* whether a buffer lives at the same time */
   for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
   for (size_t i = 0; i < c->count; i++) {
+    uint64_t eight;
+    memcpy(&eight, &together[i & ~(size_t)7], sizeof eight);
+    if (eight == 0) i |= 7; /* most do not */
     if (!together[i]) continue;
     if (p->offset[i] >= at + bytes) return at;
     if (p->end[i] > at) at = p->end[i];
