@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares the plans of two builds of brim on drawn configurations: `compare_plans.py OLD NEW [--count N] [--seed S]`.
 
-Each is `brim plan --no-timing --json`. Everything that is a function of the configuration must be equal; what depends on
-the free memory of this machine is left out. A plan that became smaller is reported, and is not an error.
+Each is `brim plan --no-timing --json`. Everything that is a function of the configuration must be equal; what depends
+on the free memory of this machine is left out. A plan that became smaller is reported, and is not an error.
 """
 import argparse
 import json
@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 
-MODELS = ["mlp", "cnn", "resnet18", "resnet50", "vit", "gpt2", "unet", "lstm", "mobilenet_v2", "decoder", "lora"]
 LLAMA = {"model_type": "llama", "vocab_size": 3000, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
          "hidden_size": 64, "intermediate_size": 160, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
          "rope_theta": 500000.0, "tie_word_embeddings": False}
@@ -25,9 +24,10 @@ def draw(rng, models, folder):
     words = [f"model={model}", f"training.effective_batch_size={batch}",
              f"training.batch_size={rng.choice([d for d in range(1, batch + 1) if batch % d == 0])}",
              f"memory.limit_mb={1 << 20}"]
-    text = model in ("gpt2", "decoder", "hf", "hf_lora", "lstm_text")
+    text = model in ("gpt2", "hf", "hf_lora")
     if text:
-        words += ["dataset=text", f"dataset.path={folder}/text.txt", f"dataset.context={rng.choice([16, 64, 100, 256])}"]
+        words += ["dataset=text", f"dataset.path={folder}/text.txt"]
+        words += [f"dataset.context={rng.choice([16, 64, 100, 256])}"]
         words += [f"dataset.test_fraction={rng.choice([0, 0.1])}"]
     if model.startswith("hf"):
         config = {**LLAMA, "num_hidden_layers": rng.choice([1, 2, 5, 12, 30])}
