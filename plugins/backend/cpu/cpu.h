@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "brim/brim.h"
+#include "gemm16.h"
 #include "pool.h"
 #include "simd.h"
 #include "simd_activation.h"
@@ -25,8 +26,9 @@ typedef struct cpu_backend {
   cpu_pool *pool;
   int32_t threads;
   const cpu_simd *simd;
-  int32_t isa;   /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
-  int64_t block; /* channel block that oneDNN prefers on this CPU: 8 or 16 */
+  int32_t isa;             /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
+  int64_t block;           /* channel block that oneDNN prefers on this CPU: 8 or 16 */
+  cpu_gemm16_block gemm16; /* NULL: without instructions for bfloat16 */
   dnnl_engine_t engine;
   dnnl_stream_t *streams;     /* one per thread */
   struct cpu_conv *convs;     /* every convolution primitive so far, by shape */
@@ -117,6 +119,17 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   static const brim_kernel kernel_##id;                                                                                \
   static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
   static const brim_kernel kernel_##id
+
+/* Registers a kernel for the nodes with 16-bit tensors that it serves; small.c does not wrap it. */
+typedef struct cpu_kernel16 {
+  brim_kernel kernel;
+  bool (*serves)(const cpu_backend *b, const brim_node *node);
+} cpu_kernel16;
+#define CPU_KERNEL16(id)                                                                                               \
+  static const cpu_kernel16 kernel16_##id;                                                                             \
+  static const cpu_kernel16 *const kernel16_entry_##id __attribute__((section("cpu_kernels16"), used)) =               \
+      &kernel16_##id;                                                                                                  \
+  static const cpu_kernel16 kernel16_##id
 
 /* cache.c: a kernel for tensors of any type, which small.c does not wrap. */
 extern const brim_kernel cpu_cache_write;
