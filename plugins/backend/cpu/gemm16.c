@@ -23,47 +23,65 @@ typedef struct steps {
   uint32_t values[CPU_GEMM16_DEPTH];
 } steps;
 
-/* Returns the steps from *k on, and sets *k to the end of the last. */
-static steps next_steps(const cpu_gemm16 *g, int64_t *k)
+/* Where the next steps begin. */
+typedef struct place {
+  int64_t k;
+  const int64_t *end; /* of its unit, if the product has `ends` */
+} place;
+
+static steps next_steps(const cpu_gemm16 *g, place *at)
 {
   steps s = {0};
-  while (s.count < CPU_GEMM16_DEPTH && *k < g->k) {
-    const int64_t unit_end = (*k / g->unit + 1) * g->unit, end = unit_end < g->k ? unit_end : g->k;
-    const int64_t values = end - *k < STEP ? end - *k : STEP;
-    s.first[s.count] = *k;
+  while (s.count < CPU_GEMM16_DEPTH && at->k < g->k) {
+    while (at->end && *at->end <= at->k) at->end++;
+    const int64_t unit_end = at->end ? *at->end : (at->k / g->unit + 1) * g->unit;
+    const int64_t end = unit_end < g->k ? unit_end : g->k, values = end - at->k < STEP ? end - at->k : STEP;
+    s.first[s.count] = at->k;
     s.values[s.count++] = (uint32_t)values;
-    *k += values;
+    at->k += values;
   }
   return s;
 }
 
 /* ---- packing ---- */
 
-/* A row of 32 values. */
-static inline vf row_of(const uint16_t *from, uint32_t values)
+/* 16 values, in 16 bits each. */
+static inline __m256i half_row(const void *from, int64_t at, bool wide, __mmask16 mask)
 {
-  return (vf)_mm512_maskz_loadu_epi16((__mmask32)((1ull << values) - 1), from);
+  if (!wide) return _mm256_maskz_loadu_epi16(mask, (const uint16_t *)from + at);
+  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, (const float *)from + at));
 }
 
-/* Pairs of values of 16 columns: of row 0 and row 1, `stride` after it, if both exist. */
-static inline vf pairs_of(const uint16_t *from, int64_t stride, int64_t rows, int64_t columns)
+/* A row of 32 values, of which `values` exist. */
+static inline vf row_of(const void *from, int64_t at, bool wide, uint32_t values)
+{
+  const __mmask32 mask = (__mmask32)((1ull << values) - 1);
+  if (!wide) return (vf)_mm512_maskz_loadu_epi16(mask, (const uint16_t *)from + at);
+  const __m256i low = half_row(from, at, true, (__mmask16)mask);
+  return (vf)_mm512_inserti64x4(_mm512_castsi256_si512(low), half_row(from, at + TILE, true, (__mmask16)(mask >> 16)),
+                                1);
+}
+
+/* Pairs of values of 16 columns: of a row and the next, `stride` after it, if both exist. */
+static inline vf pairs_of(const void *from, int64_t at, bool wide, int64_t stride, int64_t rows, int64_t columns)
 {
   const __mmask16 mask = (__mmask16)((1u << columns) - 1);
   const __m256i zero = _mm256_setzero_si256();
-  const __m256i low = rows > 0 ? _mm256_maskz_loadu_epi16(mask, from) : zero;
-  const __m256i high = rows > 1 ? _mm256_maskz_loadu_epi16(mask, from + stride) : zero;
+  const __m256i low = rows > 0 ? half_row(from, at, wide, mask) : zero;
+  const __m256i high = rows > 1 ? half_row(from, at + stride, wide, mask) : zero;
   return (vf)_mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
 }
 
 /* Packs tiles in which a vector is 32 values along K of one of `count` rows: A in rows, or B by columns if each step is
  * then transposed. */
-static inline __attribute__((always_inline)) void pack_along(const uint16_t *from, int64_t stride, int64_t count,
-                                                             const steps *s, bool transposed, uint16_t *to)
+static inline __attribute__((always_inline)) void pack_along(const void *from, int64_t at, bool wide, int64_t stride,
+                                                             int64_t count, const steps *s, bool transposed,
+                                                             uint16_t *to)
 {
   for (int64_t i = 0; i < s->count; i++, to += PACKED) {
     vf v[TILE];
     for (int64_t r = 0; r < TILE; r++)
-      v[r] = r < count ? row_of(from + r * stride + s->first[i], s->values[i]) : (vf){0};
+      v[r] = r < count ? row_of(from, at + r * stride + s->first[i], wide, s->values[i]) : (vf){0};
     if (transposed) transpose_square(v);
     for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
   }
@@ -71,13 +89,14 @@ static inline __attribute__((always_inline)) void pack_along(const uint16_t *fro
 
 /* Packs tiles in which a vector is pairs across K of `count` columns: B by pairs, or A in rows if each step is then
  * transposed. */
-static inline __attribute__((always_inline)) void pack_across(const uint16_t *from, int64_t stride, int64_t count,
-                                                              const steps *s, bool transposed, uint16_t *to)
+static inline __attribute__((always_inline)) void pack_across(const void *from, int64_t at, bool wide, int64_t stride,
+                                                              int64_t count, const steps *s, bool transposed,
+                                                              uint16_t *to)
 {
   for (int64_t i = 0; i < s->count; i++, to += PACKED) {
     vf v[TILE];
     for (int64_t p = 0; p < TILE; p++)
-      v[p] = pairs_of(from + (s->first[i] + 2 * p) * stride, stride, s->values[i] - 2 * p, count);
+      v[p] = pairs_of(from, at + (s->first[i] + 2 * p) * stride, wide, stride, s->values[i] - 2 * p, count);
     if (transposed) transpose_square(v);
     for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
   }
@@ -90,18 +109,23 @@ static int64_t at_most_a_tile(int64_t count)
 
 static void pack_a(const cpu_gemm16 *g, int64_t m, int64_t rows, const steps *s, uint16_t *to)
 {
-  if (g->a_transposed)
-    pack_across(g->a + m, g->lda, at_most_a_tile(rows), s, true, to);
+  const int64_t count = at_most_a_tile(rows);
+  if (g->a_transposed && g->a_wide)
+    pack_across(g->a, m, true, g->lda, count, s, true, to);
+  else if (g->a_transposed)
+    pack_across(g->a, m, false, g->lda, count, s, true, to);
+  else if (g->a_wide)
+    pack_along(g->a, m * g->lda, true, g->lda, count, s, false, to);
   else
-    pack_along(g->a + m * g->lda, g->lda, at_most_a_tile(rows), s, false, to);
+    pack_along(g->a, m * g->lda, false, g->lda, count, s, false, to);
 }
 
 static void pack_b(const cpu_gemm16 *g, int64_t n, int64_t columns, const steps *s, uint16_t *to)
 {
   if (g->b_transposed)
-    pack_along(g->b + n * g->ldb, g->ldb, at_most_a_tile(columns), s, true, to);
+    pack_along(g->b, n * g->ldb, false, g->ldb, at_most_a_tile(columns), s, true, to);
   else
-    pack_across(g->b + n, g->ldb, at_most_a_tile(columns), s, false, to);
+    pack_across(g->b, n, false, g->ldb, at_most_a_tile(columns), s, false, to);
 }
 
 /* ---- multiplying: `rows` x `columns` tiles of C, 1 or 2 each ---- */
@@ -179,8 +203,8 @@ static inline __attribute__((always_inline)) void multiply_block(const cpu_gemm1
                                                                  multiply with)
 {
   uint16_t *a = scratch, *b = scratch + CPU_GEMM16_ROWS * STEP * CPU_GEMM16_DEPTH;
-  for (int64_t k = 0; k < g->k;) {
-    const steps s = next_steps(g, &k);
+  for (place at = {.end = g->ends}; at.k < g->k;) {
+    const steps s = next_steps(g, &at);
     for (int64_t m = m0; m < m1; m += TILE) pack_a(g, m, m1 - m, &s, a + (m - m0) * STEP * s.count);
     for (int64_t n = n0; n < n1; n += 2 * TILE) {
       pack_b(g, n, n1 - n, &s, b);

@@ -4,12 +4,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* C[M,N] += A[M,K] B[K,N]. K is taken in steps of CPU_GEMM16_STEP, and steps begin anew at every multiple of `unit`;
- * the last one before it is filled with zeros. The instruction adds up a step in its own order, so an element's sum
- * depends on `unit`, but not on M, N or where a block of C begins. */
+/* C[M,N] += A[M,K] B[K,N]. K is taken in steps of CPU_GEMM16_STEP, and steps begin anew at every multiple of `unit`, or
+ * of the values in `ends`; the last one before it is filled with zeros. The instruction adds up a step in its own
+ * order, so an element's sum depends on these units, but not on M, N or where a block of C begins. */
 typedef struct cpu_gemm16 {
   int64_t m, n, k, unit;
-  const uint16_t *a;
+  const int64_t *ends; /* ascending, the last is K; NULL: see unit */
+  const void *a;       /* uint16_t, or */
+  bool a_wide;         /* float, which packing rounds */
   int64_t lda;
   bool a_transposed; /* A is stored [K,M] */
   const uint16_t *b;

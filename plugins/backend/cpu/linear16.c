@@ -1,82 +1,13 @@
 /* linear and its gradients in bfloat16, where the processor multiplies it (gemm16.h): operands are read as they are
- * stored, sums are fp32, and a result is rounded once. Elsewhere small.c widens the tensors for linear.c.
+ * stored, and a result is rounded once. Elsewhere small.c widens the tensors for linear.c.
  *
- * A fused activation reads the rounded product, so fusion changes no bit. The sums over samples of the weights'
- * gradient begin anew at each grain, so any micro-batch of whole grains gives the same bits. */
-#include <stdlib.h>
+ * A fused activation reads the rounded product, so fusion changes no bit. linear+add and linear_grad_input+add begin
+ * each sum with the value to add to, and round the whole. The sums over samples of the weights' gradient begin anew at
+ * each grain, so any micro-batch of whole grains gives the same bits. */
 #include <string.h>
 
 #include "cpu.h"
 #include "half.h"
-
-typedef struct products {
-  cpu_backend *backend;
-  cpu_gemm16 gemm;
-  float *sum;            /* [M,N]: added to; NULL: */
-  uint16_t *y, *product; /* [M,N]: the result, and the product before the function unless NULL */
-  const uint16_t *bias;  /* [N] or NULL */
-  cpu_epilogue epilogue;
-  int64_t rows_per_task, row_tasks;
-  char *workspace;
-} products;
-
-enum {
-  COLUMNS = CPU_GEMM16_COLUMNS,
-  BLOCK_BYTES = CPU_GEMM16_ROWS * COLUMNS * sizeof(float),
-  THREAD_BYTES = BLOCK_BYTES + CPU_GEMM16_SCRATCH * sizeof(uint16_t)
-};
-
-/* Sets a row of a block to its first values. */
-static void begin_row(const products *p, int64_t m, int64_t n, int64_t count, float *c)
-{
-  if (p->sum)
-    memcpy(c, p->sum + m * p->gemm.n + n, (size_t)count * sizeof *c);
-  else if (p->bias)
-    cpu_half_of(p->backend->isa, BRIM_DTYPE_BF16)->widen(p->bias + n, c, count);
-  else
-    memset(c, 0, (size_t)count * sizeof *c);
-}
-
-/* Stores a row of a block, of at most COLUMNS values. */
-static void end_row(const products *p, int64_t m, int64_t n, int64_t count, float *c)
-{
-  const cpu_half *half = cpu_half_of(p->backend->isa, BRIM_DTYPE_BF16);
-  const int64_t at = m * p->gemm.n + n;
-  if (p->sum) {
-    memcpy(p->sum + at, c, (size_t)count * sizeof *c);
-    return;
-  }
-  if (p->epilogue.relu) p->backend->simd->relu(c, c, count);
-  if (p->epilogue.function) {
-    uint16_t rounded[COLUMNS], *product = p->product ? p->product + at : rounded;
-    half->round(c, product, count);
-    half->widen(product, c, count);
-    p->epilogue.function(c, c, count, p->epilogue.factor);
-  }
-  half->round(c, p->y + at, count);
-}
-
-static void multiply_block(void *arg, int64_t task, int32_t thread)
-{
-  const products *p = arg;
-  const int64_t m0 = task % p->row_tasks * p->rows_per_task, n0 = task / p->row_tasks * COLUMNS;
-  const int64_t m1 = cpu_min(m0 + p->rows_per_task, p->gemm.m), n1 = cpu_min(n0 + COLUMNS, p->gemm.n);
-  float *c = (float *)(void *)(p->workspace + (uint64_t)thread * THREAD_BYTES);
-  for (int64_t m = m0; m < m1; m++) begin_row(p, m, n0, n1 - n0, c + (m - m0) * COLUMNS);
-  p->backend->gemm16(&p->gemm, m0, m1, n0, n1, c, (uint16_t *)(void *)((char *)c + BLOCK_BYTES));
-  for (int64_t m = m0; m < m1; m++) end_row(p, m, n0, n1 - n0, c + (m - m0) * COLUMNS);
-}
-
-/* Divides C into blocks: at least one for each thread, if it has enough rows. */
-static void multiply(products *p)
-{
-  const int64_t column_tasks = cpu_divide_up(p->gemm.n, COLUMNS), threads = p->backend->threads;
-  const int64_t tiles = cpu_divide_up(p->gemm.m, 2 * CPU_GEMM16_TILE);
-  const int64_t tiles_per_task = cpu_divide_up(tiles, cpu_divide_up(threads, column_tasks));
-  p->rows_per_task = cpu_min(CPU_GEMM16_ROWS, tiles_per_task * 2 * CPU_GEMM16_TILE);
-  p->row_tasks = cpu_divide_up(p->gemm.m, p->rows_per_task);
-  cpu_pool_run(p->backend->pool, p->row_tasks * column_tasks, multiply_block, p);
-}
 
 static bool is_plain16(const brim_tensor *t)
 {
@@ -104,7 +35,7 @@ static CPU_PREPARE(linear16_prepare)
   (void)program;
   (void)node;
   (void)state;
-  need->workspace_bytes += (uint64_t)((cpu_backend *)self)->threads * THREAD_BYTES;
+  need->workspace_bytes += cpu_multiply16_bytes(self);
   return BRIM_OK;
 }
 
@@ -113,41 +44,79 @@ static CPU_RUN(linear16_run)
 {
   const brim_node *n = launch->node;
   const brim_shape *w = &n->in[1]->shape;
-  products p = {.backend = self,
-                .gemm = {.m = cpu_rows(n->in[0]),
-                         .n = w->dim[0],
-                         .k = w->dim[1],
-                         .unit = w->dim[1],
-                         .a = launch->in[0],
-                         .lda = w->dim[1],
-                         .b = launch->in[1],
-                         .ldb = w->dim[1],
-                         .b_transposed = true},
-                .y = launch->out[0],
-                .product = n->out_count > 1 ? launch->out[1] : NULL,
-                .bias = n->in_count > 2 ? launch->in[2] : NULL,
-                .epilogue = cpu_epilogue_of(self, n),
-                .workspace = launch->workspace};
-  multiply(&p);
+  cpu_products16 p = {.gemm = {.m = cpu_rows(n->in[0]),
+                               .n = w->dim[0],
+                               .k = w->dim[1],
+                               .unit = w->dim[1],
+                               .a = launch->in[0],
+                               .lda = w->dim[1],
+                               .b = launch->in[1],
+                               .ldb = w->dim[1],
+                               .b_transposed = true},
+                      .y = launch->out[0],
+                      .ldc = w->dim[0],
+                      .kept = n->out_count > 1 ? launch->out[1] : NULL,
+                      .bias = n->in_count > 2 ? launch->in[2] : NULL,
+                      .epilogue = cpu_epilogue_of(self, n)};
+  cpu_multiply16(self, &p, launch->workspace);
+  return BRIM_OK;
+}
+
+/* Copies in[0], to which a product is then added, unless the result has its memory. */
+static void copy_first(const brim_launch *launch)
+{
+  if (launch->in[0] != launch->out[0]) memcpy(launch->out[0], launch->in[0], launch->node->out[0]->bytes);
+}
+
+static CPU_RUN(linear16_add_run)
+{
+  const brim_node *n = launch->node;
+  const brim_shape *w = &n->in[2]->shape, *y = &n->out[0]->shape;
+  cpu_products16 p = {.gemm = {.m = cpu_rows(n->in[1]),
+                               .n = w->dim[0],
+                               .k = w->dim[1],
+                               .unit = w->dim[1],
+                               .a = launch->in[1],
+                               .lda = w->dim[1],
+                               .b = launch->in[2],
+                               .ldb = w->dim[1],
+                               .b_transposed = true},
+                      .y = (uint16_t *)launch->out[0] + n->attr.linear.first,
+                      .adds = true,
+                      .ldc = y->dim[y->rank - 1]};
+  copy_first(launch);
+  cpu_multiply16(self, &p, launch->workspace);
+  return BRIM_OK;
+}
+
+/* dy and weight are the inputs from `first` on; with `adds`, dx begins with in[0]. */
+static brim_status find_dx(cpu_backend *b, const brim_launch *launch, uint32_t first, bool adds)
+{
+  const brim_shape *w = &launch->node->in[first + 1]->shape;
+  cpu_products16 p = {.gemm = {.m = cpu_rows(launch->node->in[first]),
+                               .n = w->dim[1],
+                               .k = w->dim[0],
+                               .unit = w->dim[0],
+                               .a = launch->in[first],
+                               .lda = w->dim[0],
+                               .b = launch->in[first + 1],
+                               .ldb = w->dim[1]},
+                      .y = launch->out[0],
+                      .adds = adds,
+                      .ldc = w->dim[1]};
+  if (adds) copy_first(launch);
+  cpu_multiply16(b, &p, launch->workspace);
   return BRIM_OK;
 }
 
 static CPU_RUN(linear16_grad_input_run)
 {
-  const brim_shape *w = &launch->node->in[1]->shape;
-  products p = {.backend = self,
-                .gemm = {.m = cpu_rows(launch->node->in[0]),
-                         .n = w->dim[1],
-                         .k = w->dim[0],
-                         .unit = w->dim[0],
-                         .a = launch->in[0],
-                         .lda = w->dim[0],
-                         .b = launch->in[1],
-                         .ldb = w->dim[1]},
-                .y = launch->out[0],
-                .workspace = launch->workspace};
-  multiply(&p);
-  return BRIM_OK;
+  return find_dx(self, launch, 0, false);
+}
+
+static CPU_RUN(linear16_grad_input_add_run)
+{
+  return find_dx(self, launch, 1, true);
 }
 
 /* dbias: a task has some columns, and adds up the rows of each in their order. */
@@ -173,21 +142,10 @@ static void sum_columns(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* Sets the rows of a grain, at whose multiples sums begin anew. */
 static CPU_PREPARE(linear16_grad_weight_prepare)
 {
-  const int64_t rows = cpu_rows(node->in[0]);
-  int64_t *unit = brim_try_calloc(1, sizeof *unit);
-  if (!unit) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
-  *unit = program->grain > 0 && rows % program->batch == 0 ? rows / program->batch * program->grain : rows;
-  *state = unit;
-  return linear16_prepare(self, program, node, need, state);
-}
-
-static void linear16_grad_weight_release(void *self, void *state)
-{
-  (void)self;
-  free(state);
+  need->workspace_bytes += cpu_multiply16_bytes(self);
+  return cpu_grain_rows_prepare(self, program, node, need, state);
 }
 
 static CPU_RUN(linear16_grad_weight_run)
@@ -196,20 +154,20 @@ static CPU_RUN(linear16_grad_weight_run)
   const brim_shape *w = &launch->node->out[0]->shape;
   const int64_t rows = cpu_rows(launch->node->in[0]), outputs = w->dim[0];
   column_sums sums = {b, launch->in[1], launch->node->out_count > 1 ? launch->out[1] : NULL, rows, outputs};
-  products p = {.backend = b,
-                .gemm = {.m = outputs,
-                         .n = w->dim[1],
-                         .k = rows,
-                         .unit = *(const int64_t *)launch->state,
-                         .a = launch->in[1],
-                         .lda = outputs,
-                         .a_transposed = true,
-                         .b = launch->in[0],
-                         .ldb = w->dim[1]},
-                .sum = launch->out[0],
-                .workspace = launch->workspace};
+  cpu_products16 p = {.gemm = {.m = outputs,
+                               .n = w->dim[1],
+                               .k = rows,
+                               .unit = *(const int64_t *)launch->state,
+                               .a = launch->in[1],
+                               .lda = outputs,
+                               .a_transposed = true,
+                               .b = launch->in[0],
+                               .ldb = w->dim[1]},
+                      .sum = launch->out[0],
+                      .adds = true,
+                      .ldc = w->dim[1]};
   if (sums.sum) cpu_pool_run(b->pool, cpu_divide_up(outputs, COLUMNS_PER_TASK), sum_columns, &sums);
-  multiply(&p);
+  cpu_multiply16(b, &p, launch->workspace);
   return BRIM_OK;
 }
 
@@ -222,10 +180,14 @@ LINEAR16(linear16_sigmoid, "linear+sigmoid");
 LINEAR16(linear16_tanh, "linear+tanh");
 LINEAR16(linear16_gelu, "linear+gelu");
 LINEAR16(linear16_silu, "linear+silu");
+CPU_KERNEL16(linear16_add) = {{.op = "linear+add", .prepare = linear16_prepare, .run = linear16_add_run},
+                              makes_activation};
+CPU_KERNEL16(linear16_grad_input_add) = {
+    {.op = "linear_grad_input+add", .prepare = linear16_prepare, .run = linear16_grad_input_add_run}, makes_activation};
 CPU_KERNEL16(linear16_grad_input) = {
     {.op = "linear_grad_input", .prepare = linear16_prepare, .run = linear16_grad_input_run}, makes_activation};
 CPU_KERNEL16(linear16_grad_weight) = {{.op = "linear_grad_weight",
                                        .prepare = linear16_grad_weight_prepare,
                                        .run = linear16_grad_weight_run,
-                                       .release = linear16_grad_weight_release},
+                                       .release = cpu_grain_rows_release},
                                       adds_to_gradient};
