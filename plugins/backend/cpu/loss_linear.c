@@ -298,6 +298,11 @@ static void take_rows(problem *p, int64_t first)
     }
     p->at[p->row_count++] = p->row_end;
   }
+  const int64_t cut = (p->row_count - (end > p->end ? end[-1] : 0)) % CPU_GEMM16_STEP;
+  if (p->small && cut > 0 && p->row_end < p->rows && p->row_end < grain_end) { /* its rest must begin with a step */
+    p->row_count -= cut;
+    p->row_end = p->at[p->row_count];
+  }
   *end = p->row_count;
   p->piece = value(p, p->x, first * p->features);
   if (p->row_end - first == p->row_count) return;
