@@ -269,7 +269,7 @@ LINEAR(linear_silu, "linear+silu");
 
 /* ---- a product alone, or added to a tensor ---- */
 
-static brim_status prepare_plain(cuda_backend *b, const brim_program_info *program, brim_node *node,
+static brim_status prepare_plain(cuda_backend *b, const brim_program_info *program, const brim_node *node,
                                  brim_kernel_need *need, void **state, const cuda_product &product)
 {
   linear *plan;
