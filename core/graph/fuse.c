@@ -181,7 +181,7 @@ void brim_graph_fuse_loss(brim_graph *g)
   const size_t first = g->forward_count - 2, count = g->node_count - first;
   for (size_t i = 0; i < 3; i++)
     if (strcmp(g->node[first + i]->op, names[i]) != 0) return;
-  if (g->offers && !g->offers(g->offers_arg, op->name)) return;
+  if (!brim_graph_offers(g, op->name)) return;
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   memcpy(node, g->node + first, count * sizeof *node);
   g->forward_count = first;

@@ -85,11 +85,17 @@ static uint64_t hash_attention(const brim_attr *attr)
   return brim_op_hash(&a);
 }
 
+static bool each_token_cached(const brim_node *n)
+{
+  return n->attr.attention.cached;
+}
+
 BRIM_OP(attention) = {.name = "attention",
                       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                       .wide_out = BRIM_OP_WIDE(1),
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places [N,T]] -> y "
                                    "[N,T,heads*D], lse [N,heads,T]",
+                      .each_token = each_token_cached,
                       .in_count = 4,
                       .optional = 1,
                       .out_count = 2,
@@ -285,8 +291,14 @@ static uint64_t hash_rotary(const brim_attr *attr)
   return brim_op_hash(&a);
 }
 
+static bool each_token_by_places(const brim_node *n)
+{
+  return n->in_count == 2;
+}
+
 BRIM_OP(rotary) = {.name = "rotary",
                    .signature = "x [N,T,heads*D], [places [N,T]] -> y [N,T,heads*D]",
+                   .each_token = each_token_by_places,
                    .in_count = 2,
                    .optional = 1,
                    .out_count = 1,

@@ -20,6 +20,7 @@ extern "C" {
  *                          only
  *                          attr.fused.activation has the second's attributes. leaky_relu's slope is above 0, so that y
  *                          has the sign of its input.
+ *     linear+add, linear_grad_input+add   see linear
  *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
@@ -178,12 +179,18 @@ typedef struct brim_metrics_attr {
 /* linear               in: x [...,F], weight [O,F], [bias [O]]  out: y [...,O]
  * linear_grad_input    in: dy, weight                           out: dx
  * linear_grad_weight   in: x, dy                                out: dweight +=, [dbias +=]
+ * linear+add           in: a [...,A], x [...,F], weight [O,F]   out: y [...,A] = a, to whose columns first .. first +
+ *                      O - 1 the linear of x is added. y may have a's memory. Since ABI 1.12
+ * linear_grad_input+add  in: a, dy, weight                      out: dx = a + linear_grad_input. As above
  * matmul               in: a [...,M,K], b [...,K,N]             out: [...,M,N]; equal leading dimensions, N first
  *                      With transpose_a, a is stored [...,K,M]; with transpose_b, b is stored [...,N,K].
  *                      Its gradients are matmuls. */
 typedef struct brim_matmul_attr {
   int32_t transpose_a, transpose_b;
 } brim_matmul_attr;
+typedef struct brim_linear_attr {
+  int64_t first; /* linear+add; A - first is at least O */
+} brim_linear_attr;
 /* relu, leaky_relu, gelu, silu, sigmoid, tanh, exp     in: x           out: y
  * relu_grad, sigmoid_grad, tanh_grad                   in: y, dy       out: dx
  * leaky_relu_grad, gelu_grad, silu_grad                in: x, dy       out: dx   (exp's gradient is mul by y)
@@ -375,6 +382,7 @@ typedef union brim_attr {
   brim_loss_attr loss;
   brim_metrics_attr metrics;
   brim_formula_attr formula;
+  brim_linear_attr linear;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;
 
@@ -393,6 +401,8 @@ typedef struct brim_op_traits {
   int32_t broadcasts; /* 1: inputs may broadcast to the shape of out[0]; running in parts needs inputs of one shape */
   int32_t view;       /* 1: out[0] has the values of in[0] in the same order: they share memory if the layouts agree */
   int32_t sum;        /* enum brim_op_sum */
+  uint32_t copied;    /* a bit for each input of which out[0] holds only copies, possibly of a smaller type than the
+                         other inputs. Since ABI 1.12 */
 } brim_op_traits;
 
 typedef struct brim_node {

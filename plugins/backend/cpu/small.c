@@ -119,15 +119,17 @@ static bool is_small(const brim_tensor *t)
 }
 
 /* bits: a mask of a node's inputs or outputs. */
-static bool has_samples(uint32_t bits, size_t k)
+static bool has_bit(uint32_t bits, size_t k)
 {
   return k < 32 && bits >> k & 1;
 }
 
-/* Whether the kernel itself copies values in 16 bits. */
+/* Whether the kernel only copies values. Those of this backend copy values of 16 bits as they are. */
 static bool copies_small(const brim_node *n)
 {
-  return strcmp(n->op, "embedding") == 0 && n->in[1]->dtype == n->out[0]->dtype;
+  for (uint32_t k = 0; k < n->in_count; k++)
+    if (has_bit(brim_node_traits(n)->copied, k) && n->in[k]->dtype == n->out[0]->dtype) return true;
+  return false;
 }
 
 static bool has_small(const brim_node *n)
@@ -159,13 +161,13 @@ static const brim_op_traits *find_slicing(const brim_node *n)
   const brim_shape *first = &n->in[0]->shape;
   for (uint32_t k = 0; k < n->in_count; k++) {
     const brim_shape *shape = &n->in[k]->shape;
-    if (!has_samples(s->samples_in, k)) continue;
+    if (!has_bit(s->samples_in, k)) continue;
     if (shape->rank < 1 || shape->dim[0] != first->dim[0]) return NULL;
     if (s->broadcasts && !brim_shape_equal(shape, first)) return NULL;
   }
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_shape *shape = &n->out[k]->shape;
-    const bool sliced = has_samples(s->samples_out, k);
+    const bool sliced = has_bit(s->samples_out, k);
     if (sliced && (shape->rank < 1 || shape->dim[0] != first->dim[0])) return NULL;
     if (!sliced && n->out[k]->role != BRIM_ROLE_GRADIENT) return NULL;
   }
@@ -202,7 +204,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_t
     const size_t k = in ? i : i - n->in_count;
     o->t = in ? n->in[k] : n->out[k];
     o->small = is_small(o->t);
-    o->sliced = s && has_samples(in ? s->samples_in : s->samples_out, k);
+    o->sliced = s && has_bit(in ? s->samples_in : s->samples_out, k);
     while (w->operand[o->same].t != o->t) o->same++;
     if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
   }
