@@ -58,10 +58,11 @@ static brim_status number(const char *option, const char *text, double least, do
   return BRIM_OK;
 }
 
-/* Called again after the model's own values were read, which these replace. */
+/* Called again after the model's own values were read, which these replace. Options that need sampling mean it. */
 static brim_status take_sampling(generate *g)
 {
   brim_sampling *s = &g->how.sampling;
+  if (s->temperature == 0 && (g->top_k || g->top_p || g->sample_count > 1)) s->temperature = 1;
   BRIM_TRY(brim_cli_whole_number("--top-k", g->top_k, 0, INT32_MAX, &s->top_k));
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &s->temperature));
   BRIM_TRY(number("--repetition-penalty", g->penalty, 1e-3, 1000, &s->repetition_penalty));

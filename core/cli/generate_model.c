@@ -101,7 +101,7 @@ static brim_status read_number(const reading *r, const char *key, double least, 
   return BRIM_OK;
 }
 
-/* Samples as transformers does: without do_sample the most probable token. */
+/* As transformers does: without do_sample it chooses the most probable token. */
 static brim_status read_sampling(const reading *r, brim_sampling *out)
 {
   const json_t *samples = json_object_get(r->root, "do_sample");
@@ -110,7 +110,7 @@ static brim_status read_sampling(const reading *r, brim_sampling *out)
   if (samples && !json_is_boolean(samples) && !json_is_null(samples))
     return brim_fail(BRIM_ELOAD, "%s: do_sample must be true or false", r->path);
   if (!json_is_true(samples)) {
-    if (json_is_false(samples)) out->temperature = 0;
+    out->temperature = 0;
     return BRIM_OK;
   }
   BRIM_TRY(read_number(r, "temperature", 0, 1000, &out->temperature));

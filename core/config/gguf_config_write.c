@@ -166,8 +166,11 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   if (!type) return brim_fail(BRIM_ECONFIG, "config.json has no model_type");
   if (!architecture) return refuse(type, "model_type");
   const brim_yaml *window = brim_yaml_get(config, "sliding_window");
+  const brim_yaml *uses_window = brim_yaml_get(config, "use_sliding_window"); /* of Qwen */
   if (strcmp(type->scalar, "mistral") == 0 && window && !brim_yaml_is_null(window))
     return refuse(window, "sliding_window");
+  if (uses_window && uses_window->kind == BRIM_YAML_SCALAR && strcmp(uses_window->scalar, "true") == 0)
+    return refuse(uses_window, "use_sliding_window");
   BRIM_TRY(check_layer_types(config, architecture));
   brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {

@@ -199,6 +199,7 @@ class Export(Gguf):
             self.assert_error(self.export(*words, status=USAGE), message)
         for name, config, message in [
             ("mistral_llama3", {"sliding_window": 5}, "GGUF cannot express 'sliding_window' of config.json"),
+            ("qwen2_window", {}, "GGUF cannot express 'use_sliding_window' of config.json"),
             ("smollm3_llama3", {"no_rope_layers": [0, 1]}, "another 'no_rope_layers', which GGUF cannot express"),
             ("gemma2_default", {"query_pre_attn_scalar": 8}, "GGUF cannot express 'layer_types' of config.json"),
             ("llama_dynamic", {}, "GGUF cannot express 'rope_type' of config.json"),
