@@ -228,8 +228,10 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
 {
   BRIM_TRY(check_samples("decoder", tokens, SAMPLES_TOKENS));
   if (m->context > 0 && tokens->shape.dim[1] > m->context && m->rope_type != ROPE_DYNAMIC)
-    return brim_fail(BRIM_ECONFIG, "decoder: samples have %lld tokens, more than model.context %lld",
-                     (long long)tokens->shape.dim[1], (long long)m->context);
+    return brim_fail(BRIM_ECONFIG,
+                     "decoder: samples have %lld tokens, more than model.context %lld\n"
+                     "set dataset.context to at most %lld",
+                     (long long)tokens->shape.dim[1], (long long)m->context, (long long)m->context);
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/run_folder.h"
+#include "store/rundir.h"
 
 /* ---- finding it ---- */
 
@@ -27,6 +28,19 @@ static bool is_model(const char *path)
   const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
   if (is_folder) return has_file(path, "config.json") && !has_file(path, "config.yaml");
   return brim_ends_with(path, ".gguf");
+}
+
+/* A path that is neither a run nor a model. */
+static brim_status check_path(const char *path)
+{
+  struct stat info;
+  if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "there is no run or model '%s': %s", path, strerror(errno));
+  if (!S_ISDIR(info.st_mode) || has_file(path, "config.yaml") || has_file(path, "config.json")) return BRIM_OK;
+  if (has_file(path, BRIM_RUN_LOCK_NAME)) return BRIM_OK; /* of a run that ended early */
+  return brim_fail(BRIM_ELOAD,
+                   "'%s' is neither the folder of a run, which has config.yaml, nor that of a model from Hugging Face, "
+                   "which has config.json",
+                   path);
 }
 
 /* The configuration of a model: its network, its tokenizer, and samples as long as it allows. The data are never
@@ -72,6 +86,7 @@ brim_status brim_generate_model_open(const brim_cli *cli, const brim_operands *o
                                      brim_generate_model *out)
 {
   out->path = o->word[0];
+  BRIM_TRY(check_path(out->path));
   if (!is_model(out->path)) return configure_run(cli, o, which, out);
   if (which) return brim_fail(BRIM_ECONFIG, "--checkpoint is for runs, but '%s' is a model", out->path);
   return configure_model(cli, o, out);

@@ -1,5 +1,6 @@
 #include "config/family.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,11 @@ static const char *config_path(brim_composition *c, const char *group, const cha
   if (brim_is_gguf(folder)) return folder;
   const char *path = brim_arena_printf(c->arena, "%s/config.json", folder);
   if (stat(path, &info) == 0) return path;
+  if (stat(folder, &info) != 0) {
+    brim_problem(&c->problems, BRIM_ELOAD, "cannot open the folder '%s' of %s: %s", folder, key, strerror(errno));
+    brim_problem_hint(&c->problems, "brim downloads nothing: docs/guide/models.md says how to fetch a model");
+    return NULL;
+  }
   brim_problem(&c->problems, BRIM_ELOAD, "no config.json in '%s', so %s=hf does not know the network", folder, group);
   brim_problem_hint(&c->problems, "set %s to a folder as Hugging Face has it, or choose a model by its name", key);
   return NULL;

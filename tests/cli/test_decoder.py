@@ -270,7 +270,7 @@ class Family(Decoder):
     def test_missing_folders(self):
         for words, message in [
             ([], "model=hf reads the network from the folder in model.weights, which is not set"),
-            (["model.weights=nowhere"], "no config.json in 'nowhere', so model=hf does not know the network"),
+            (["model.weights=nowhere"], "cannot open the folder 'nowhere' of model.weights: No such file"),
         ]:
             result = self.finish(self.start("config", "model=hf", *self.data(), *words))
             self.assertNotEqual(result.status, 0)

@@ -114,7 +114,7 @@ class Defaults(Generate):
         self.assert_error(self.brim("generate", "model", status=LOAD), "model/generation_config.json:1:")
         result = self.brim("generate", "model", "--checkpoint", "best", status=USAGE)
         self.assert_error(result, "--checkpoint is for runs")
-        self.assert_error(self.brim("generate", "nowhere", status=LOAD), "there is no run 'nowhere'")
+        self.assert_error(self.brim("generate", "nowhere", status=LOAD), "there is no run or model 'nowhere'")
 
 
 if __name__ == "__main__":
