@@ -319,7 +319,9 @@ static const brim_option options[] = {
     {"--system", BRIM_CLI_STRING(generate, system), "TEXT", "with --chat: the system message"},
     {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
-     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
+     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: that of the "
+     "model; "
+     "1 for your own models)"},
     {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "sample only from the K most probable tokens (default: 0, all)"},
     {"--top-p", BRIM_CLI_STRING(generate, top_p), "P",
      "sample only from the most probable tokens whose probabilities add up to P"},
@@ -374,5 +376,6 @@ const brim_command brim_command_generate = {
     "dataset\n"
     "has no text for its tokens (as dataset=tokens), prompt and output are numbers of tokens. If the folder in\n"
     "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
-    "the defaults.\n",
+    "the defaults. As in transformers, models from Hugging Face and GGUF files choose the most probable token without\n"
+    "do_sample; --temperature 1, --top-k, --top-p and several --num-samples sample.\n",
     options};

@@ -128,6 +128,7 @@ static brim_status read_sampling(const reading *r, brim_sampling *out)
     out->temperature = 0;
     return BRIM_OK;
   }
+  out->temperature = 1;
   BRIM_TRY(read_number(r, "temperature", 0, 1000, &out->temperature));
   BRIM_TRY(read_number(r, "top_p", 1e-9, 1, &out->top_p));
   BRIM_TRY(read_number(r, "top_k", 0, INT32_MAX, &top_k));
@@ -160,6 +161,7 @@ brim_status brim_generate_model_defaults(const brim_generate_model *m, brim_gene
   json_error_t problem;
   const char *folder = m->config->settings.model.weights;
   const int length = snprintf(path, sizeof path, "%s/generation_config.json", folder);
+  if (folder[0] && is_model(folder)) out->sampling.temperature = 0; /* the default of transformers */
   if (!folder[0] || length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0) return BRIM_OK;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
   if (!root) return brim_fail(BRIM_ELOAD, "%s:%d:%d: %s", path, problem.line, problem.column, problem.text);

@@ -84,6 +84,7 @@ class Defaults(Generate):
 
     def test_sampling_follows_the_models_values_unless_words_say_otherwise(self):
         several = self.tokens("--num-samples", "3")
+        self.assertEqual(self.tokens(), self.tokens("--temperature", "0"))  # without the file too
         greedy, drawn = self.tokens("--temperature", "0"), self.tokens("--seed", "3", "--top-k", "7", "--top-p", "0.9",
                                                                        "--temperature", "1.5")
         self.write_defaults(do_sample=False, temperature=1.5)
