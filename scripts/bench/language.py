@@ -49,6 +49,10 @@ PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci
            "The longest river in the world flows through many countries, and its"]
 
 
+def draw_config(draw, family, rope):
+    return golden.draw_config(draw, family, rope, family in golden.WINDOWS and draw.random() < 0.5)
+
+
 def write_tokens(path, samples):
     flat = [token for sample in samples for token in sample]
     path.mkdir(exist_ok=True)
@@ -103,7 +107,7 @@ def networks(brim, options):
                 work = pathlib.Path(name)
                 rope = draw.choice(golden.ROPES_OF.get(family, golden.ROPES))
                 modeling_rope_utils.torch = golden.DoubleTorch()
-                golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
+                golden.make(work / "model", draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)
                 modeling_rope_utils.torch = single
                 for module in list(sys.modules):  # restores the norms in single precision
@@ -140,7 +144,7 @@ def texts(brim, options):
     draw, same = random.Random(options.seed), []
     for family in list(golden.FAMILIES) * options.count:
         rope = draw.choice([rope for rope in golden.ROPES_OF.get(family, golden.ROPES) if rope != "dynamic"])
-        config = golden.draw_config(draw, family, rope)
+        config = draw_config(draw, family, rope)
         config.vocab_size, config.max_position_embeddings = 256, 64
         with tempfile.TemporaryDirectory() as name:
             got, want = continue_text(brim, config, draw.randrange(1 << 30), pathlib.Path(name))
