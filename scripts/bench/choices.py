@@ -56,7 +56,7 @@ def read_wordnet(folder):
         head, _, meaning = line.partition(" | ")
         words = head.split(" ")
         meaning = meaning.split(";")[0].strip()
-        if not line.startswith(" ") and "_" not in words[4] and 8 <= len(meaning) <= 70:
+        if not line.startswith(" ") and "_" not in words[4] and 8 <= len(meaning) <= 50:
             fields.setdefault(words[1], []).append((words[4], meaning))
     draw = random.Random(29)
     while True:
@@ -144,10 +144,6 @@ def main(brim, model, text, wordnet, folder=None):
         return json.loads(subprocess.run([brim, "eval", model, *words, "--json"], check=True, text=True,
                                          stdout=subprocess.PIPE).stdout)
 
-    want = kept("text", lambda reference: reference.perplexity(pathlib.Path(text).read_text(encoding="utf-8")))
-    got = evaluate("--text", text, "--context", str(CONTEXT), "--stride", str(STRIDE))
-    for key, value in want.items():
-        print(f"{key}: {got[key]} and {value}, relative difference {abs(got[key] / value - 1):.1e}", flush=True)
     for name in TASKS:
         file = folder / f"{name}.jsonl"
         if not file.exists():
@@ -160,6 +156,10 @@ def main(brim, model, text, wordnet, folder=None):
         print(f"{name}: {len(docs)} questions", flush=True)
         want = kept(f"{name}-reference", lambda reference: reference.answers(name, file))
         compare_answers(docs, evaluate("--choices", str(file)), want)
+    want = kept("text", lambda reference: reference.perplexity(pathlib.Path(text).read_text(encoding="utf-8")))
+    got = evaluate("--text", text, "--context", str(CONTEXT), "--stride", str(STRIDE))
+    for key, value in want.items():
+        print(f"{key}: {got[key]} and {value}, relative difference {abs(got[key] / value - 1):.1e}", flush=True)
 
 
 if __name__ == "__main__":
