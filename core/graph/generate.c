@@ -8,12 +8,14 @@
 /* A row moves; nothing is computed. */
 static void cost_cache_write(const brim_node *n, brim_cost *out)
 {
-  *out = (brim_cost){0, 2 * n->in[0]->bytes + n->in[1]->bytes};
+  const brim_tensor *places = n->in[1], *cache = n->out[0];
+  const int64_t values = brim_shape_count(&places->shape) * cache->shape.dim[2];
+  *out = (brim_cost){0, 2 * (uint64_t)values * brim_dtype_bytes(cache->dtype) + places->bytes};
 }
 
 BRIM_OP(cache_write) = {.name = "cache_write",
                         .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = 1},
-                        .signature = "x [N,T,F], places i32 [N,T] -> cache [N,C,F]",
+                        .signature = "x [N,T,E], places i32 [N,T] -> cache [N,C,F]",
                         .in_count = 2,
                         .out_count = 1,
                         .each_token = brim_op_each_token_last,

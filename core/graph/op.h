@@ -46,6 +46,9 @@ typedef struct brim_op {
   /* The same for out[1], which never takes an input that out[0] has taken. If out[0] is never read, out[1] takes its
    * memory, so the kernel must write an element of out[1] only when it no longer needs that of out[0]. */
   uint32_t inplace_second;
+  /* The inputs that the kernel still reads when it has written a part of out[0], which therefore takes no memory that
+   * one of them has too. */
+  uint32_t reread;
   /* If activations have a smaller type (core/graph/lower.c): bits of inputs whose parameters the kernel reads in fp32,
    * while others get copies of the smaller type; and of outputs that stay in fp32, such as statistics and losses. */
   uint32_t wide_in, wide_out;
@@ -119,6 +122,11 @@ brim_status brim_autodiff_pass(brim_autodiff *ad, const brim_node *node, const c
 /* Replaces an output's gradient; returns the previous one. For a fused operation, whose first half is then
  * differentiated by its own rule. */
 brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output, brim_tensor *gradient);
+/* For a rule whose kernel adds to the gradient that x already has: takes that gradient from x. NULL if x has none yet,
+ * or its gradient is added up over the samples. */
+brim_tensor *brim_autodiff_take(brim_autodiff *ad, const brim_tensor *x);
+/* Whether the backend has an operation that the core can do without. */
+bool brim_autodiff_offers(const brim_autodiff *ad, const char *op);
 /* Adds `flow`, an activation of x's shape, to the gradient of x. */
 brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow);
 /* Emits `op` for an intermediate result on the way to a gradient, with one output of the given shape; NULL on error. */

@@ -1,7 +1,8 @@
-/* Activations in bfloat16 or binary16 on CPUs that compute in fp32: they are stored in 16 bits and widened for use. All
- * kernels of this backend compute in fp32, so each is wrapped. If a node has a 16-bit ("small") tensor, its kernel gets
- * a copy of the node whose tensors are fp32 in scratch: inputs are widened before the kernel runs, outputs are rounded
- * afterwards. So tensors kept for the backward pass need half the memory.
+/* Activations in bfloat16 or binary16: they are stored in 16 bits and widened for use. Nearly all kernels of this
+ * backend read fp32, so each is wrapped; products in bfloat16 are not (linear16.c), where the processor has them. If a
+ * node has a 16-bit ("small") tensor, its kernel gets a copy of the node whose tensors are fp32 in scratch: inputs are
+ * widened before the kernel runs, outputs are rounded afterwards. So tensors kept for the backward pass need half the
+ * memory.
  *
  * To keep the scratch small, operations that treat samples one by one, or add up over them in order, run on a few
  * samples at a time: the traits of the operation (brim/ops.h) declare which of its tensors are samples. Slices of whole
@@ -26,6 +27,8 @@
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
+extern const cpu_kernel16 *const __start_cpu_kernels16[] __attribute__((visibility("hidden")));
+extern const cpu_kernel16 *const __stop_cpu_kernels16[] __attribute__((visibility("hidden")));
 
 /* A node's tensors are its inputs and then its outputs: operands. */
 typedef struct operand {
@@ -110,6 +113,14 @@ static const brim_kernel *kernel_of(const char *op)
 {
   for (const brim_kernel *const *k = __start_cpu_kernels; k < __stop_cpu_kernels; k++)
     if (strcmp((*k)->op, op) == 0) return *k;
+  return NULL;
+}
+
+/* Returns the kernel that reads the node's tensors as they are, or NULL. */
+static const brim_kernel *kernel16_of(const cpu_backend *b, const brim_node *node)
+{
+  for (const cpu_kernel16 *const *k = __start_cpu_kernels16; k < __stop_cpu_kernels16; k++)
+    if (strcmp((*k)->kernel.op, node->op) == 0 && (*k)->serves(b, node)) return &(*k)->kernel;
   return NULL;
 }
 
@@ -341,11 +352,14 @@ static CPU_PREPARE(prepare)
 {
   wrapped *w = brim_try_calloc(1, sizeof *w);
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
-  w->kernel = kernel_of(node->op);
+  const brim_kernel *reads_small = kernel16_of(self, node);
+  w->kernel = reads_small ? reads_small : kernel_of(node->op);
   *state = w;
-  if (has_small(node)) w->second = second_of(self, node);
-  if (w->second.function) w->kernel = first_kernel(node->op);
-  if (has_small(node)) return prepare_wide(self, program, node, need, state);
+  if (has_small(node) && !reads_small) {
+    w->second = second_of(self, node);
+    if (w->second.function) w->kernel = first_kernel(node->op);
+    return prepare_wide(self, program, node, need, state);
+  }
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 
