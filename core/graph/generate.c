@@ -55,8 +55,8 @@ static bool is_same_for_tokens(const brim_tensor *x, const brim_tensor *y)
 /* Operations on the last dimension of [N,T,...], or on one that the attributes name. */
 static bool is_for_each_token(const brim_node *n)
 {
-  static const char *const last[] = {"linear",      "rms_norm",    "layer_norm", "softmax",
-                                     "log_softmax", "cache_write", "attention",  "embedding"};
+  static const char *const last[] = {"linear",      "linear+add",  "rms_norm",  "layer_norm", "softmax",
+                                     "log_softmax", "cache_write", "attention", "embedding"};
   static const char *const along[] = {"concat", "slice", "gather"};
   for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
     if (strcmp(n->op, last[i]) == 0) return n->in[0]->shape.rank >= 3 || strcmp(n->op, "embedding") == 0;
