@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/align.h"
+#include "graph/counts.h"
 #include "graph/offload.h"
 #include "graph/room.h"
 
@@ -276,6 +277,7 @@ static void choose_offsets(brim_program *p)
 {
   const size_t count = p->buffer_count;
   brim_arena scratch = {0};
+  brim_count(BRIM_COUNTED_PLACED);
   placement s = {.buffer = p->buffer, .count = count, .height = UINT64_MAX};
   s.order = BRIM_ARENA_NEW(&scratch, ranked, count);
   s.best_order = BRIM_ARENA_NEW(&scratch, ranked, count);

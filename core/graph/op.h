@@ -52,7 +52,9 @@ typedef struct brim_op {
   /* If activations have a smaller type (core/graph/lower.c): bits of inputs whose parameters the kernel reads in fp32,
    * while others get copies of the smaller type; and of outputs that stay in fp32, such as statistics and losses. */
   uint32_t wide_in, wide_out;
-  uint32_t copied;    /* bits of inputs of which out[0] holds only copies: may be of a smaller type than the rest */
+  /* For generation (core/graph/generate.c): whether each token's results are computed from that token's inputs, or from
+   * a cache, in this node, whose tensors have the tokens of all texts as the first two dimensions. NULL: no. */
+  bool (*each_token)(const brim_node *node);
   bool converts;      /* out[0] holds in[0]'s values, possibly in another type */
   bool probabilities; /* out[0] holds probabilities, or their logarithms */
   /* For a fused operation that also outputs the result of its first half: makes nodes for the two halves, on the fused
@@ -93,6 +95,12 @@ uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
 /* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
 brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
+
+/* For each_token of descriptors: always; if in[0] is [N,T,...,F], for operations over the last dimension; if the axis
+ * of attr.move is not that of the tokens. */
+bool brim_op_each_token(const brim_node *node);
+bool brim_op_each_token_last(const brim_node *node);
+bool brim_op_each_token_axis(const brim_node *node);
 
 /* For gradient rules: the gradient of a node's output, or NULL if none flows there. */
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);

@@ -84,6 +84,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 BRIM_OP(linear) = {.name = "linear",
                    .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
+                   .each_token = brim_op_each_token_last,
                    .in_count = 3,
                    .optional = 1,
                    .out_count = 1,
@@ -112,6 +113,7 @@ BRIM_OP(linear_add) = {
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .reread = BRIM_OP_FROM(1),
+    .each_token = brim_op_each_token_last,
     .infer = infer_linear_add,
     .gradient = gradient_linear_add,
     .cost = cost_linear_add};
