@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 import shutil
 
 from support import LOAD, USAGE, Case, main
@@ -382,6 +383,13 @@ class Shown(Chat):
         self.assertNotIn("\x1b", out)
         self.assertRegex(out, r"tokens: \d+, of which \d+ count \(\d+\.\d %\)")
         self.assertRegex(out, r"left out: conversations too long 0")
+        self.assertNotIn("held out", out)
+
+    def test_rows_that_are_held_out_for_validation_are_reported(self):
+        self.write(*(messages("one " * 5, "first " * 5) for _ in range(20)))
+        out = self.brim("data", "model=decoder", *DATA, "dataset.validation_fraction=0.25").out
+        rows = int(re.search(r"train: (\d+) rows", out)[1])
+        self.assertIn(f"held out for validation: {int(rows / 4 + 0.5)} of the rows", out)
 
     def test_other_datasets_are_described(self):
         out = self.brim("data", "model=mlp", "dataset=synthetic").out

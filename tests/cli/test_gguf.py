@@ -110,6 +110,13 @@ class Export(Gguf):
                 far = 1e-6 if name.endswith("longrope") else 0  # its amplitude is a number of 32 bits
                 self.assertAlmostEqual(self.loss("tuned"), self.loss("tuned.gguf"), delta=far)
 
+    def test_updates_alone_are_not_a_whole_model(self):
+        self.tune()
+        for name, output in ("gguf", "a.gguf"), ("hf", "a"):
+            result = self.brim("export", "run", "--format", name, "-o", output, status=USAGE)
+            self.assert_error(result, f"--format {name} is for whole models", "--merge adds the updates")
+            self.assertFalse((self.folder / output).exists())
+
     def test_norms_of_gemma_have_one_added(self):
         """llama.cpp's convention: 1 + w in single precision, so losses differ by rounding."""
         types = {"gemma": None, "gemma2": ["sliding_attention", "full_attention"],

@@ -92,8 +92,8 @@ static brim_status find(const char *path, bool prefer_json, file *vocabulary, fi
   if (stat(path, &st) != 0)
     return brim_fail(
         BRIM_ELOAD,
-        "cannot find the vocabulary '%s': %s\nset dataset.tokenizer to its folder, or to a tokenizer.json; "
-        "%s",
+        "cannot find the vocabulary '%s': %s\nset dataset.tokenizer to its folder, or to a tokenizer.json; if a "
+        "model's folder was moved, set model.weights too\n%s",
         path, strerror(errno), WHERE_FROM);
   if (S_ISDIR(st.st_mode)) return find_in_folder(path, prefer_json, vocabulary, merges, config);
   const char *slash = strrchr(path, '/');
