@@ -175,6 +175,11 @@ struct tokenizer {
 bpe_merge *merge_place(const tokenizer *t, int32_t left, int32_t right);
 /* Appends a token to the table of names; false if there is one of that text. */
 bool names_add(tokenizer *t, int32_t id);
+/* tokenizer_id with the low half of hash_bytes. names_request asks for the memory that it needs: call it with each step
+ * below NAMES_STEPS, and some time between the steps. */
+enum { NAMES_STEPS = 3 };
+int32_t names_find(const tokenizer *t, slice text, uint32_t hash);
+void names_request(const tokenizer *t, uint32_t hash, int step);
 brim_status names_reserve(tokenizer *t, size_t count);
 
 /* ---- scan.c: JSON that is too large for a tree ---- */

@@ -160,46 +160,93 @@ brim_status read_unigram_vocabulary(reading *r, scan *s)
 
 /* ---- merges ---- */
 
+/* Finding the texts of merges takes most of the time of reading a large vocabulary, because they are far apart in
+ * memory. So a batch of merges is found together: what one waits for is requested while the others are found. */
+#define BATCH 16
+
+typedef struct pending {
+  size_t number;         /* for messages, from 1 like lines */
+  size_t from, cut, end; /* of the two tokens in merges.text */
+  uint32_t hash[2];      /* of the two tokens */
+} pending;
+
 typedef struct merges {
   bpe_merge *merge;
   size_t count, room;
-  buffer pair;
+  int32_t last; /* the token of the merge before */
+  buffer text;  /* of the merges that wait */
+  size_t from;  /* the newest begins here */
+  pending wait[BATCH];
+  size_t wait_count;
 } merges;
 
-/* Fails for a merge, numbered from 1 like lines. */
 static brim_status fail_merge(const reading *r, size_t number, const char *what)
 {
   return brim_fail(BRIM_ELOAD, "'%s', %s %zu: %s", (r->merges ? r->merges : r->source)->name,
                    r->merges ? "line" : "merge", number, what);
 }
 
-/* Adds the merge of the two tokens in m->pair, the second of which begins at `cut`. */
-static brim_status add_merge(const reading *r, merges *m, size_t number, size_t cut)
+/* Merges have the order of their tokens, so the next one usually has the same token as the last one or the next id. */
+static int32_t find_merged(const tokenizer *t, slice text, int32_t last)
 {
-  const slice pair = {m->pair.data, m->pair.count};
-  if (cut == 0 || cut == pair.bytes) return fail_merge(r, number, "two tokens with a space between them are needed");
-  const int32_t left = tokenizer_id(r->t, pair.text, cut);
-  const int32_t right = tokenizer_id(r->t, pair.text + cut, pair.bytes - cut);
-  const int32_t both = tokenizer_id(r->t, pair.text, pair.bytes);
-  if (left < 0 || right < 0 || both < 0)
-    return fail_merge(r, number,
-                      both < 0 ? "the merged token is not in the vocabulary"
-                               : "one of the two tokens is not in the vocabulary");
-  BRIM_TRY(grow(r, (void **)&m->merge, m->count, &m->room, sizeof *m->merge));
-  m->merge[m->count] = (bpe_merge){left, right, both, (uint32_t)m->count};
-  m->count++;
+  for (int32_t id = last; id < t->count && id <= last + 1; id++)
+    if (t->token[id].bytes == text.bytes && memcmp(t->token[id].text, text.text, text.bytes) == 0) return id;
+  return tokenizer_id(t, text.text, text.bytes);
+}
+
+/* Adds the merges that wait. */
+static brim_status add_pending(const reading *r, merges *m)
+{
+  const tokenizer *t = r->t;
+  for (int step = 0; step < NAMES_STEPS; step++)
+    for (size_t i = 0; i < m->wait_count; i++)
+      for (int k = 0; k < 2; k++) names_request(t, m->wait[i].hash[k], step);
+  for (size_t i = 0; i < m->wait_count; i++) {
+    const pending *w = &m->wait[i];
+    const char *text = m->text.data;
+    const int32_t left = names_find(t, (slice){text + w->from, w->cut - w->from}, w->hash[0]);
+    const int32_t right = names_find(t, (slice){text + w->cut, w->end - w->cut}, w->hash[1]);
+    const int32_t both = find_merged(t, (slice){text + w->from, w->end - w->from}, m->last);
+    if (left < 0 || right < 0 || both < 0)
+      return fail_merge(r, w->number,
+                        both < 0 ? "the merged token is not in the vocabulary"
+                                 : "one of the two tokens is not in the vocabulary");
+    BRIM_TRY(grow(r, (void **)&m->merge, m->count, &m->room, sizeof *m->merge));
+    m->merge[m->count] = (bpe_merge){left, right, both, (uint32_t)m->count};
+    m->count++;
+    m->last = both;
+  }
+  m->wait_count = 0;
+  m->from = m->text.count = 0;
   return BRIM_OK;
 }
 
-/* "Ä t" in m->pair */
+/* Adds the merge of two tokens, the second of which begins `cut` bytes after m->from. */
+static brim_status add_merge(const reading *r, merges *m, size_t number, size_t cut)
+{
+  const size_t bytes = m->text.count - m->from;
+  if (cut == 0 || cut == bytes) return fail_merge(r, number, "two tokens with a space between them are needed");
+  const char *text = m->text.data + m->from;
+  m->wait[m->wait_count++] =
+      (pending){number,
+                m->from,
+                m->from + cut,
+                m->text.count,
+                {(uint32_t)hash_bytes(text, cut), (uint32_t)hash_bytes(text + cut, bytes - cut)}};
+  m->from = m->text.count;
+  return m->wait_count == BATCH ? add_pending(r, m) : BRIM_OK;
+}
+
+/* "Ä t" after m->from */
 static brim_status add_pair(const reading *r, merges *m, size_t number)
 {
-  char *text = m->pair.data, *space = memchr(text, ' ', m->pair.count);
+  const size_t bytes = m->text.count - m->from;
+  char *text = m->text.data + m->from, *space = memchr(text, ' ', bytes);
   if (!space) return add_merge(r, m, number, 0);
-  const size_t cut = (size_t)(space - text), rest = m->pair.count - cut - 1;
+  const size_t cut = (size_t)(space - text), rest = bytes - cut - 1;
   if (memchr(space + 1, ' ', rest)) return fail_merge(r, number, "there are more than two tokens");
   memmove(space, space + 1, rest);
-  m->pair.count--;
+  m->text.count--;
   return add_merge(r, m, number, cut);
 }
 
@@ -224,17 +271,16 @@ static brim_status read_pairs(const reading *r, scan *s, merges *m)
   BRIM_TRY(scan_expect(s, '['));
   if (scan_take(s, ']')) return BRIM_OK;
   do {
-    const size_t number = m->count + 1;
-    m->pair.count = 0;
+    const size_t number = m->count + m->wait_count + 1;
     if (scan_take(s, '[')) {
-      BRIM_TRY(scan_string(s, &m->pair));
-      const size_t cut = m->pair.count;
+      BRIM_TRY(scan_string(s, &m->text));
+      const size_t cut = m->text.count - m->from;
       BRIM_TRY(scan_expect(s, ','));
-      BRIM_TRY(scan_string(s, &m->pair));
+      BRIM_TRY(scan_string(s, &m->text));
       BRIM_TRY(scan_expect(s, ']'));
       BRIM_TRY(add_merge(r, m, number, cut));
     } else {
-      BRIM_TRY(scan_string(s, &m->pair));
+      BRIM_TRY(scan_string(s, &m->text));
       BRIM_TRY(add_pair(r, m, number));
     }
   } while (scan_take(s, ','));
@@ -255,8 +301,7 @@ static brim_status read_lines(const reading *r, merges *m)
     if (end > at && text[end - 1] == '\r') end--;
     const bool version = number == 1 && end - at >= 8 && memcmp(text + at, "#version", 8) == 0;
     if (end == at || version) continue;
-    m->pair.count = 0;
-    BRIM_TRY(buffer_add(&m->pair, text + at, end - at));
+    BRIM_TRY(buffer_add(&m->text, text + at, end - at));
     BRIM_TRY(add_pair(r, m, number));
   }
   return BRIM_OK;
@@ -266,9 +311,10 @@ brim_status read_merges(reading *r, scan *s)
 {
   merges m = {0};
   brim_status status = s ? read_pairs(r, s, &m) : read_lines(r, &m);
+  if (status == BRIM_OK) status = add_pending(r, &m);
   if (status == BRIM_OK) status = place_merges(r, &m);
   free(m.merge);
-  free(m.pair.data);
+  free(m.text.data);
   return status;
 }
 

@@ -39,6 +39,23 @@ bool names_add(tokenizer *t, int32_t id)
   return true;
 }
 
+void names_request(const tokenizer *t, uint32_t hash, int step)
+{
+  const size_t at = hash & t->names.mask;
+  if (step == 0) {
+    __builtin_prefetch(&t->names.entry[at]);
+    return;
+  }
+  const int32_t id = t->names.entry[at].id;
+  if (id < 0) return;
+  __builtin_prefetch(step == 1 ? (const char *)&t->token[id] : t->token[id].text);
+}
+
+int32_t names_find(const tokenizer *t, slice text, uint32_t hash)
+{
+  return t->names.entry[names_place(t, text.text, text.bytes, hash)].id;
+}
+
 int32_t tokenizer_id(const tokenizer *t, const char *token, size_t bytes)
 {
   return t->names.entry[names_place(t, token, bytes, (uint32_t)hash_bytes(token, bytes))].id;
