@@ -100,16 +100,16 @@ static const builtin methods[] = {{"capitalize", library_case, "", 0, CASE_CAPIT
 /* What Python's types have but this library refuses, so that it is not taken for undefined. */
 static const char *const others[VALUE_KINDS] = {
     [VALUE_STRING] =
-        "casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal "
-        "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust maketrans partition "
-        "removeprefix removesuffix rfind rindex rjust rpartition rsplit splitlines swapcase title translate zfill ",
+        ("casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal "
+         "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust maketrans partition "
+         "removeprefix removesuffix rfind rindex rjust rpartition rsplit splitlines swapcase title translate zfill "),
     [VALUE_DICT] = "clear copy fromkeys pop popitem setdefault update ",
     [VALUE_LIST] = "append clear copy count extend index insert pop remove reverse sort ",
     [VALUE_TUPLE] = "count index ",
     [VALUE_VIEW] = "count index isdisjoint mapping start step stop ",
     [VALUE_GENERATOR] = "close send throw ",
-    [VALUE_INT] = "as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator "
-                  "real to_bytes ",
+    [VALUE_INT] = ("as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag is_integer numerator "
+                   "real to_bytes "),
     [VALUE_FLOAT] = "as_integer_ratio conjugate fromhex hex imag is_integer real ",
     [VALUE_LOOP] = "changed cycle depth depth0 "};
 
