@@ -1,4 +1,5 @@
-/* Blocks in a list, each filled from its start; a large request gets a block of its own. */
+/* Blocks in a list, each filled from its start; a large request gets a block of its own. Blocks grow with their number,
+ * as a graph of ten thousand nodes would take hundreds of small ones, which are slow to allocate and free. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)16 * 1024)
+#define BLOCK_BYTES_MAX ((size_t)96 * 1024) /* below what malloc maps and unmaps each time */
 
 struct brim_arena_block {
   struct brim_arena_block *next;
@@ -31,7 +33,9 @@ static size_t room_of(const brim_arena *arena, size_t bytes)
 {
   const struct brim_arena_block *head = arena->head;
   if (head && head->room - head->used >= bytes) return 0;
-  return bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+  if (bytes > BLOCK_BYTES) return bytes;
+  if (!head || head->room < BLOCK_BYTES) return BLOCK_BYTES;
+  return head->room < BLOCK_BYTES_MAX / 2 ? 2 * head->room : BLOCK_BYTES_MAX;
 }
 
 /* Returns zeroed memory from `block`, a new block, or from the first block if `block` is NULL. */

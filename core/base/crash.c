@@ -1,11 +1,11 @@
-/* The signal handler calls only functions that POSIX allows in handlers (and pread). It finds the plugin on the stack:
- * a word that points into a plugin's code is a return address, or was left by an earlier call; the innermost counts.
- * exit() is called between instructions, so in that case the stack is unwound. */
+/* The signal handler calls only functions that POSIX allows in handlers, pread, and the unwinder, which is loaded
+ * before. Unwinding tells which code was called by a plugin. Where it leads nowhere (generated code, a jump to an
+ * address without code, a damaged stack), the stack's words are searched instead: one that points into a plugin's code
+ * is a return address, or was left by an earlier call. */
 #include "base/crash.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -20,13 +20,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/call_stack.h"
 #include "base/guard.h"
 #include "base/handler_text.h"
 #include "base/mapping.h"
 
 #define STACK_BYTES ((size_t)64 * 1024) /* several times what AVX-512 and AMX save on it */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
-#define FRAMES 64                       /* of the stack of the thread that called exit() */
+#define FRAMES 64                       /* calls that lead to the crash, or to exit() */
 #define WAIT_MS 2000                    /* for another thread that is writing its message */
 
 static const struct {
@@ -47,7 +48,8 @@ typedef struct code {
   const char *file;
 } code;
 
-static _Atomic(code *) codes;
+static _Atomic(code *) codes; /* the plugins' */
+static code brims;            /* its own */
 static bool watched;
 static pid_t watcher; /* the process that called brim_crash_watch; its children have no run to resume */
 static struct sigaction before[CRASHES];
@@ -92,21 +94,35 @@ static int find_code(struct dl_phdr_info *info, size_t size, void *context)
   return 0;
 }
 
+/* Finds the code that contains the address. */
+static bool look_up(const void *address, code *out)
+{
+  *out = (code){.start = (uintptr_t)address};
+  return dl_iterate_phdr(find_code, out) != 0;
+}
+
 void brim_crash_add_code(const void *address, const char *file)
 {
-  code c = {.start = (uintptr_t)address, .file = file};
-  if (!dl_iterate_phdr(find_code, &c)) return;
+  code c;
+  if (!look_up(address, &c)) return;
+  c.file = file;
   code *kept = brim_xcalloc(1, sizeof *kept);
   c.next = atomic_load(&codes);
   *kept = c;
   atomic_store(&codes, kept);
 }
 
+static bool is_in(const code *c, uintptr_t address)
+{
+  return address >= c->start && address < c->end;
+}
+
+/* The plugin whose code contains the address, or NULL. */
 static const code *code_of(uintptr_t address)
 {
-  for (const code *c = atomic_load(&codes); c; c = c->next)
-    if (address >= c->start && address < c->end) return c;
-  return NULL;
+  const code *c = atomic_load(&codes);
+  while (c && !is_in(c, address)) c = c->next;
+  return c;
 }
 
 bool brim_crash_place(const void *address, char *out, size_t room)
@@ -151,24 +167,45 @@ static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
   return bytes < 0 ? 0 : (size_t)bytes / sizeof *word;
 }
 
-/* The innermost plugin on the stack. */
-static const code *caller_of(uintptr_t stack, uintptr_t *at)
+/* Where a crash comes from. */
+typedef struct origin {
+  const code *plugin; /* NULL: unknown, or brim's own code */
+  uintptr_t at;       /* in its code; else the instruction that crashed */
+  enum { ORIGIN_ITSELF, ORIGIN_CALLED, ORIGIN_CALLED_BRIM, ORIGIN_GUESSED } how;
+} origin;
+
+/* Follows the calls to the instruction outwards. Returns false if they do not lead to code of brim or a plugin. */
+static bool follow_calls(uintptr_t at, origin *out)
+{
+  uintptr_t frame[FRAMES];
+  const int frames = brim_call_stack_read(frame, FRAMES);
+  bool in_brim = false;
+  int i = 0;
+  while (i < frames && frame[i] != at) i++; /* of the signal handler */
+  for (; i < frames; i++) {
+    const code *c = code_of(frame[i]);
+    in_brim = in_brim || is_in(&brims, frame[i]);
+    if (c) *out = (origin){c, frame[i], in_brim ? ORIGIN_CALLED_BRIM : ORIGIN_CALLED};
+    if (c) return true;
+  }
+  return in_brim;
+}
+
+/* Searches the stack's words for a plugin, unless brim's code jumped to `at`. */
+static void search_stack(uintptr_t stack, origin *out)
 {
   uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
   const size_t words = read_stack(stack, word, sizeof word / sizeof word[0]);
-  for (size_t i = 0; i < words; i++) {
-    const code *c = code_of(word[i]);
-    *at = word[i];
-    if (c) return c;
-  }
-  return NULL;
+  if (words > 0 && is_in(&brims, word[0])) return;
+  for (size_t i = 0; i < words && !out->plugin; i++)
+    if (code_of(word[i])) *out = (origin){code_of(word[i]), word[i], ORIGIN_GUESSED};
 }
 
-/* The address in the plugin that crashed, or that called the code that did. */
-static uintptr_t plugin_place(uintptr_t at, uintptr_t stack)
+static origin origin_of(uintptr_t at, uintptr_t stack)
 {
-  uintptr_t from = at;
-  return !code_of(at) && caller_of(stack, &from) ? from : at;
+  origin from = {code_of(at), at, ORIGIN_ITSELF};
+  if (!from.plugin && !follow_calls(at, &from)) search_stack(stack, &from);
+  return from;
 }
 
 /* The plugin that crashed or called exit(), and the place in it. */
@@ -178,23 +215,25 @@ typedef struct culprit {
   uintptr_t at;
 } culprit;
 
-static culprit culprit_of_crash(uintptr_t at, uintptr_t stack)
+static culprit culprit_of_crash(const origin *from)
 {
-  const uintptr_t from = plugin_place(at, stack);
-  const code *c = code_of(from);
-  if (c && from == at) return (culprit){"the plugin ", c->file, "", c, from};
-  if (loaded_file) return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
-  if (c) return (culprit){"code that the plugin ", c->file, " called (as far as the stack shows)", c, from};
+  static const char *const start[] = {"the plugin ", "code that the plugin ", "brim, called by the plugin ",
+                                      "code that the plugin "};
+  static const char *const end[] = {"", " called", ",", " called (as far as the stack shows)"};
+  const code *c = from->plugin;
+  if (loaded_file && (!c || from->how != ORIGIN_ITSELF))
+    return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
+  if (c) return (culprit){start[from->how], c->file, end[from->how], c, from->at};
   return (culprit){"brim", "", "", NULL, 0};
 }
 
 static culprit culprit_of_exit(void)
 {
-  void *frame[FRAMES];
-  const int frames = backtrace(frame, FRAMES);
+  uintptr_t frame[FRAMES];
+  const int frames = brim_call_stack_read(frame, FRAMES);
   for (int i = 0; i < frames; i++) {
-    const code *c = code_of((uintptr_t)frame[i]);
-    if (c) return (culprit){"the plugin ", c->file, "", c, (uintptr_t)frame[i]};
+    const code *c = code_of(frame[i]);
+    if (c) return (culprit){"the plugin ", c->file, "", c, frame[i]};
   }
   if (loaded_file) return (culprit){"the plugin ", loaded_file, ", which brim was loading,", NULL, 0};
   return (culprit){"a library", "", "", NULL, 0};
@@ -279,7 +318,8 @@ static void report_crash(int signal, const siginfo_t *info, const void *context)
   static brim_handler_text m;
   uintptr_t at, stack;
   place_of(context, &at, &stack);
-  const culprit blamed = culprit_of_crash(at, stack);
+  const origin from = origin_of(at, stack);
+  const culprit blamed = culprit_of_crash(&from);
   add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " has crashed: ");
   brim_handler_text_add(&m, brim_crash_name(signal));
@@ -352,8 +392,9 @@ static void on_crash(int signal, siginfo_t *info, void *context)
   const int error = errno;
   uintptr_t at, stack;
   brim_mapping file;
+  brim_call_stack_on_signal();
   place_of(context, &at, &stack);
-  if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)plugin_place(at, stack));
+  if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)origin_of(at, stack).at);
   const bool of_file = is_of_file(signal, info, &file);
   report_once(signal, info, context, of_file ? &file : NULL);
   if (of_file) _exit(brim_status_exit(BRIM_EIO));
@@ -394,6 +435,8 @@ void brim_crash_watch(void)
   if (watched) return;
   watched = true;
   watcher = getpid();
+  look_up((const void *)(uintptr_t)&brim_crash_watch, &brims);
+  brim_call_stack_prepare();
   at_quick_exit(on_exit_called);
   sigaltstack(&own, NULL);
   sigemptyset(&action.sa_mask);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -140,17 +141,58 @@ brim_status brim_file_finish(int fd, const char *path)
   return status;
 }
 
-brim_status brim_file_write(const char *path, const char *text, size_t bytes)
+brim_status brim_file_end(int fd, const char *path, brim_status status)
 {
-  int fd;
-  BRIM_TRY(brim_file_create(path, &fd));
-  brim_status status = brim_file_write_all(fd, path, text, bytes);
   if (status == BRIM_OK)
     status = brim_file_finish(fd, path);
   else
     close(fd);
   if (status != BRIM_OK) brim_file_discard(path);
   return status;
+}
+
+brim_status brim_file_write(const char *path, const char *text, size_t bytes)
+{
+  int fd;
+  BRIM_TRY(brim_file_create(path, &fd));
+  return brim_file_end(fd, path, brim_file_write_all(fd, path, text, bytes));
+}
+
+static brim_status map_fd(int fd, const char *path, void **map, size_t *bytes)
+{
+  struct stat info;
+  *map = NULL;
+  *bytes = 0;
+  if (fstat(fd, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot stat '%s': %s", path, strerror(errno));
+  if (!S_ISREG(info.st_mode)) return brim_fail(BRIM_ELOAD, "'%s' is not a regular file", path);
+  if (info.st_size == 0) return BRIM_OK;
+  void *at = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (at == MAP_FAILED) return brim_fail(BRIM_ELOAD, "cannot map '%s': %s", path, strerror(errno));
+  *map = at;
+  *bytes = (size_t)info.st_size;
+  return BRIM_OK;
+}
+
+brim_status brim_file_map(const char *path, void **map, size_t *bytes)
+{
+  const int fd = brim_open_to_read(path);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
+  const brim_status status = map_fd(fd, path, map, bytes);
+  close(fd);
+  return status;
+}
+
+void brim_file_unmap(void *map, size_t bytes)
+{
+  if (map) munmap(map, bytes);
+}
+
+void brim_file_forget(const void *map, size_t map_bytes, const void *data, size_t bytes)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
+  const char *from = map, *at = data;
+  if (!from || at < from || at >= from + map_bytes || bytes == 0) return;
+  (void)madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
 }
 
 static brim_status hash_fd(int fd, const char *path, uint64_t *bytes, uint64_t *hash)
@@ -193,13 +235,7 @@ static brim_status copy_from(int from, const char *from_path, const char *to_pat
 {
   int to;
   BRIM_TRY(brim_file_create(to_path, &to));
-  brim_status status = copy_fd(from, from_path, to, to_path);
-  if (status == BRIM_OK)
-    status = brim_file_finish(to, to_path);
-  else
-    close(to);
-  if (status != BRIM_OK) brim_file_discard(to_path);
-  return status;
+  return brim_file_end(to, to_path, copy_fd(from, from_path, to, to_path));
 }
 
 brim_status brim_file_copy(const char *from_path, const char *to_path)

@@ -36,6 +36,9 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
 brim_status brim_file_sync(int fd, const char *path);
 /* Syncs and closes; the descriptor is closed in every case. */
 brim_status brim_file_finish(int fd, const char *path);
+/* Ends the writing of a file that brim_file_create opened: as brim_file_finish if `status` is BRIM_OK, else closes it;
+ * removes it on failure. Returns the first error. */
+brim_status brim_file_end(int fd, const char *path, brim_status status);
 /* The cache folder, "$XDG_CACHE_HOME/brim" or "$HOME/.cache/brim". Returns its length, which may exceed `room`, as with
  * snprintf(); -1: neither variable is set to an absolute path. */
 int brim_cache_folder(char *out, size_t room);
@@ -43,6 +46,12 @@ int brim_cache_folder(char *out, size_t room);
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
 /* Copies a file, completely or not at all. ELOAD if it cannot be read, EIO if the copy cannot be written. */
 brim_status brim_file_copy(const char *from, const char *to);
+/* Maps a regular file for reading. *map of an empty one is NULL, as it cannot be mapped. ELOAD with the path. */
+brim_status brim_file_map(const char *path, void **map, size_t *bytes);
+void brim_file_unmap(void *map, size_t bytes); /* NULL: nothing */
+/* Drops the pages of `data`, which lies in the map, from memory; they are read again when they are used. Does nothing
+ * for data elsewhere. */
+void brim_file_forget(const void *map, size_t map_bytes, const void *data, size_t bytes);
 /* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes the remains of a failed write at `path`; ignores devices and other special files, and keeps the error

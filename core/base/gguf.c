@@ -1,16 +1,11 @@
 /* Reads GGUF files. The file is mapped; keys and names are copied, values are read in place. See gguf.h. */
 #include "base/gguf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/file.h"
@@ -333,34 +328,14 @@ brim_status brim_gguf_parse(const void *bytes, size_t size, const char *path, br
   return status;
 }
 
-static brim_status map_file(const char *path, void **map, size_t *bytes)
-{
-  struct stat info;
-  const int fd = brim_open_to_read(path);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
-  brim_status status = BRIM_OK;
-  if (fstat(fd, &info) != 0)
-    status = brim_fail(BRIM_ELOAD, "cannot stat '%s': %s", path, strerror(errno));
-  else if (!S_ISREG(info.st_mode) || info.st_size < HEAD_BYTES)
-    status = brim_fail(BRIM_ELOAD, "'%s' is not a GGUF file that brim can read: it is not a file of at least %d bytes",
-                       path, HEAD_BYTES);
-  if (status == BRIM_OK) {
-    *bytes = (size_t)info.st_size;
-    *map = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (*map == MAP_FAILED) status = brim_fail(BRIM_ELOAD, "cannot map '%s': %s", path, strerror(errno));
-  }
-  close(fd);
-  return status;
-}
-
 brim_status brim_gguf_open(const char *path, brim_gguf **out)
 {
   void *map = NULL;
   size_t bytes = 0;
-  BRIM_TRY(map_file(path, &map, &bytes));
+  BRIM_TRY(brim_file_map(path, &map, &bytes));
   const brim_status status = brim_gguf_parse(map, bytes, path, out);
   if (status != BRIM_OK) {
-    munmap(map, bytes);
+    brim_file_unmap(map, bytes);
     return status;
   }
   (*out)->map = map;
@@ -371,17 +346,14 @@ brim_status brim_gguf_open(const char *path, brim_gguf **out)
 void brim_gguf_close(brim_gguf *file)
 {
   if (!file) return;
-  if (file->map) munmap(file->map, file->map_bytes);
+  brim_file_unmap(file->map, file->map_bytes);
   brim_arena_release(&file->arena);
   free(file);
 }
 
 void brim_gguf_forget(const brim_gguf *file, const void *data, size_t bytes)
 {
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
-  const char *from = file->map;
-  if (!from || (const char *)data < from || (const char *)data >= from + file->map_bytes || bytes == 0) return;
-  (void)madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
+  brim_file_forget(file->map, file->map_bytes, data, bytes);
 }
 
 bool brim_is_gguf(const char *path)

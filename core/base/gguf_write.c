@@ -1,6 +1,5 @@
 /* Writes GGUF files of version 3. See gguf.h. */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/gguf.h"
@@ -154,12 +153,7 @@ brim_status brim_gguf_write(const char *path, const brim_gguf_head *head, const 
   brim_gguf_head before = {0};
   BRIM_TRY(brim_file_create(path, &fd));
   describe(head, tensor, count, &before);
-  brim_status status = write_all(fd, path, &before, tensor, count, source);
+  const brim_status status = write_all(fd, path, &before, tensor, count, source);
   brim_gguf_head_release(&before);
-  if (status == BRIM_OK)
-    status = brim_file_finish(fd, path);
-  else
-    close(fd);
-  if (status != BRIM_OK) brim_file_discard(path);
-  return status;
+  return brim_file_end(fd, path, status);
 }

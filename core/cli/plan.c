@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "drive/extract.h"
 #include "drive/placement.h"
+#include "graph/counts.h"
 #include "graph/plan_json.h"
 #include "launch/isolate.h"
 #include "planner/footprint.h"
@@ -68,12 +69,12 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
   brim_figures none;
   BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
   BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, as not everything may be timed */
-  BRIM_TRY(brim_frontier_find(&d->planner, &d->choice, precisions, &out->frontier));
-  if (out->figures.recomputed == 0) return BRIM_OK;
   v.recompute = BRIM_RECOMPUTE_NONE;
-  BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
-  out->extra = out->figures.step_seconds / none.step_seconds - 1;
-  return BRIM_OK;
+  if (out->figures.recomputed > 0) {
+    BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
+    out->extra = out->figures.step_seconds / none.step_seconds - 1;
+  }
+  return brim_frontier_find(&d->planner, &d->choice, precisions, &out->frontier);
 }
 
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host, const row *table,
@@ -366,6 +367,14 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   return status;
 }
 
+static void log_counts(void)
+{
+  brim_log(BRIM_LOG_DEBUG,
+           "planning took %" PRIu64 " plans, %" PRIu64 " graphs, %" PRIu64 " placements, %" PRIu64 " searches",
+           brim_count_of(BRIM_COUNTED_PLANS), brim_count_of(BRIM_COUNTED_GRAPHS), brim_count_of(BRIM_COUNTED_PLACED),
+           brim_count_of(BRIM_COUNTED_SEARCHES));
+}
+
 static const brim_option options[] = {
     {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON"},
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
@@ -385,6 +394,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     status = brim_cli_check_output(wish.picture, ".svg", "the picture is SVG", wish.force);
   if (status == BRIM_OK) status = brim_cli_config(cli, NULL, operands.word, operands.number, operands.count, &config);
   if (status == BRIM_OK) status = show_plan(cli, config, &wish);
+  log_counts();
   brim_config_free(config);
   return brim_cli_end(status, &operands);
 }

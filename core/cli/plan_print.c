@@ -103,7 +103,8 @@ void brim_cli_print_cards(const brim_cards *cards, brim_text *out)
     brim_text_add(out, "\n");
   }
   brim_text_printf(out,
-                   "  each peak is exact, with the most recompute that memory.recompute allows; the rest, %s, is %s\n",
+                   "  each peak is %s, with the most recompute that memory.recompute allows; the rest, %s, is %s\n",
+                   cards->is_described ? "exact but for the scratch of libraries, which is assumed" : "exact",
                    brim_format_bytes(bytes, sizeof bytes, cards->besides_bytes),
                    cards->is_measured ? "the driver's and the libraries', as measured here, and the headroom"
                                       : "assumed for a GPU's driver and libraries: it is not measured here");
@@ -126,8 +127,8 @@ json_t *brim_cli_cards_json(const brim_cards *cards)
                                           most_json(c->context, c->context_peak_bytes, "context"), "largest",
                                           most_json(c->micro_batch, c->batch_peak_bytes, "batch_size")));
   }
-  return json_pack("{s:I, s:b, s:o}", "besides_bytes", (json_int_t)cards->besides_bytes, "measured", cards->is_measured,
-                   "rows", rows);
+  return json_pack("{s:I, s:b, s:b, s:o}", "besides_bytes", (json_int_t)cards->besides_bytes, "measured",
+                   cards->is_measured, "described", cards->is_described, "rows", rows);
 }
 
 /* ---- the frontier ---- */

@@ -148,6 +148,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
     return status;
   }
   drive->planner.besides_bytes = 0;
+  brim_planner_keep_no_plans(&drive->planner);
   brim_taken_keep(&drive->planner, drive->choice.precision);
   brim_exec_join(p.exec, drive->setup->options.dist);
   *plan = p.plan;

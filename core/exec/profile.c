@@ -35,6 +35,13 @@ typedef struct size_item {
   bool is_new;
 } size_item;
 
+/* A median that was computed since the last change of the times. */
+typedef struct known_ratio {
+  uint64_t hash; /* of the operation; 0: of all times */
+  double median;
+} known_ratio;
+#define KNOWN_RATIOS 64
+
 struct brim_profile {
   brim_arena arena;
   char *path; /* NULL: no file */
@@ -43,6 +50,8 @@ struct brim_profile {
   size_t count, room;
   size_item *size;
   size_t size_count;
+  known_ratio ratio[KNOWN_RATIOS];
+  size_t ratio_count;
 };
 
 /* ---- path ---- */
@@ -123,6 +132,7 @@ bool brim_profile_agree(double a, double b)
 static item *put_item(brim_profile *p, const char *what, int64_t n, double seconds, double rated, bool is_new)
 {
   item *at = find_item(p, what, n);
+  p->ratio_count = 0;
   if (!at) {
     if (p->count == p->room) {
       p->room = p->room ? 2 * p->room : 128;
@@ -162,7 +172,7 @@ void brim_profile_neighbours(brim_profile *p, const char *what, int64_t n, const
   *above = high ? &high->entry : NULL;
 }
 
-double brim_profile_ratio(brim_profile *p, const char *op)
+static double find_ratio(brim_profile *p, const char *op)
 {
   const size_t length = op ? strlen(op) : 0;
   double *ratio = brim_xmalloc((p->count + 1) * sizeof *ratio);
@@ -177,6 +187,16 @@ double brim_profile_ratio(brim_profile *p, const char *op)
   qsort(ratio, count, sizeof *ratio, brim_by_double);
   const double median = count > 0 ? ratio[count / 2] : 0;
   free(ratio);
+  return median;
+}
+
+double brim_profile_ratio(brim_profile *p, const char *op)
+{
+  const uint64_t hash = op ? hash_text(op) : 0;
+  for (size_t i = 0; i < p->ratio_count; i++)
+    if (p->ratio[i].hash == hash) return p->ratio[i].median;
+  const double median = find_ratio(p, op);
+  if (p->ratio_count < KNOWN_RATIOS) p->ratio[p->ratio_count++] = (known_ratio){hash, median};
   return median;
 }
 

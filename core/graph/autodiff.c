@@ -53,6 +53,17 @@ brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output,
   return before;
 }
 
+brim_tensor *brim_autodiff_take(brim_autodiff *ad, const brim_tensor *x)
+{
+  if (x->role == BRIM_ROLE_PARAMETER || !brim_graph_has_samples(ad->g, x)) return NULL;
+  return brim_autodiff_replace(ad, x, NULL);
+}
+
+bool brim_autodiff_offers(const brim_autodiff *ad, const char *op)
+{
+  return brim_graph_offers(ad->g, op);
+}
+
 bool brim_autodiff_needs(const brim_autodiff *ad, const brim_tensor *input)
 {
   return input->id < ad->count && ad->needed[input->id];

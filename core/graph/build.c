@@ -252,6 +252,8 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->classes = o->classes;
   g->generation = o->generation;
   g->capacity = o->generation.capacity;
+  g->offers = o->offers;
+  g->offers_arg = o->offers_arg;
   BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
   brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
@@ -269,8 +271,6 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (!g->output) return brim_graph_fail(g, "output", NULL, "the model named no output (brim_output)");
   if (o->keep_output) g->kept = g->output;
   if (o->keep_features) g->kept = brim_wrap_features(g);
-  g->offers = o->offers;
-  g->offers_arg = o->offers_arg;
   if (g->generation.capacity > 0) return finish_generation(g, o);
   BRIM_TRY(add_loss(g, o));
   if (o->keep_losses) g->kept = g->loss;

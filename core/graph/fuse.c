@@ -17,21 +17,22 @@ typedef struct pass {
   uint64_t fusions;
   bool (*offers)(const void *arg, const char *op);
   const void *arg;
-  uint32_t *readers; /* by tensor id; a reader outside the graph counts too */
+  uint32_t *readers; /* by tensor id: brim_graph_readers */
   bool *gone;        /* by tensor id */
 } pass;
 
-static void count_readers(pass *p)
+uint32_t *brim_graph_readers(brim_graph *g)
 {
-  const brim_graph *g = p->g;
   const brim_tensor *const named[] = {g->input,   g->label,   g->output,       g->loss,
                                       g->metrics, g->squares, g->class_weight, g->kept};
+  uint32_t *readers = BRIM_ARENA_NEW(&g->arena, uint32_t, g->tensor_count);
   for (size_t i = 0; i < g->node_count; i++)
-    for (uint32_t k = 0; k < g->node[i]->in_count; k++) p->readers[g->node[i]->in[k]->id]++;
+    for (uint32_t k = 0; k < g->node[i]->in_count; k++) readers[g->node[i]->in[k]->id]++;
   for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
-    if (named[i]) p->readers[named[i]->id]++;
-  for (size_t i = 0; i < g->want_count && i < g->tensor_count; i++) p->readers[i] += g->want[i];
-  for (size_t i = 0; i < g->block_end_count; i++) p->readers[g->block_end[i]->id]++;
+    if (named[i]) readers[named[i]->id]++;
+  for (size_t i = 0; i < g->want_count && i < g->tensor_count; i++) readers[i] += g->want[i];
+  for (size_t i = 0; i < g->block_end_count; i++) readers[g->block_end[i]->id]++;
+  return readers;
 }
 
 static bool reads(const brim_node *n, const brim_tensor *t)
@@ -136,10 +137,10 @@ static bool move_before_view(const pass *p, const brim_node *first, brim_node *v
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg)
 {
   if (g->status != BRIM_OK || g->node_count == 0) return;
+  if (fusions & BRIM_FUSE_QKV && (!offers || offers(arg, "attention_qkv"))) brim_graph_fuse_qkv(g);
   pass p = {.g = g, .fusions = fusions, .offers = offers, .arg = arg};
-  p.readers = BRIM_ARENA_NEW(&g->arena, uint32_t, g->tensor_count);
+  p.readers = brim_graph_readers(g);
   p.gone = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
-  count_readers(&p);
   size_t kept = 0;
   for (size_t i = 0; i < g->node_count; i++) {
     brim_node *n = g->node[i];
@@ -180,7 +181,7 @@ void brim_graph_fuse_loss(brim_graph *g)
   const size_t first = g->forward_count - 2, count = g->node_count - first;
   for (size_t i = 0; i < 3; i++)
     if (strcmp(g->node[first + i]->op, names[i]) != 0) return;
-  if (g->offers && !g->offers(g->offers_arg, op->name)) return;
+  if (!brim_graph_offers(g, op->name)) return;
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   memcpy(node, g->node + first, count * sizeof *node);
   g->forward_count = first;

@@ -10,14 +10,19 @@ enum brim_fusion_kind {
   BRIM_FUSE_RESIDUAL_NORM = 4,   /* add, and layer norm or RMS norm of the sum */
   BRIM_FUSE_DROPOUT_ADD = 8,     /* dropout, and its addition to something else */
   BRIM_FUSE_LINEAR_LOSS = 16,    /* the last linear and softmax cross-entropy: see build.c */
-  BRIM_FUSE_ALL = 31
+  BRIM_FUSE_QKV = 32,            /* attention, and the slices of one tensor that it reads as q, k and v */
+  BRIM_FUSE_ALL = 63
 };
-#define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss"
+#define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss|qkv"
 
 /* Fuses what `fusions` allows in a graph without a backward pass. offers(arg, op) says whether an operation may be
  * used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices
  * change. */
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
+/* Part of brim_graph_fuse, in fuse_qkv.c: attention that reads three slices of one tensor reads that tensor. */
+void brim_graph_fuse_qkv(brim_graph *g);
+/* The number of nodes that read each tensor, by id; a reader outside the graph counts too. In the graph's arena. */
+uint32_t *brim_graph_readers(brim_graph *g);
 /* Removes the tensors for which gone[id] is set, and numbers the other tensors, and the nodes, again. */
 void brim_graph_drop_tensors(brim_graph *g, const bool *gone);
 /* Call after autodiff: a linear_cross_entropy and its gradient become one node of the backward pass, followed by the

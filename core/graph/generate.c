@@ -1,8 +1,6 @@
 /* See generate.h. */
 #include "graph/generate.h"
 
-#include <string.h>
-
 #include "graph/fuse.h"
 
 /* ---- the operation ---- */
@@ -10,14 +8,17 @@
 /* A row moves; nothing is computed. */
 static void cost_cache_write(const brim_node *n, brim_cost *out)
 {
-  *out = (brim_cost){0, 2 * n->in[0]->bytes + n->in[1]->bytes};
+  const brim_tensor *places = n->in[1], *cache = n->out[0];
+  const int64_t values = brim_shape_count(&places->shape) * cache->shape.dim[2];
+  *out = (brim_cost){0, 2 * (uint64_t)values * brim_dtype_bytes(cache->dtype) + places->bytes};
 }
 
 BRIM_OP(cache_write) = {.name = "cache_write",
                         .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = 1},
-                        .signature = "x [N,T,F], places i32 [N,T] -> cache [N,C,F]",
+                        .signature = "x [N,T,E], places i32 [N,T] -> cache [N,C,F]",
                         .in_count = 2,
                         .out_count = 1,
+                        .each_token = brim_op_each_token_last,
                         .cost = cost_cache_write};
 
 /* A window's cache is a ring. A program writes all of its tokens before the first of them reads, so the ring holds the
@@ -52,36 +53,10 @@ static bool is_same_for_tokens(const brim_tensor *x, const brim_tensor *y)
          (x->shape.rank == y->shape.rank && x->shape.dim[1] == 1);
 }
 
-/* Operations on the last dimension of [N,T,...], or on one that the attributes name. */
-static bool is_for_each_token(const brim_node *n)
-{
-  static const char *const last[] = {"linear",      "rms_norm",    "layer_norm", "softmax",
-                                     "log_softmax", "cache_write", "attention",  "embedding"};
-  static const char *const along[] = {"concat", "slice", "gather"};
-  for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
-    if (strcmp(n->op, last[i]) == 0) return n->in[0]->shape.rank >= 3 || strcmp(n->op, "embedding") == 0;
-  if (strcmp(n->op, "rotary") == 0) return n->in_count == 2; /* by places */
-  for (size_t i = 0; i < sizeof along / sizeof along[0]; i++)
-    if (strcmp(n->op, along[i]) == 0) return n->attr.move.axis >= 2;
-  if (strcmp(n->op, "pad") == 0) return n->attr.move.before[1] == 0;
-  if (strcmp(n->op, "mean") == 0 || strcmp(n->op, "sum") == 0) return !(n->attr.reduce.axes & 2);
-  if (strcmp(n->op, "permute") == 0) return n->attr.move.order[1] == 1;
-  return n->descriptor->traits.view || n->descriptor->traits.broadcasts || strcmp(n->op, "formula") == 0;
-}
-
-/* Operations whose outputs have the shape of in[0], element by element. */
-static bool is_pointwise(const brim_node *n)
-{
-  return n->in_count == 1 && n->out_count == 1 && n->descriptor->traits.apart && n->descriptor->inplace &&
-         brim_shape_equal(&n->in[0]->shape, &n->out[0]->shape) && strstr(n->op, "softmax") == NULL;
-}
-
 static brim_status check_node(const brim_graph *g, const brim_node *n)
 {
-  bool good = is_for_each_token(n) || is_pointwise(n);
-  if (strcmp(n->op, "attention") == 0) good = n->attr.attention.cached;
-  for (uint32_t k = 0; k < n->out_count && good; k++)
-    if (n->out[k]->role == BRIM_ROLE_ACTIVATION && strcmp(n->op, "attention") != 0) good = has_tokens(g, n->out[k]);
+  bool good = n->descriptor->each_token && n->descriptor->each_token(n);
+  if (n->out[0]->role == BRIM_ROLE_ACTIVATION) good = good && has_tokens(g, n->out[0]);
   for (uint32_t k = 0; k < n->in_count && good && n->descriptor->traits.broadcasts; k++)
     good = brim_graph_has_samples(g, n->in[k]) ? has_tokens(g, n->in[k]) : is_same_for_tokens(n->in[k], n->out[0]);
   if (good) return BRIM_OK;

@@ -323,6 +323,11 @@ static inline bool brim_node_has_samples(const brim_graph *g, const brim_node *n
 {
   return brim_graph_has_samples(g, n->out[0]);
 }
+/* Whether the backend has an operation that the core can do without, such as a fused one. */
+static inline bool brim_graph_offers(const brim_graph *g, const char *op)
+{
+  return !g->offers || g->offers(g->offers_arg, op);
+}
 /* Removes the parameters from index `count` on and frees their names. */
 void brim_graph_cut_parameters(brim_graph *g, size_t count);
 /* The parameter of this name, or NULL. */

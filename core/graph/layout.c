@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/align.h"
+#include "graph/counts.h"
 #include "graph/offload.h"
 #include "graph/room.h"
 
@@ -72,6 +73,14 @@ static bool may_replace_first(const brim_node *n, const int32_t *last)
          first->channel_block == second->channel_block;
 }
 
+/* Whether the kernel needs the memory of `in` for another input too, while it writes. */
+static bool is_reread(const brim_program *p, const brim_node *n, const brim_tensor *in)
+{
+  for (uint32_t i = 0; i < n->in_count && i < 32; i++)
+    if (n->descriptor->reread >> i & 1 && p->tensor_buffer[n->in[i]->id] == p->tensor_buffer[in->id]) return true;
+  return false;
+}
+
 /* The tensor whose buffer out[k] of this node takes over, or NULL. */
 static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *n, uint32_t k, const int32_t *last)
 {
@@ -82,7 +91,7 @@ static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *
   if (inputs == 0 || p->need[n->index].no_inplace) return NULL;
   if (k == 1 && may_replace_first(n, last)) return n->out[0];
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)
-    if (inputs & BRIM_OP_INPLACE(i) && may_share(p, n, n->in[i], out)) return n->in[i];
+    if (inputs & BRIM_OP_INPLACE(i) && may_share(p, n, n->in[i], out) && !is_reread(p, n, n->in[i])) return n->in[i];
   return NULL;
 }
 
@@ -268,6 +277,7 @@ static void choose_offsets(brim_program *p)
 {
   const size_t count = p->buffer_count;
   brim_arena scratch = {0};
+  brim_count(BRIM_COUNTED_PLACED);
   placement s = {.buffer = p->buffer, .count = count, .height = UINT64_MAX};
   s.order = BRIM_ARENA_NEW(&scratch, ranked, count);
   s.best_order = BRIM_ARENA_NEW(&scratch, ranked, count);

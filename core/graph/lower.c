@@ -82,7 +82,7 @@ static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
 static bool copies_small(const pass *p, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count && k < 32; k++)
-    if (n->descriptor->copied >> k & 1 && n->in[k]->id < p->count && p->small[n->in[k]->id]) return true;
+    if (n->descriptor->traits.copied >> k & 1 && n->in[k]->id < p->count && p->small[n->in[k]->id]) return true;
   return false;
 }
 

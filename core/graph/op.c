@@ -53,6 +53,20 @@ uint64_t brim_op_hash(const brim_attr *attr)
   return hash == brim_hash(BRIM_HASH_START, &zero, sizeof zero) ? 0 : hash;
 }
 
+bool brim_op_each_token(const brim_node *node)
+{
+  (void)node;
+  return true;
+}
+bool brim_op_each_token_last(const brim_node *node)
+{
+  return node->in[0]->shape.rank >= 3;
+}
+bool brim_op_each_token_axis(const brim_node *node)
+{
+  return node->attr.move.axis >= 2;
+}
+
 brim_cost brim_op_cost(const brim_node *node)
 {
   brim_cost cost = {0};

@@ -46,10 +46,15 @@ typedef struct brim_op {
   /* The same for out[1], which never takes an input that out[0] has taken. If out[0] is never read, out[1] takes its
    * memory, so the kernel must write an element of out[1] only when it no longer needs that of out[0]. */
   uint32_t inplace_second;
+  /* The inputs that the kernel still reads when it has written a part of out[0], which therefore takes no memory that
+   * one of them has too. */
+  uint32_t reread;
   /* If activations have a smaller type (core/graph/lower.c): bits of inputs whose parameters the kernel reads in fp32,
    * while others get copies of the smaller type; and of outputs that stay in fp32, such as statistics and losses. */
   uint32_t wide_in, wide_out;
-  uint32_t copied;    /* bits of inputs of which out[0] holds only copies: may be of a smaller type than the rest */
+  /* For generation (core/graph/generate.c): whether each token's results are computed from that token's inputs, or from
+   * a cache, in this node, whose tensors have the tokens of all texts as the first two dimensions. NULL: no. */
+  bool (*each_token)(const brim_node *node);
   bool converts;      /* out[0] holds in[0]'s values, possibly in another type */
   bool probabilities; /* out[0] holds probabilities, or their logarithms */
   /* For a fused operation that also outputs the result of its first half: makes nodes for the two halves, on the fused
@@ -91,6 +96,12 @@ uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 /* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */
 brim_status brim_op_infer_same(brim_graph *g, brim_node *node);
 
+/* For each_token of descriptors: always; if in[0] is [N,T,...,F], for operations over the last dimension; if the axis
+ * of attr.move is not that of the tokens. */
+bool brim_op_each_token(const brim_node *node);
+bool brim_op_each_token_last(const brim_node *node);
+bool brim_op_each_token_axis(const brim_node *node);
+
 /* For gradient rules: the gradient of a node's output, or NULL if none flows there. */
 brim_tensor *brim_autodiff_of(brim_autodiff *ad, const brim_tensor *output);
 /* Whether the gradient of this tensor is needed: it depends on a parameter. */
@@ -111,6 +122,11 @@ brim_status brim_autodiff_pass(brim_autodiff *ad, const brim_node *node, const c
 /* Replaces an output's gradient; returns the previous one. For a fused operation, whose first half is then
  * differentiated by its own rule. */
 brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output, brim_tensor *gradient);
+/* For a rule whose kernel adds to the gradient that x already has: takes that gradient from x. NULL if x has none yet,
+ * or its gradient is added up over the samples. */
+brim_tensor *brim_autodiff_take(brim_autodiff *ad, const brim_tensor *x);
+/* Whether the backend has an operation that the core can do without. */
+bool brim_autodiff_offers(const brim_autodiff *ad, const char *op);
 /* Adds `flow`, an activation of x's shape, to the gradient of x. */
 brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow);
 /* Emits `op` for an intermediate result on the way to a gradient, with one output of the given shape; NULL on error. */

@@ -10,6 +10,7 @@
 #include "base/align.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
+#include "graph/counts.h"
 #include "graph/federate.h"
 #include "graph/fuse.h"
 #include "graph/generate.h"
@@ -158,6 +159,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
+  brim_count(BRIM_COUNTED_GRAPHS);
   BRIM_TRY(brim_graph_build(&options, out));
   if (options.training && keeps_logits) brim_graph_fuse_loss(*out);
   if (!options.training || !plan->request.update.op) return BRIM_OK;
@@ -258,13 +260,17 @@ static brim_status recompute_program(const brim_plan *plan, brim_program *p, uin
   return status;
 }
 
+/* What a budget leaves for the transient part. */
+static uint64_t transient_room(const brim_plan *plan, uint64_t budget)
+{
+  const uint64_t persistent = plan->persistent_bytes;
+  return budget == 0 ? UINT64_MAX : budget > persistent ? budget - persistent : 0;
+}
+
 static brim_status recompute(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
-  const uint64_t persistent = plan->persistent_bytes;
-  const uint64_t room = r->budget_bytes == 0           ? UINT64_MAX
-                        : r->budget_bytes > persistent ? r->budget_bytes - persistent
-                                                       : 0;
+  const uint64_t room = transient_room(plan, r->budget_bytes);
   if (r->recompute == BRIM_RECOMPUTE_NONE) return BRIM_OK;
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) BRIM_TRY(recompute_program(plan, &plan->program[i], room));
@@ -440,6 +446,7 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out)
 {
   brim_plan *plan = brim_xcalloc(1, sizeof *plan);
   plan->request = *request;
+  brim_count(BRIM_COUNTED_PLANS);
   const brim_status status = create(plan);
   if (status != BRIM_OK) {
     brim_plan_free(plan);
@@ -450,13 +457,32 @@ brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out)
   return BRIM_OK;
 }
 
+brim_plan *brim_plan_share(brim_plan *plan)
+{
+  plan->sharers++;
+  return plan;
+}
+
 void brim_plan_free(brim_plan *plan)
 {
-  if (!plan) return;
+  if (!plan || plan->sharers-- > 0) return;
   free_lanes(plan);
   for (size_t i = 0; i < plan->program_count; i++) release_program(plan, &plan->program[i]);
   brim_arena_release(&plan->arena);
   free(plan);
+}
+
+/* recompute=auto takes the first level that fits, so a smaller budget that its result fits too gives the same one; and
+ * if no level fits, none fits a smaller budget. */
+bool brim_plan_is_same_within(const brim_plan *plan, uint64_t budget)
+{
+  const uint64_t was = transient_room(plan, plan->request.budget_bytes), room = transient_room(plan, budget);
+  if (plan->request.recompute != BRIM_RECOMPUTE_AUTO || room == was) return true;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const uint64_t bytes = plan->program[i].transient_bytes;
+    if (plan->program[i].kind == BRIM_PROGRAM_TRAIN && (room > was || (bytes <= was && bytes > room))) return false;
+  }
+  return true;
 }
 
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch)

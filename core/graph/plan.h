@@ -160,12 +160,21 @@ typedef struct brim_plan {
   struct brim_plan **lane; /* [lane_count] each with its own backend instance, if there are several */
   int32_t lane_count;      /* planned lanes, of which request.lanes can be placed; 0: no federation */
   uint64_t lane_bytes;     /* of each lane */
+  int32_t sharers;         /* holders besides the first */
   brim_arena arena;
 } brim_plan;
 
 /* ECONFIG/EINVAL from the model, ENOTSUP if the backend lacks an operation, EINTERNAL. Sets *out only on success. */
 brim_status brim_plan_create(const brim_plan_request *request, brim_plan **out);
+/* Adds a holder to a plan; each of them calls brim_plan_free. Not thread-safe. */
+brim_plan *brim_plan_share(brim_plan *plan);
+static inline bool brim_plan_is_shared(const brim_plan *plan)
+{
+  return plan->sharers > 0;
+}
 void brim_plan_free(brim_plan *plan);
+/* Whether the same request with this budget leads to the same plan. False if that is not certain. */
+bool brim_plan_is_same_within(const brim_plan *plan, uint64_t budget_bytes);
 /* The program for a batch shape; NULL if the plan has none. Not for checks and updates, which have no batch. */
 const brim_program *brim_plan_program(const brim_plan *plan, enum brim_program_kind kind, int64_t batch);
 /* The program that continues texts by this number of tokens; NULL if the plan has none. */

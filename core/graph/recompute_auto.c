@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/counts.h"
 #include "graph/recompute_blocks.h"
 
 /* Operations that cost as much as moving one byte: machines compute about this many times faster than they read. */
@@ -46,10 +47,10 @@ typedef struct worth {
 typedef struct search {
   brim_estimate e;
   size_t nodes;
-  bool *keeps;                     /* by node: the backward pass reads its results */
-  bool *repeats, *refused;         /* by node */
-  int32_t *first_view, *next_view; /* by node: views of its results; -1: none */
-  uint64_t *work, start_bytes;
+  bool *keeps;                         /* by node: the backward pass reads its results */
+  bool *repeats, *refused;             /* by node */
+  int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
+  uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;
   uint32_t *list; /* of nodes dropped in a step */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
@@ -89,9 +90,11 @@ static void init_search(search *s, const brim_program *p, brim_arena *arena)
   s->repeats = BRIM_ARENA_NEW(arena, bool, s->nodes);
   s->refused = BRIM_ARENA_NEW(arena, bool, s->nodes);
   s->work = BRIM_ARENA_NEW(arena, uint64_t, s->nodes);
+  s->flops = BRIM_ARENA_NEW(arena, uint64_t, s->nodes);
   for (size_t i = 0; i < s->nodes; i++) {
     s->repeats[i] = brim_walk_repeats(g, g->node[i]);
     s->work[i] = brim_recompute_work(g->node[i]);
+    s->flops[i] = g->node[i]->descriptor->traits.view ? 0 : brim_op_cost(g->node[i]).flops;
   }
   index_views(s, arena);
   s->ranked = BRIM_ARENA_NEW(arena, worth, s->nodes);
@@ -176,13 +179,12 @@ static size_t rank_nodes(search *s)
 /* Stores the set that the estimate was last run for. Dropped nodes that no node needs are not recomputed. */
 static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
-  const brim_graph *g = s->e.w.g;
   into->bytes = bytes;
   into->work = work;
   into->flops = 0;
   memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
   for (size_t i = 0; i < s->nodes; i++)
-    if (s->e.w.made[i] && !g->node[i]->descriptor->traits.view) into->flops += brim_op_cost(g->node[i]).flops;
+    if (s->e.w.made[i]) into->flops += s->flops[i];
 }
 
 static uint64_t work_made(const search *s)
@@ -367,6 +369,7 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
 {
   brim_arena scratch = {0};
   search s = {0};
+  brim_count(BRIM_COUNTED_SEARCHES);
   init_search(&s, p, &scratch);
   search_all(&s, end);
   solve_blocks(&s, end, &scratch);

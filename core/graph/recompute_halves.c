@@ -7,7 +7,7 @@
 /* Whether the backend has both operations; it may have only the fused one. */
 static bool offers_both(const brim_graph *g, const brim_node half[2])
 {
-  return !g->offers || (g->offers(g->offers_arg, half[0].op) && g->offers(g->offers_arg, half[1].op));
+  return brim_graph_offers(g, half[0].op) && brim_graph_offers(g, half[1].op);
 }
 
 static void append(brim_graph *g, uint32_t *of, const brim_node *n, uint32_t source, brim_arena *arena)

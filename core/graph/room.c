@@ -1,6 +1,7 @@
-/* Two things make it fast:
+/* Three things make it fast:
  *   - Placed buffers are kept by offset, in chunks. A chunk whose buffers all end below the searched range, or live at
  *     other times, is skipped at once.
+ *   - A chunk has an array for each property, so the compiler compares many lives at a time.
  *   - Each node has a floor: everything below it is occupied while the node runs. The search starts at the highest
  *     floor of the buffer's life. Activations that wait for the backward pass are stacked from offset 0, so most
  *     searches start near the top of the stack. */
@@ -18,8 +19,14 @@ typedef struct placed {
   int32_t first, last;
 } placed;
 
+/* By offset. */
+typedef struct items {
+  uint64_t offset[CHUNK], end[CHUNK];
+  int32_t first[CHUNK], last[CHUNK];
+} items;
+
 typedef struct chunk {
-  placed *item; /* by offset */
+  items *item;
   size_t count;
   uint64_t offset;     /* the lowest offset */
   uint64_t end;        /* the highest end */
@@ -29,7 +36,7 @@ typedef struct chunk {
 struct brim_room {
   chunk *chunk; /* by offset */
   size_t chunk_count;
-  placed *item; /* of all chunks */
+  items *item; /* of all chunks */
   /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
    * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
   uint64_t *floor;
@@ -96,18 +103,37 @@ static void sum_up(chunk *c)
   c->end = 0;
   c->first = INT32_MAX;
   c->last = -1;
-  for (size_t i = 0; i < c->count; i++) widen(c, &c->item[i]);
+  for (size_t i = 0; i < c->count; i++)
+    widen(c, &(placed){c->item->offset[i], c->item->end[i], c->item->first[i], c->item->last[i]});
 }
 
 static void split(brim_room *r, size_t at)
 {
   chunk *c = &r->chunk[at];
   memmove(c + 1, c, (r->chunk_count - at) * sizeof *c);
-  c[1].item = r->item + r->chunk_count++ * CHUNK;
+  c[1].item = r->item + r->chunk_count++;
   c[1].count = c->count = CHUNK / 2;
-  memcpy(c[1].item, c->item + CHUNK / 2, CHUNK / 2 * sizeof *c->item);
+  const items *from = c->item;
+  items *to = c[1].item;
+  memcpy(to->offset, from->offset + CHUNK / 2, CHUNK / 2 * sizeof *to->offset);
+  memcpy(to->end, from->end + CHUNK / 2, CHUNK / 2 * sizeof *to->end);
+  memcpy(to->first, from->first + CHUNK / 2, CHUNK / 2 * sizeof *to->first);
+  memcpy(to->last, from->last + CHUNK / 2, CHUNK / 2 * sizeof *to->last);
   sum_up(c);
   sum_up(c + 1);
+}
+
+/* Inserts into an array that has `count` values with the new one. */
+static void put_offset(uint64_t *array, size_t at, size_t count, uint64_t value)
+{
+  memmove(&array[at + 1], &array[at], (count - 1 - at) * sizeof *array);
+  array[at] = value;
+}
+
+static void put_node(int32_t *array, size_t at, size_t count, int32_t value)
+{
+  memmove(&array[at + 1], &array[at], (count - 1 - at) * sizeof *array);
+  array[at] = value;
 }
 
 static void insert(brim_room *r, const placed *p)
@@ -116,11 +142,30 @@ static void insert(brim_room *r, const placed *p)
   while (at > 0 && r->chunk[at].offset > p->offset) at--;
   chunk *c = &r->chunk[at];
   size_t i = c->count++;
-  while (i > 0 && c->item[i - 1].offset > p->offset) i--;
-  memmove(&c->item[i + 1], &c->item[i], (c->count - 1 - i) * sizeof *c->item);
-  c->item[i] = *p;
+  while (i > 0 && c->item->offset[i - 1] > p->offset) i--;
+  put_offset(c->item->offset, i, c->count, p->offset);
+  put_offset(c->item->end, i, c->count, p->end);
+  put_node(c->item->first, i, c->count, p->first);
+  put_node(c->item->last, i, c->count, p->last);
   widen(c, p);
   if (c->count == CHUNK) split(r, at);
+}
+
+/* The same as find_room for the buffers of a chunk. */
+static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
+{
+  const items *p = c->item;
+  uint8_t together[CHUNK] = {0}; /* whether a buffer lives at the same time */
+  for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
+  for (size_t i = 0; i < c->count; i++) {
+    uint64_t eight;
+    memcpy(&eight, &together[i & ~(size_t)7], sizeof eight);
+    if (eight == 0) i |= 7; /* most do not */
+    if (!together[i]) continue;
+    if (p->offset[i] >= at + bytes) return at;
+    if (p->end[i] > at) at = p->end[i];
+  }
+  return at;
 }
 
 /* The lowest offset from `at` on that is free. */
@@ -128,8 +173,7 @@ static uint64_t find_room(const brim_room *r, uint64_t at, uint64_t bytes, int32
 {
   for (const chunk *c = r->chunk; c < r->chunk + r->chunk_count && c->offset < at + bytes; c++) {
     if (c->end <= at || c->first > last || c->last < first) continue;
-    for (const placed *p = c->item; p < c->item + c->count && p->offset < at + bytes; p++)
-      if (p->end > at && p->first <= last && first <= p->last) at = p->end;
+    at = find_in_chunk(c, at, bytes, first, last);
   }
   return at;
 }
@@ -141,7 +185,7 @@ brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
   brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
   const size_t most = count / (CHUNK / 2) + 1; /* a split chunk keeps half */
   r->chunk = BRIM_ARENA_NEW(arena, chunk, most);
-  r->item = BRIM_ARENA_NEW(arena, placed, most * CHUNK);
+  r->item = BRIM_ARENA_NEW(arena, items, most);
   r->leaves = 1;
   while (r->leaves <= (size_t)last) r->leaves *= 2;
   r->floor = count > FEW ? BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves) : NULL;

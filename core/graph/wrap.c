@@ -249,8 +249,27 @@ static void note_change(brim_graph *g, brim_wrap_change change)
   w->change[w->adapted++] = change;
 }
 
-/* B A dropout(x) * alpha / r, with `out` results. NULL on error. */
-static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x, int64_t out, brim_wrap_change *change)
+/* Adds a second layer, of `low`, to the columns of y from `first` on. A backend without an operation for both makes the
+ * summand, with zeros for the other columns. */
+static brim_tensor *add_layer(brim_graph *g, const char *name, brim_tensor *y, brim_tensor *low, brim_tensor *weight,
+                              int64_t first)
+{
+  const int32_t last = y->shape.rank - 1;
+  brim_tensor *const both[] = {y, low, weight};
+  if (brim_graph_offers(g, "linear+add"))
+    return brim_graph_apply(g, "linear+add", name, both, 3, &(brim_attr){.linear = {.first = first}});
+  brim_tensor *high = brim_graph_apply(g, "linear", name, both + 1, 2, NULL);
+  int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
+  before[last] = first;
+  after[last] = y->shape.dim[last] - weight->shape.dim[0] - first;
+  if (high && before[last] + after[last] > 0) high = brim_pad(g, high, before, after, 0);
+  return high ? brim_add(g, y, high) : NULL;
+}
+
+/* y + B A dropout(x) * alpha / r, in `out` of y's columns. The factor multiplies the r results of A, as there are fewer
+ * of them. NULL on error. */
+static brim_tensor *add_change(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *y, int64_t out,
+                               brim_wrap_change *change)
 {
   const brim_lora_options *o = &g->wrap->adapt;
   const int64_t in = x->shape.dim[x->shape.rank - 1];
@@ -261,32 +280,28 @@ static brim_tensor *make_change(brim_graph *g, const char *name, brim_tensor *x,
   brim_tensor *weight_b =
       brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.weight", b), &up, (brim_init){BRIM_INIT_CONSTANT, 0});
   if (!weight_a || !weight_b) return NULL;
-  *change = (brim_wrap_change){.down = weight_a, .up = weight_b, .scale = o->alpha / (double)o->r};
+  change->down = weight_a;
+  change->up = weight_b;
+  change->scale = o->alpha / (double)o->r;
   brim_tensor *to_a[] = {brim_dropout(g, x, o->dropout), weight_a};
   brim_tensor *low = to_a[0] ? brim_graph_apply(g, "linear", a, to_a, 2, NULL) : NULL;
-  brim_tensor *const to_b[] = {low, weight_b};
-  brim_tensor *high = low ? brim_graph_apply(g, "linear", b, to_b, 2, NULL) : NULL;
-  return high ? brim_scale(g, high, change->scale) : NULL;
+  low = low ? brim_scale(g, low, change->scale) : NULL;
+  return low ? add_layer(g, b, y, low, weight_b, change->first_row) : NULL;
 }
 
-/* The change of one third of a layer's results, with zeros for the other thirds. */
-static brim_tensor *make_third(brim_graph *g, const char *name, brim_tensor *x, const brim_tensor *y, char part,
-                               brim_wrap_change *noted)
+/* Adds the change of one third of a layer's results. */
+static brim_tensor *add_third(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *y, char part,
+                              brim_wrap_change *change)
 {
-  const int32_t last = y->shape.rank - 1;
-  const int64_t all = y->shape.dim[last], third = all / 3;
-  int64_t before[BRIM_DIMS_MAX] = {0}, after[BRIM_DIMS_MAX] = {0};
+  const int64_t all = y->shape.dim[y->shape.rank - 1], third = all / 3;
   if (all % 3 != 0) {
     brim_graph_fail(g, "linear", name,
                     "it is the target ':%c', but the number of its results, %lld, is not a multiple of 3", part,
                     (long long)all);
     return NULL;
   }
-  before[last] = part == 'q' ? 0 : part == 'k' ? third : 2 * third;
-  after[last] = all - third - before[last];
-  brim_tensor *change = make_change(g, brim_arena_printf(&g->arena, "%s.%c", name, part), x, third, noted);
-  noted->first_row = before[last];
-  return change ? brim_pad(g, change, before, after, 0) : NULL;
+  change->first_row = part == 'q' ? 0 : part == 'k' ? third : 2 * third;
+  return add_change(g, brim_arena_printf(&g->arena, "%s.%c", name, part), x, y, third, change);
 }
 
 const brim_wrap_change *brim_wrap_changes(const brim_graph *g, size_t *count)
@@ -320,13 +335,10 @@ brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, co
   }
   g->freezing = false;
   for (const char *part = parts; *part && y; part++) {
-    brim_wrap_change noted = {.layer = NULL};
-    brim_tensor *change = *part == 'a' ? make_change(g, name, x, y->shape.dim[y->shape.rank - 1], &noted)
-                                       : make_third(g, name, x, y, *part, &noted);
-    noted.layer = brim_arena_string(&g->arena, name);
-    noted.weight = weight;
-    y = change ? brim_add(g, y, change) : NULL;
-    note_change(g, noted);
+    brim_wrap_change change = {.layer = brim_arena_string(&g->arena, name), .weight = weight};
+    y = *part == 'a' ? add_change(g, name, x, y, y->shape.dim[y->shape.rank - 1], &change)
+                     : add_third(g, name, x, y, *part, &change);
+    note_change(g, change);
   }
   g->freezing = true;
   return y;

@@ -46,15 +46,6 @@ static int64_t rounded(const line *l, double at)
 
 /* ---- plans ---- */
 
-static brim_status peak_of(const brim_planner *p, const brim_choice *choice, uint64_t *peak)
-{
-  brim_plan *plan = NULL;
-  BRIM_TRY(brim_planner_plan(p, choice, false, &plan));
-  *peak = plan->peak_bytes;
-  brim_plan_free(plan);
-  return BRIM_OK;
-}
-
 /* The peak for samples of another length. Such a planner has no data: its setup is only for plans. */
 static brim_status peak_of_context(const brim_planner *p, const brim_choice *choice, int64_t context, uint64_t *peak)
 {
@@ -65,7 +56,9 @@ static brim_status peak_of_context(const brim_planner *p, const brim_choice *cho
   setup->data.sample.dim[0] = setup->data.train.sample.dim[0] = context;
   other.setup = setup;
   other.levels = &levels;
-  const brim_status status = peak_of(&other, choice, peak);
+  other.plans = NULL;
+  other.peaks = NULL;
+  const brim_status status = brim_planner_peak(&other, choice, peak);
   brim_recompute_cache_release(&levels);
   free(setup);
   return status;
@@ -76,7 +69,7 @@ static brim_status measure(const line *l, int64_t at, uint64_t *peak)
   brim_choice choice = l->choice;
   if (!l->of_context) {
     choice.micro_batch = at;
-    return peak_of(l->planner, &choice, peak);
+    return brim_planner_peak(l->planner, &choice, peak);
   }
   const brim_status status = peak_of_context(l->planner, &choice, at, peak);
   if (status == BRIM_ECONFIG) *peak = REFUSED;
@@ -158,6 +151,7 @@ static void find_besides(const brim_planner *p, const brim_plan *plan, brim_card
   if (brim_taken_is_measured(p->setup->backend_ops)) brim_taken_predict(p, plan, &taken);
   out->is_measured = taken.context_bytes != BRIM_BYTES_UNKNOWN && taken.libraries_bytes != BRIM_BYTES_UNKNOWN &&
                      taken.programs_bytes != BRIM_BYTES_UNKNOWN;
+  out->is_described = brim_setup_is_described(p->setup);
   out->besides_bytes = BRIM_CARDS_ASSUMED_BYTES;
   if (out->is_measured) out->besides_bytes = taken.total_bytes - taken.arena_bytes + taken.headroom_bytes;
 }

@@ -25,6 +25,7 @@ typedef struct brim_cards {
   bool limited;               /* the model takes no longer samples than the longest in the table */
   uint64_t besides_bytes;     /* of a card, that no plan gets: driver, libraries and headroom */
   bool is_measured;           /* besides_bytes was measured on the device of the run; else it is assumed */
+  bool is_described;          /* no device is there: the libraries' scratch in the plans is assumed too */
 } brim_cards;
 
 /* [plan] `plan`: the plan of `choice`. Errors as for brim_planner_plan. */

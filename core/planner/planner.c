@@ -67,7 +67,7 @@ static bool has_peak_of(const peak *known, const brim_choice *c)
 /* Looks a peak up in the cache; false if it has not been computed yet. */
 static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice, uint64_t *bytes)
 {
-  for (size_t i = 0; i < p->count; i++) {
+  for (size_t i = 0; p && i < p->count; i++) {
     if (p->item[i].device != device || !has_peak_of(&p->item[i], choice)) continue;
     *bytes = p->item[i].bytes;
     return true;
@@ -77,6 +77,8 @@ static bool find_peak(const brim_peaks *p, int device, const brim_choice *choice
 
 static void keep_peak(brim_peaks *p, int device, const brim_choice *choice, uint64_t bytes)
 {
+  uint64_t known;
+  if (!p || find_peak(p, device, choice, &known)) return;
   if (p->count < REMEMBERED) p->count++;
   p->item[p->next] = (peak){*choice, device, bytes};
   p->next = (p->next + 1) % REMEMBERED;
@@ -88,12 +90,14 @@ void brim_planner_open(brim_planner *p, const brim_setup *setup)
 {
   *p = (brim_planner){.setup = setup,
                       .peaks = brim_xcalloc(1, sizeof(brim_peaks)),
+                      .plans = brim_plans_create(),
                       .levels = brim_xcalloc(1, sizeof(brim_recompute_cache))};
 }
 
 void brim_planner_close(brim_planner *p)
 {
   brim_profile_close(p->profile);
+  brim_plans_free(p->plans);
   if (p->levels) brim_recompute_cache_release(p->levels);
   free(p->levels);
   free(p->peaks);
@@ -102,6 +106,7 @@ void brim_planner_close(brim_planner *p)
 
 brim_status brim_planner_select(brim_planner *p, int device)
 {
+  brim_plans_clear(p->plans);
   p->device = device;
   brim_profile_close(p->profile);
   p->profile = NULL;
@@ -113,8 +118,15 @@ brim_status brim_planner_look(brim_planner *p)
   return p->setup->backend_ops->describe(p->setup->backend, p->device, &p->device_info);
 }
 
+void brim_planner_keep_no_plans(brim_planner *p)
+{
+  brim_plans_free(p->plans);
+  p->plans = NULL;
+}
+
 void brim_planner_forget(brim_planner *p)
 {
+  brim_plans_clear(p->plans);
   p->micro_batch_count = 0;
   p->peaks->count = p->peaks->next = 0;
 }
@@ -326,10 +338,15 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
   brim_plan_request r = make_request(p, choice);
   describe_update(p, choice, &r);
   add_training(&r, &order, alone);
-  if (alone) return brim_plan_create(&r, out);
-  add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
-  add_part(p, &r, BRIM_PART_TEST, eval_batch);
-  return brim_plan_create(&r, out);
+  if (!alone) add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
+  if (!alone) add_part(p, &r, BRIM_PART_TEST, eval_batch);
+  BRIM_TRY(brim_plans_get(p->plans, &r, choice->precision, out));
+  if (alone) return BRIM_OK;
+  brim_choice c = *choice;
+  c.micro_batch = batch;
+  c.within_bytes = r.budget_bytes;
+  keep_peak(p->peaks, p->device, &c, (*out)->peak_bytes);
+  return BRIM_OK;
 }
 
 brim_status brim_planner_plan_evaluation(const brim_planner *p, const brim_choice *choice,

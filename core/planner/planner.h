@@ -5,6 +5,7 @@
 #include "exec/profile.h"
 #include "memory/claims.h"
 #include "planner/choice.h"
+#include "planner/plans.h"
 #include "setup/setup.h"
 
 #define BRIM_MICRO_BATCHES_MAX 256
@@ -45,7 +46,8 @@ typedef struct brim_planner {
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: by brim_planner_list_cuts */
   size_t micro_batch_count;                    /* 0: not listed yet */
   brim_recompute_cache *levels;                /* for all plans */
-  brim_peaks *peaks;                           /* of all plans */
+  brim_peaks *peaks;                           /* of all plans; NULL: peaks are not kept */
+  brim_plans *plans;                           /* the last ones, until one is placed; NULL: plans are not kept */
   brim_profile *profile;                       /* of the device, by figures.h; NULL: not opened yet */
   double timing_seconds;                       /* spent on timing */
 } brim_planner;
@@ -68,6 +70,8 @@ void brim_planner_close(brim_planner *planner);
 brim_status brim_planner_select(brim_planner *planner, int device);
 /* Updates the state of the device. */
 brim_status brim_planner_look(brim_planner *planner);
+/* Stops keeping plans, once one is placed: training has no use for others, and their memory is not foreseen. */
+void brim_planner_keep_no_plans(brim_planner *planner);
 /* Clears the caches, after the rank's samples of a step or the setup have changed. */
 void brim_planner_forget(brim_planner *planner);
 

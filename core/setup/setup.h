@@ -129,6 +129,8 @@ brim_status brim_setup_refuse_accumulation(const brim_setup *setup, int64_t batc
 bool brim_setup_may_recompute(const brim_setup *setup);
 /* Whether settings and options allow timing. */
 bool brim_setup_may_time(const brim_setup *setup);
+/* Whether the backend plans for a device that is only described (backend.card). */
+bool brim_setup_is_described(const brim_setup *setup);
 /* The options of the model's graph for a precision, except for batch and programs. */
 brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t precision);
 

@@ -29,7 +29,13 @@ bool brim_setup_may_recompute(const brim_setup *s)
 
 bool brim_setup_may_time(const brim_setup *s)
 {
-  return s->settings->memory.timing && !s->options.no_timing && !s->options.resume;
+  return s->settings->memory.timing && !s->options.no_timing && !s->options.resume && !brim_setup_is_described(s);
+}
+
+bool brim_setup_is_described(const brim_setup *s)
+{
+  const brim_yaml *card = brim_yaml_get_path(s->config->root, "backend.card");
+  return card && card->kind == BRIM_YAML_SCALAR && strcmp(card->scalar, "none") != 0;
 }
 
 bool brim_setup_updates_in_backward(const brim_setup *s)

@@ -126,8 +126,7 @@ static brim_status write_file(const char *path, const brim_safetensor *tensor, s
   if (status == BRIM_OK) {
     status = sink_put(&to, header, bytes);
     if (status == BRIM_OK) status = put_data(&to, tensor, count, source);
-    status = finish(status, to.fd, path);
-    if (status != BRIM_OK) brim_file_discard(path);
+    status = brim_file_end(to.fd, path, status);
   }
   free(header);
   if (status == BRIM_OK && digest) *digest = to.digest;
@@ -161,8 +160,7 @@ brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *te
   if (status == BRIM_OK) {
     status = brim_file_write_all(fd, path, header, bytes);
     if (status == BRIM_OK) status = brim_file_set_length(fd, path, bytes + data);
-    status = finish(status, fd, path);
-    if (status != BRIM_OK) brim_file_discard(path);
+    status = brim_file_end(fd, path, status);
   }
   free(header);
   return status;

@@ -229,7 +229,10 @@ static void announce(const brim_running *r)
   if (text.length > 0) brim_log(BRIM_LOG_WARN, "%s", text.s);
   brim_text_release(&text);
   const char *precision = brim_precision_names[r->settings->precision];
-  if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)
+  if (r->settings->precision == BRIM_PRECISION_BF16 && d->planner.device_info.on_host)
+    brim_say("precision=bf16: activations are kept in bf16 and sums are in fp32; without AMX or AVX512_BF16 this saves "
+             "memory, not time");
+  else if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)
     brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
   if (brim_setup_rounds(d->setup, d->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,

@@ -69,6 +69,25 @@ class LargeModels(Case):
         self.assertGreater(self.plan(config, *words, f"training.batch_size={2 * batch}")["peak_bytes"],
                            row["room_bytes"])
 
+    def test_a_described_card_needs_no_gpu(self):
+        """With the kernels of cuda, and for all sizes of cards. Nothing is timed, and nothing runs."""
+        words = ["backend=cuda", "precision=bf16"]
+        plan = self.plan(SMALL, *words, "backend.card=h100", EMULATED_DEVICES="0")
+        self.assertEqual(plan["devices"][0]["name"],
+                         "NVIDIA H100 80GB HBM3 (described; scratch of cuBLASLt and cuDNN is assumed)")
+        self.assertEqual((plan["cards"]["described"], plan["cards"]["measured"]), (True, False))
+        other = self.plan(SMALL, *words, "backend.card=rtx3060", EMULATED_DEVICES="0")
+        self.assertEqual(plan["cards"]["rows"], other["cards"]["rows"])  # a card's size changes no plan
+        real = self.plan(SMALL, *words)
+        self.assertFalse(real["cards"]["described"])
+        self.assertLessEqual(real["peak_bytes"], plan["peak_bytes"])
+        run = self.brim("--plugin-path", EMULATED, "train", "model=mlp", *words, "backend.card=h100", status=NO_FIT,
+                        env={"EMULATED_DEVICES": "0"})
+        self.assertIn("which backend.card only describes", run.err)
+        none = self.brim("--plugin-path", EMULATED, "plan", "model=mlp", *words, status=NO_FIT,
+                         env={"EMULATED_DEVICES": "0"})
+        self.assertIn("backend.card=h100", none.err)
+
     def test_the_model_limits_the_context(self):
         rows = self.plan(SMALL, "backend=cpu", context=100)["cards"]["rows"]
         self.assertTrue(all(2900 < row["longest"]["context"] <= 3000 for row in rows))

@@ -1,7 +1,9 @@
 """precision=fp16: activations of half the size, and a loss scale that adapts to the gradients."""
 
 import json
+import random
 import shutil
+import struct
 
 from support import FAILED, USAGE, Case, main
 
@@ -60,6 +62,25 @@ class Memory(Case):
         result = self.brim("train", *words, "backend=reference", status=USAGE)
         self.assert_error(result, "precision=fp16: backend 'reference' keeps activations in double precision only",
                           "or use a backend that supports fp16")
+
+
+class Bfloat16(Case):
+    def test_neither_micro_batches_nor_threads_change_a_bit_of_a_text(self):
+        """Contexts of 37 tokens, so that samples, and pieces of the loss, end within the steps of the processor's
+        products."""
+        draw = random.Random(1)
+        folder = self.folder / "tokens"
+        folder.mkdir()
+        tokens = [draw.randrange(300) for _ in range(38 * 16)]
+        (folder / "train.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+        words = ["model=gpt2", "model.layers=1", "model.width=48", "model.heads=4", "dataset=tokens",
+                 f"dataset.path={folder}", "dataset.vocabulary=300", "dataset.context=37", "backend=cpu",
+                 "precision=bf16", "training.steps=2", "memory.timing=false"]
+        for name, size, count, threads in (("whole", 8, 1, 1), ("pairs", 2, 4, 2), ("single", 1, 8, 1), ("half", 4, 2, 2)):
+            self.train(name, *words, f"training.batch_size={size}", f"training.gradient_accumulation_steps={count}",
+                       f"backend.threads={threads}")
+        for name in ("pairs", "single", "half"):
+            self.assert_same_checkpoint("whole", name, 2, context=f"({name})")
 
 
 class LossScale(Case):

@@ -113,6 +113,33 @@ BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sa
 BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
 BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
+/* To all columns or some of them; what it adds to is its input in some cases, so that the result cannot have the memory
+ * of either. */
+static brim_tensor *make_linear_add(bench *b)
+{
+  const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
+  const int64_t in = scale * bench_pick_channels(b), rows = bench_pick_extent(b, 1);
+  const bool same = bench_pick(b, 0, 3) == 0;
+  const int64_t all = same ? in : bench_pick_channels(b), first = bench_pick(b, 0, 1) * bench_pick(b, 0, all - 1);
+  const brim_shape weight = {2, {first > 0 ? bench_pick(b, 1, all - first) : all, in}};
+  brim_tensor *a = bench_input(b, &(brim_shape){3, {b->o.batch, rows, all}}, "a");
+  brim_tensor *x = same ? a : bench_input(b, &(brim_shape){3, {b->o.batch, rows, in}}, "x");
+  brim_tensor *const inputs[] = {a, x, bench_parameter(b, "weight", &weight, 2 / sqrt((double)in))};
+  return brim_graph_apply(b->g, "linear+add", "fc", inputs, 3, &(brim_attr){.linear = {.first = first}});
+}
+BENCH_ROW(linear_add) = {"linear+add", make_linear_add, .by_sample = true};
+
+/* Layers with the same input, whose gradient each adds to; the last is also a summand. */
+static brim_tensor *make_linear_grad_input_add(bench *b)
+{
+  const int64_t in = bench_pick_channels(b), out = bench_pick_channels(b);
+  brim_tensor *x = bench_pick(b, 0, 2) ? bench_input2(b, in) : bench_input4(b, 2, bench_pick_extent(b, 1), in);
+  brim_tensor *y = brim_add(b->g, brim_linear(b->g, "fc1", x, out), brim_linear_no_bias(b->g, "fc2", x, out));
+  return bench_pick(b, 0, 1) ? y : brim_add(b->g, brim_linear_no_bias(b->g, "fc3", y, out), y);
+}
+BENCH_ROW(linear_grad_input_add) = {"linear_grad_input+add", make_linear_grad_input_add, .composite = true,
+                                    .by_sample = true};
+
 /* The two inputs differ, or the other is the input of dropout's own input. */
 static brim_tensor *make_dropout_add(bench *b)
 {

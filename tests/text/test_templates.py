@@ -81,22 +81,16 @@ class Templates(unittest.TestCase):
         self.refused("{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "nested")
         self.refused("{% set r = range(9999) %}{% for a in r %}{% for b in r %}{{ b }}{% endfor %}{% endfor %}",
                      "steps")
-        self.refused("{% set ns = namespace(s='ab') %}{% for a in range(40) %}{% set ns.s = ns.s * 2 %}{% endfor %}",
+        self.refused("{% set ns = namespace(s='ab') %}{% for a in range(40) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
                      "MiB")
-        self.refused("{{ 'x' * 1000000000 }}", "steps")
-        self.refused("{{ 9223372036854775807 + 1 }}", "64 bits")
+        self.refused("{{ 999999999999999999 * 99 }}", "64 bits")
         self.refused("x" * (1 << 20) + "x", "bytes")
 
 
 EXPRESSIONS = """1 + 2 * 3 - 4 // 3 % 5
 -7 // 2
 -7 % 3
-7.5 // -2
-7.5 % -2
-2 ** 10
-2 ** -1
-(-1) ** 4 ~ (-1) ** 3 ~ 0 ** 0 ~ (-3) ** 3
--9223372036854775807 % 3 ~ ' ' ~ -9223372036854775807 // 2 ~ ' ' ~ 7 % -3
+-999999999999999999 % 5 ~ ' ' ~ -999999999999999999 // 2 ~ ' ' ~ 7 % -3 ~ ' ' ~ 7 // -1 ~ 7 % -1
 1 / 3
 10 / 5
 1e16
@@ -105,14 +99,12 @@ EXPRESSIONS = """1 + 2 * 3 - 4 // 3 % 5
 0.1 + 0.2
 'a' ~ 1 ~ none ~ 1.0 ~ true
 'a' 'b' "c"
-'\\u00e9\\x41\\101\\n\\q'
-1 < 2 < 3
-1 < 2 > 5
+'\\u00e9\\n\\r\\t\\\\\\'\\"'
 not 1 == 2
 'a' in 'abc' and 3 not in [1, 2]
 (1, 2) + (3,)
 [1, [2, 'x'], {'a': none, 1: true}]
-{'it\\'s': "q\\"uote", 'b': '\\t\\x00é\\u200b'}
+{'it\\'s': "q\\"uote", 'b': '\\t\\u0000é\\u200b'}
 xs[::-1]
 s[2:-3]
 s[::-2]
@@ -130,50 +122,39 @@ d | tojson(indent=0)
 d | items | list
 d | dictsort
 ['b', 'A', 'c'] | sort
-['b', 'A', 'c'] | sort(case_sensitive=true, reverse=true)
+messages | sort(attribute='content') | map(attribute='content') | list
 messages | map(attribute='role') | join(', ')
 messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list
 messages | rejectattr('n', 'defined') | list | length
-'STRASSE' | lower ~ 'straße' | upper ~ 'éa' | capitalize
-'ΑΣ ΣΑΣ' | lower
-'hello wORLD-foo (bar' | title
+'STRASSE' | lower ~ 'été' | upper ~ 'éa' | capitalize ~ 'ǆ' | capitalize ~ 'Я' | lower
 ' x ' | trim ~ '.' ~ ' x '.strip() ~ '.' ~ 'xxaxx'.strip('x')
 'a,b,,c'.split(',')
-' a  b '.split()
 'a,b,c'.split(',', 1)
-'a,b,c'.rsplit(',', 1)
-'a\\nb\\r\\nc'.splitlines()
-'abc'.replace('', '-')
-'abcabc' | replace('b', 'x', 1)
 missing
 missing is defined or missing | default('none')
 '' | default('empty', true)
 missing | length
-5 is divisibleby 5 and 3 is odd and 4 is even
 missing is undefined and none is  none and d is mapping and xs is sequence and s is string
 d.values() is iterable and 1.0 is float and true is boolean and 1 is integer
-'3' | int + ' 4.7' | int + 'x' | int(9) + 2.9 | int
-'3' | float
-'a\\nb\\n\\nc' | indent(2)
-'a\\nb' | indent(width=2, first=true)
-[1, 2, 2, 3, 1] | unique | list
-[3, 1, 2] | max ~ [3, 1, 2] | min
 xs | first ~ xs | last
-'abc' | reverse ~ ([1, 2] | reverse | list)
 namespace(a=1, b='x').b
-dict(a=1) == {'a': 1}
 range(5) | list ~ (range(5, 0, -2) | list)
 strftime_now('%Y-%m-%d %H:%M')
 ('a' if false)
 'a' if missing else 'b' if 0 else 'c'
-'<' | safe ~ '<' | e
+'<' | safe ~ '<' ~ ('a' | safe | upper)
 1 == 1.0 and true == 1 and 'a' != none
-[1, 2] < [1, 3] and (2,) > (1, 5)""".split("\n")
+messages | selectattr('role', 'in', ['user']) | first | tojson
+messages | map(attribute='role') | map('upper') | list
+[1, 'a'] | reject('string') | list
+d.get('k') ~ d.get('z') ~ d.get('z', 3) ~ d.values() | list
+'abc'.startswith('ab') ~ 'abc'.endswith('bc') ~ 'abc'.endswith('abcd')
+(1.5 + 2) ~ ' ' ~ 3 * 0.5 ~ ' ' ~ (1 / 4 - 1)
+-n ~ -a ~ -b
+1 < 1.5 and 2 >= 2.0 and 'a' <= 'b'""".split("\n")
 
 WHITESPACE = ["a\n  {% if x %}\n  b\n  {% endif %}\nc\n", "a {%- if x -%} \n b {%- endif %} c",
-              "  {%+ if x %}\nb{% endif +%}\nc",
               "{# a #}\n b {#- c -#} \n d\n {# e #}\nf", "{{ x }}\n{{ x -}} \n {{- x }}\n\n", "x {{- ' y ' -}} z",
-              "{% raw %}\n {{ x }} {% if %} {% endraw %}\nz", " {%- raw -%} a {%- endraw -%} b",
               "\t {% if x %}\t\n\t y\n\t{%- endif %}",
               "a\r\n{% if x %}\r\nb\r\n{% endif %}\r\n", "a\n\n",
               "a\u00a0{%- if x %} b{% endif %}\u2003{%- if x %}c{% endif %}",
@@ -195,13 +176,12 @@ SCOPES = ["{% set y = 1 %}{% for v in xs %}{% set y = y + v %}{{ y }}{% endfor %
           "{% for v in xs %}{% if v == 2 %}{% continue %}{% endif %}{{ v }}{% if v == 3 %}{% break %}"
           "{% endif %}{% endfor %}",
           "{% for v in xs %}{% continue %}{% else %}else{% endfor %}",
-          "{% set q %}a{{ x }}{% set x = 1 %}{% endset %}{{ q }}{{ x }}{% set r | upper %}a{% endset %}{{ r }}",
-          "{% macro m(a) %}[{{ caller(a) }}]{% endmacro %}{% call(b) m(1) %}{{ b }}{{ x }}{% endcall %}",
-          "{% filter upper | replace('A', 'b') %}a{{ x }}{% set x = 1 %}{% endfilter %}{{ x }}",
+          "{% set q %}a{{ x }}{% set x = 1 %}{% endset %}{{ q }}{{ x }}",
+          "{% macro m(a, b=c, c=1) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(1, c=3) }}",
           "{% set ns = namespace(n=0, l=[]) %}{% for v in xs %}{% set ns.n = ns.n + v %}"
           "{% set ns.l = ns.l + [v] %}{% endfor %}{{ ns.n }}{{ ns.l }}",
-          "{% for v in xs %}{% for w in xs %}{{ loop.index }}{{ loop.depth }}"
-          "{% endfor %}{{ loop.last }}{{ loop.cycle('a', 'b') }}{% endfor %}",
+          "{% for v in xs %}{% for w in xs %}{{ loop.index }}{{ loop.revindex0 }}"
+          "{% endfor %}{{ loop.last }}{{ loop.nextitem }}{% endfor %}",
           "a{% generation %}b{{ x }}{% endgeneration %}é{% for v in xs %}{% generation %}{{ v }}ü"
           "{% endgeneration %}{% endfor %}"]
 
@@ -219,13 +199,27 @@ UNKNOWN = [("a\n {{ x | nope }}", "line 2, column 9: the filter 'nope' is not su
            ("é{% include 'x' %}", "line 1, column 5: the statement 'include' is not supported"),
            ("{{ 'a'.zfill(3) }}", "line 1, column 7: the attribute 'zfill' of 'str' is not supported"),
            ("{{ cycler(1) }}", "the function 'cycler' is not supported"),
-           ("{{ f(*x) }}", "arguments with * are not supported"),
+           ("{{ f(*x) }}", "line 1, column 6: an expression is needed, but '*' is here"),
            ("{{ ''.__class__ }}", "the attribute '__class__' of 'str' is not supported"),
            ("{% macro m() %}{% generation %}{% endgeneration %}{% endmacro %}", "{% generation %} in a macro"),
            ("{{ 'ﬁ' | upper }}", "upper case of U+FB01"),
            ("{{ namespace(a=1) }}", "a Namespace has no text"),
            ("{{ [1] | map('upper') }}", "a generator has no text: add the filter list"),
-           ("{% if x %}", "the template ends where elif is needed")]
+           ("{% if x %}", "the template ends where one of these is needed: elif else endif"),
+           ("a{%+ if x %}", "line 1, column 2: a tag that begins with + is not supported"),
+           ("{% raw %}{% endraw %}", "the statement 'raw' is not supported"),
+           ("{% call m() %}{% endcall %}", "the statement 'call' is not supported"),
+           ("{{ 1 < 2 < 3 }}", "line 1, column 10: a chain of comparisons is not supported: use 'and'"),
+           ("{{ 7.5 // 2 }}", "'//' with 'float' and 'int' is not supported"),
+           ("{{ '\\x41' }}", "line 1, column 5: the escape '\\x' is not supported"),
+           ("{{ 'a b'.rsplit() }}", "line 1, column 9: the attribute 'rsplit' of 'str' is not supported"),
+           ("{{ 'Σ' | lower }}", "lower case of U+03A3"),
+           ("{{ [1] | tojson(separators=1) }}", "there is no argument 'separators'"),
+           ("{{ [1] | tojson(true) }}", "tojson's ensure_ascii=true is not supported"),
+           ("{% for x in [1] %}{{ loop.cycle(1, 2) }}{% endfor %}", "the attribute 'cycle' of 'LoopContext'"),
+           ("{% set n = namespace(a=1) %}{% for x in [1] if n.a %}{% endfor %}", "a namespace in the filter of a loop"),
+           ("{% set g = [1] | map('string') %}{{ g | list }}{{ g | list }}", "a generator is used a second time"),
+           ("{{ 'a' | safe + 'b' }}", "'+' with a text of the filter safe is not supported")]
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

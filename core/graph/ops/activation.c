@@ -54,6 +54,7 @@ static void cost_function(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...] -> y [...]",                                                                    \
+                 .each_token = brim_op_each_token,                                                                     \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \

@@ -44,27 +44,37 @@ static uint64_t causal_pairs(int64_t queries, int64_t keys)
 }
 
 /* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times the heads'
- * elements. Where a document begins depends on the data, so a sample counts as one document, and a cache as full. */
-static uint64_t products_of(const brim_node *n)
+ * elements. y: as the operation's. Where a document begins depends on the data, so a sample counts as one document, and
+ * a cache as full. */
+static uint64_t products_of(const brim_attention_attr *a, const brim_shape *y, int64_t keys)
 {
-  const brim_attention_attr *a = &n->attr.attention;
-  const brim_shape *q = &n->in[0]->shape;
-  const int64_t queries = q->dim[1], keys = n->in[1]->shape.dim[1];
+  const int64_t queries = y->dim[1];
   uint64_t pairs = (uint64_t)(queries * keys);
   if (a->cached && a->window > 0 && a->window < keys) pairs = (uint64_t)(queries * a->window);
   if (a->causal && !a->cached) {
     pairs = causal_pairs(queries, keys);
     if (a->window > 0) pairs -= causal_pairs(queries, keys - a->window); /* older than the window */
   }
-  return (uint64_t)q->dim[0] * (uint64_t)q->dim[2] * pairs;
+  return (uint64_t)y->dim[0] * (uint64_t)y->dim[2] * pairs;
 }
+/* q k^T, weights v */
 static void cost_attention(const brim_node *n, brim_cost *out)
 {
-  out->flops = 4 * products_of(n); /* q k^T, weights v */
+  out->flops = 4 * products_of(&n->attr.attention, &n->out[0]->shape, n->in[1]->shape.dim[1]);
 }
+static void cost_attention_qkv(const brim_node *n, brim_cost *out)
+{
+  const int64_t keys = n->in[n->attr.attention.cached ? 1 : 0]->shape.dim[1];
+  out->flops = 4 * products_of(&n->attr.attention, &n->out[0]->shape, keys);
+}
+/* q k^T, dy v^T, and dq, dk, dv */
 static void cost_attention_grad(const brim_node *n, brim_cost *out)
 {
-  out->flops = 10 * products_of(n); /* q k^T, dy v^T, and dq, dk, dv */
+  out->flops = 10 * products_of(&n->attr.attention, &n->in[3]->shape, n->in[1]->shape.dim[1]);
+}
+static void cost_attention_qkv_grad(const brim_node *n, brim_cost *out)
+{
+  out->flops = 10 * products_of(&n->attr.attention, &n->in[1]->shape, n->in[0]->shape.dim[1]);
 }
 
 /* The dropout stream does not affect the time. */
@@ -75,11 +85,17 @@ static uint64_t hash_attention(const brim_attr *attr)
   return brim_op_hash(&a);
 }
 
+static bool each_token_cached(const brim_node *n)
+{
+  return n->attr.attention.cached;
+}
+
 BRIM_OP(attention) = {.name = "attention",
                       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                       .wide_out = BRIM_OP_WIDE(1),
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places [N,T]] -> y "
                                    "[N,T,heads*D], lse [N,heads,T]",
+                      .each_token = each_token_cached,
                       .in_count = 4,
                       .optional = 1,
                       .out_count = 2,
@@ -95,6 +111,50 @@ BRIM_OP(attention_grad) = {.name = "attention_grad",
                            .out_count = 3,
                            .cost = cost_attention_grad,
                            .hash = hash_attention};
+
+/* ---- attention on one tensor of q, k and v, which the fusion pass makes (core/graph/fuse_qkv.c) ---- */
+
+static brim_status infer_attention_qkv(brim_graph *g, brim_node *n)
+{
+  const brim_attention_attr *a = &n->attr.attention;
+  brim_shape y = n->in[0]->shape;
+  y.dim[2] = a->heads * (y.dim[2] / (a->heads + 2 * a->kv_heads));
+  const brim_shape lse = {3, {y.dim[0], a->heads, y.dim[1]}};
+  n->out[0] = brim_graph_like(g, n, &y);
+  n->out[1] = brim_graph_like(g, n, &lse);
+  return BRIM_OK;
+}
+
+static brim_status gradient_attention_qkv(brim_autodiff *ad, const brim_node *n)
+{
+  const bool has_places = n->in_count > 1;
+  brim_tensor *const in[] = {n->in[0], n->out[0], n->out[1], brim_autodiff_of(ad, n->out[0]),
+                             has_places ? n->in[1] : NULL};
+  return brim_autodiff_emit(ad, "attention_qkv_grad", n, NULL, in, 4 + has_places, n->in, 1);
+}
+
+BRIM_OP(attention_qkv) = {.name = "attention_qkv",
+                          .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
+                          .wide_out = BRIM_OP_WIDE(1),
+                          .signature = "qkv [N,T,(heads+2*kv_heads)*D], [k, v [N,capacity,kv_heads*D]], [places [N,T]] "
+                                       "-> y [N,T,heads*D], lse [N,heads,T]",
+                          .in_count = 4,
+                          .optional = 3,
+                          .out_count = 2,
+                          .infer = infer_attention_qkv,
+                          .gradient = gradient_attention_qkv,
+                          .cost = cost_attention_qkv,
+                          .hash = hash_attention};
+BRIM_OP(attention_qkv_grad) = {.name = "attention_qkv_grad",
+                               .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
+                               .signature = "qkv, y, lse, dy, [places] -> dqkv",
+                               .in_count = 5,
+                               .optional = 1,
+                               .out_count = 1,
+                               .cost = cost_attention_qkv_grad,
+                               .hash = hash_attention};
+
+/* ---- attention for models ---- */
 
 /* Checks q, k and v against each other; `size` is a head's. */
 static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], const brim_attention_attr *a)
@@ -220,7 +280,7 @@ static void cost_rotary(const brim_node *n, brim_cost *out)
 {
   const brim_shape *x = &n->in[0]->shape;
   const brim_rotary_attr *a = &n->attr.rotary;
-  out->flops = 3 * (uint64_t)(x->dim[0] * x->dim[1] * a->heads * a->dims);
+  out->flops = 3 * (uint64_t)(x->dim[0] * x->dim[1] * (a->turned ? a->turned : a->heads) * a->dims);
 }
 
 /* The divisors' address does not affect the time. */
@@ -231,8 +291,14 @@ static uint64_t hash_rotary(const brim_attr *attr)
   return brim_op_hash(&a);
 }
 
+static bool each_token_by_places(const brim_node *n)
+{
+  return n->in_count == 2;
+}
+
 BRIM_OP(rotary) = {.name = "rotary",
                    .signature = "x [N,T,heads*D], [places [N,T]] -> y [N,T,heads*D]",
+                   .each_token = each_token_by_places,
                    .in_count = 2,
                    .optional = 1,
                    .out_count = 1,

@@ -137,6 +137,7 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
       .name = #id,                                                                                                     \
       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .broadcasts = true},    \
       .signature = "a [...], b [...] -> y [...]",                                                                      \
+      .each_token = brim_op_each_token,                                                                                \
       .in_count = 2,                                                                                                   \
       .out_count = 1,                                                                                                  \
       .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                              \

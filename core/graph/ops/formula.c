@@ -56,6 +56,7 @@ static uint64_t hash_formula(const brim_attr *attr)
 BRIM_OP(formula) = {.name = "formula",
                     .traits = BRIM_OP_APART,
                     .signature = "x [...], ... -> y [...], ...",
+                    .each_token = brim_op_each_token,
                     .in_count = 1,
                     .variadic = true,
                     .out_count = 1,

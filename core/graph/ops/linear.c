@@ -1,5 +1,10 @@
 /* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all leading
- * dimensions. */
+ * dimensions.
+ *
+ * linear+add adds such a layer's result to a tensor, in its memory if no other node needs it. A low-rank change of a
+ * layer (core/graph/wrap.c) is two layers, of which the second adds to the first layer's result: so the change has no
+ * tensor of the size of that result. Layers with the same input do the same in the backward pass: each adds the
+ * gradient of the input to what the layers after it have made (linear_grad_input+add). */
 #include <math.h>
 
 #include "graph/wrap.h"
@@ -16,14 +21,45 @@ static brim_status infer_linear(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
+/* parameters: the weight and, if there is one, the bias. */
+static brim_status emit_gradients(brim_autodiff *ad, const brim_node *n, brim_tensor *dy, brim_tensor *x,
+                                  brim_tensor *const *parameters, uint32_t count)
+{
+  const brim_attr none = {0};
+  brim_tensor *const for_weight[] = {x, dy};
+  BRIM_TRY(brim_autodiff_emit(ad, "linear_grad_weight", n, &none, for_weight, 2, parameters, count));
+  if (!brim_autodiff_needs(ad, x)) return BRIM_OK;
+  const bool adds = brim_autodiff_offers(ad, "linear_grad_input+add");
+  brim_tensor *const for_input[] = {adds ? brim_autodiff_take(ad, x) : NULL, dy, parameters[0]};
+  if (!for_input[0]) return brim_autodiff_emit(ad, "linear_grad_input", n, &none, for_input + 1, 2, &x, 1);
+  return brim_autodiff_emit(ad, "linear_grad_input+add", n, &none, for_input, 3, &x, 1);
+}
+
 static brim_status gradient_linear(brim_autodiff *ad, const brim_node *n)
 {
-  brim_tensor *x = n->in[0], *weight = n->in[1], *dy = brim_autodiff_of(ad, n->out[0]);
-  brim_tensor *const for_weight[] = {x, dy};
-  BRIM_TRY(brim_autodiff_emit(ad, "linear_grad_weight", n, NULL, for_weight, 2, &n->in[1], n->in_count - 1));
-  if (!brim_autodiff_needs(ad, x)) return BRIM_OK;
-  brim_tensor *const for_input[] = {dy, weight};
-  return brim_autodiff_emit(ad, "linear_grad_input", n, NULL, for_input, 2, &x, 1);
+  return emit_gradients(ad, n, brim_autodiff_of(ad, n->out[0]), n->in[0], &n->in[1], n->in_count - 1);
+}
+
+static brim_status infer_linear_add(brim_graph *g, brim_node *n)
+{
+  n->out[0] = brim_graph_like(g, n, &n->in[0]->shape);
+  return BRIM_OK;
+}
+
+/* The gradient of a is dy itself: a view of it, no copy. */
+static brim_status gradient_linear_add(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *a = n->in[0], *dy = brim_autodiff_of(ad, n->out[0]);
+  brim_shape part = dy->shape;
+  const int32_t last = part.rank - 1;
+  if (brim_autodiff_needs(ad, a)) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, &(brim_attr){0}, &dy, 1, &a, 1));
+  part.dim[last] = n->in[2]->shape.dim[0];
+  if (part.dim[last] < dy->shape.dim[last]) {
+    const brim_attr cut = {.move = {.axis = last, .start = n->attr.linear.first}};
+    dy = brim_autodiff_compute(ad, "slice", n, &cut, &dy, 1, &part);
+    if (!dy) return BRIM_EINVAL; /* the graph has the error */
+  }
+  return emit_gradients(ad, n, dy, n->in[1], &n->in[2], 1);
 }
 
 /* Rows of x or dy: all dimensions except the last. */
@@ -36,6 +72,10 @@ static void cost_linear(const brim_node *n, brim_cost *out)
 {
   cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
 }
+static void cost_linear_add(const brim_node *n, brim_cost *out)
+{
+  cost_products(n->in[2], n->in[1], out); /* also linear_grad_input+add: a, dy, weight */
+}
 static void cost_grad_weight(const brim_node *n, brim_cost *out)
 {
   cost_products(n->out[0], n->in[0], out);
@@ -44,6 +84,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 BRIM_OP(linear) = {.name = "linear",
                    .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
+                   .each_token = brim_op_each_token_last,
                    .in_count = 3,
                    .optional = 1,
                    .out_count = 1,
@@ -63,6 +104,27 @@ BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
                                .out_count = 2,
                                .accumulates = BRIM_OP_FROM(0),
                                .cost = cost_grad_weight};
+
+BRIM_OP(linear_add) = {
+    .name = "linear+add",
+    .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
+    .signature = "a [...,A], x [...,F], weight [O,F] -> y [...,A]",
+    .in_count = 3,
+    .out_count = 1,
+    .inplace = BRIM_OP_INPLACE(0),
+    .reread = BRIM_OP_FROM(1),
+    .infer = infer_linear_add,
+    .gradient = gradient_linear_add,
+    .cost = cost_linear_add};
+BRIM_OP(linear_grad_input_add) = {
+    .name = "linear_grad_input+add",
+    .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
+    .signature = "a, dy, weight -> dx",
+    .in_count = 3,
+    .out_count = 1,
+    .inplace = BRIM_OP_INPLACE(0),
+    .reread = BRIM_OP_FROM(1),
+    .cost = cost_linear_add};
 
 brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight, brim_tensor *bias)
 {

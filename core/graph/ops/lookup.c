@@ -31,6 +31,7 @@ static brim_status gradient_gather(brim_autodiff *ad, const brim_node *n)
 
 BRIM_OP(gather) = {.name = "gather",
                    .signature = "x [N,...], index [N,...] -> y [N,...]",
+                   .each_token = brim_op_each_token_axis,
                    .in_count = 2,
                    .out_count = 1,
                    .infer = infer_gather,
@@ -77,8 +78,9 @@ static brim_status gradient_embedding(brim_autodiff *ad, const brim_node *n)
 
 BRIM_OP(embedding) = {.name = "embedding",
                       .wide_in = BRIM_OP_WIDE(1),
-                      .copied = BRIM_OP_WIDE(1),
+                      .traits = {.copied = BRIM_OP_WIDE(1)},
                       .signature = "index [N,...], weight [V,D] -> y [N,...,D]",
+                      .each_token = brim_op_each_token,
                       .in_count = 2,
                       .out_count = 1,
                       .infer = infer_embedding,

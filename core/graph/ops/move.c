@@ -45,8 +45,14 @@ static brim_status gradient_permute(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "permute", n, &back, in, 1, n->in, 1);
 }
 
+static bool each_token_permuted(const brim_node *n)
+{
+  return n->attr.move.order[1] == 1;
+}
+
 BRIM_OP(permute) = {.name = "permute",
                     .signature = "x [N,...] -> y [N,...]",
+                    .each_token = each_token_permuted,
                     .in_count = 1,
                     .out_count = 1,
                     .infer = infer_permute,
@@ -120,6 +126,7 @@ static brim_status gradient_slice(brim_autodiff *ad, const brim_node *n)
 
 BRIM_OP(concat) = {.name = "concat",
                    .signature = "x [N,...], ... -> y [N,...]",
+                   .each_token = brim_op_each_token_axis,
                    .in_count = 1,
                    .variadic = true,
                    .out_count = 1,
@@ -128,6 +135,7 @@ BRIM_OP(concat) = {.name = "concat",
                    .cost = cost_move};
 BRIM_OP(slice) = {.name = "slice",
                   .signature = "x [N,...] -> y [N,...]",
+                  .each_token = brim_op_each_token_axis,
                   .in_count = 1,
                   .out_count = 1,
                   .gradient = gradient_slice,
@@ -239,8 +247,14 @@ static brim_status gradient_pad(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "slice", n, &attr, &flow, 1, n->in, 1);
 }
 
+static bool each_token_padded(const brim_node *n)
+{
+  return n->attr.move.before[1] == 0;
+}
+
 BRIM_OP(pad) = {.name = "pad",
                 .signature = "x [N,...] -> y [N,...]",
+                .each_token = each_token_padded,
                 .in_count = 1,
                 .out_count = 1,
                 .gradient = gradient_pad,

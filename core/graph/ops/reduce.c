@@ -19,9 +19,15 @@ static void cost_reduce(const brim_node *n, brim_cost *out)
   out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
+static bool each_token_reduced(const brim_node *n)
+{
+  return !(n->attr.reduce.axes & 1u << 1);
+}
+
 #define REDUCE(id)                                                                                                     \
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .signature = "x [N,...] -> y [N,...]",                                                                \
+                 .each_token = each_token_reduced,                                                                     \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .gradient = gradient_##id,                                                                            \

@@ -24,6 +24,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...,F] -> y [...,F]",                                                                \
+                 .each_token = brim_op_each_token_last,                                                                \
                  .in_count = 1,                                                                                        \
                  .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \

@@ -47,9 +47,12 @@ typedef struct brim_model_ops {
 BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
 /* The place of each token in its document, [N, T] (I32), if samples consist of several documents
  * (brim_dataset_info.documents); else NULL. brim_attention and brim_rotary use the places by themselves, so only a
- * model that adds position embeddings of its own calls this: brim_tensor *places = brim_positions(g); position = places
- * ? brim_embedding_with(g, places, table) : brim_slice(g, table, 0, 0, T); With documents, building a model that does
- * not use the places fails. Since ABI 1.12. */
+ * model that adds embeddings of positions calls this:
+ *
+ *     brim_tensor *places = brim_positions(g);
+ *     x = brim_add(g, x, places ? brim_embedding_with(g, places, table) : brim_slice(g, table, 0, 0, T));
+ *
+ * With documents, building a model that does not use the places fails. Since ABI 1.12. */
 BRIM_EXPORT brim_tensor *brim_positions(brim_graph *g);
 /* The maximum number of tokens of a text: T of the input [N, T] or, in generation with a cache of keys and values, the
  * cache's. Models whose rotary embedding depends on the length decide by it. Since ABI 1.12. */

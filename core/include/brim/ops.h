@@ -20,6 +20,7 @@ extern "C" {
  *                          only
  *                          attr.fused.activation has the second's attributes. leaky_relu's slope is above 0, so that y
  *                          has the sign of its input.
+ *     linear+add, linear_grad_input+add   see linear
  *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
@@ -178,12 +179,18 @@ typedef struct brim_metrics_attr {
 /* linear               in: x [...,F], weight [O,F], [bias [O]]  out: y [...,O]
  * linear_grad_input    in: dy, weight                           out: dx
  * linear_grad_weight   in: x, dy                                out: dweight +=, [dbias +=]
+ * linear+add           in: a [...,A], x [...,F], weight [O,F]   out: y [...,A] = a, to whose columns first .. first +
+ *                      O - 1 the linear of x is added. y may have a's memory. Since ABI 1.12
+ * linear_grad_input+add  in: a, dy, weight                      out: dx = a + linear_grad_input. As above
  * matmul               in: a [...,M,K], b [...,K,N]             out: [...,M,N]; equal leading dimensions, N first
  *                      With transpose_a, a is stored [...,K,M]; with transpose_b, b is stored [...,N,K].
  *                      Its gradients are matmuls. */
 typedef struct brim_matmul_attr {
   int32_t transpose_a, transpose_b;
 } brim_matmul_attr;
+typedef struct brim_linear_attr {
+  int64_t first; /* linear+add; A - first is at least O */
+} brim_linear_attr;
 /* relu, leaky_relu, gelu, silu, sigmoid, tanh, exp     in: x           out: y
  * relu_grad, sigmoid_grad, tanh_grad                   in: y, dy       out: dx
  * leaky_relu_grad, gelu_grad, silu_grad                in: x, dy       out: dx   (exp's gradient is mul by y)
@@ -237,9 +244,10 @@ typedef struct brim_move_attr {
 /* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
  * embedding_grad       in: index, dy                          out: dweight +=
  * An index outside [0, V) is an error in the data: EINVAL, with the index. */
-/* cache_write          in: x [N,T,F], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
- *                      cache[n, places[n][t] mod C] = x[n][t]. Of consecutive tokens of one place the last counts; the
- *                      others' rows differ. A place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
+/* cache_write          in: x [N,T,E], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
+ *                      cache[n, places[n][t] mod C] = x[n][t][start .. start + F - 1], with brim_move_attr.start. Of
+ *                      consecutive tokens of one place the last counts; the others' rows differ. A place below 0 is an
+ *                      error in the data: EINVAL. Since ABI 1.12 */
 /* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places i32 [N,T]]
  *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
  * attention_grad       in: q, k, v, y, lse, dy, [places]      out: dq, dk, dv
@@ -257,9 +265,17 @@ typedef struct brim_move_attr {
  *                      multiply a non-finite v by the weight 0 of a masked key, which gives NaN. Kernels skip tiles of
  *                      queries and keys that do not see each other. Memory is linear in T and S. Dropout's element
  *                      (see brim/random.h) is (h*T + t)*S + s.
+ * attention_qkv        in: qkv [N,T,(heads+2*kv_heads)*D], [places i32 [N,T]]      out: y, lse
+ *                      cached: qkv, k [N,capacity,kv_heads*D], v [N,capacity,kv_heads*D], places
+ * attention_qkv_grad   in: qkv, y, lse, dy, [places]          out: dqkv
+ *                      Since ABI 1.12: the same with one tensor for q, k and v, and one for their gradients. A row has
+ *                      the query heads, then the key heads, then the values' heads; cached attention reads its queries
+ *                      only. If the backend has attention_qkv, the core puts it in place of attention on slices of one
+ *                      tensor, so the bits must be the same.
  * rotary               in: x [N,T,heads*D], [places i32 [N,T]]  out: y
  *                      Rotates pair i of the `dims` leading elements of each head by p * brim_rotary_frequency(i)
  *                      (brim/rotary.h), and multiplies the result by amplitude; p is the place of position t, or t.
+ *                      If `turned` is not 0, it copies the heads from `turned` on: the values of a qkv.
  * rotary_grad          in: dy, [places]                       out: dx (rotated back, times amplitude)
  *                      A place is at least 0. In a row it is 0 or one more than the place before, and at most t; only
  *                      cached attention and rotary accept other places. */
@@ -284,6 +300,7 @@ typedef struct brim_rotary_attr {
   int32_t scaling; /* enum brim_rotary_kind */
   double factor, low, high, original, amplitude;
   const double *divisor; /* longrope: [dims/2], at most BRIM_ROTARY_DIVISORS_MAX; owned by the graph; else NULL */
+  int64_t turned;        /* number of leading heads that are rotated, or 0: all of them */
 } brim_rotary_attr;
 #define BRIM_ROTARY_DIVISORS_MAX 256
 /* lstm                 in: x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]
@@ -365,6 +382,7 @@ typedef union brim_attr {
   brim_loss_attr loss;
   brim_metrics_attr metrics;
   brim_formula_attr formula;
+  brim_linear_attr linear;
   uint64_t reserve[16]; /* the union's size is part of the ABI */
 } brim_attr;
 
@@ -383,6 +401,8 @@ typedef struct brim_op_traits {
   int32_t broadcasts; /* 1: inputs may broadcast to the shape of out[0]; running in parts needs inputs of one shape */
   int32_t view;       /* 1: out[0] has the values of in[0] in the same order: they share memory if the layouts agree */
   int32_t sum;        /* enum brim_op_sum */
+  uint32_t copied;    /* a bit for each input of which out[0] holds only copies, possibly of a smaller type than the
+                         other inputs. Since ABI 1.12 */
 } brim_op_traits;
 
 typedef struct brim_node {

@@ -8,6 +8,9 @@
  * each tile once, or separate tasks do each block of dq and of dk and dv, which computes each tile twice but employs
  * more threads.
  *
+ * q, k and v are tensors of their own, as are dq, dk and dv, or parts of one (attention_qkv), read and written by
+ * strides.
+ *
  * Tiles in which no query sees a key are skipped, so with documents or a window the time is proportional to the number
  * of pairs that see each other. */
 #include <math.h>
@@ -22,8 +25,9 @@ typedef struct attention {
   const cpu_attention_simd *simd;
   const brim_attention_attr *attr;
   int64_t samples, queries, keys, size; /* N, T, S, D */
-  int64_t q_stride, k_stride;           /* from one position to the next: of q, y, dy, dq; of k, v, dk, dv */
-  int64_t q_block, k_block;             /* positions of a block */
+  /* From one position to the next: of q, dq; of y, dy; of k, v, dk, dv. */
+  int64_t q_stride, y_stride, k_stride;
+  int64_t q_block, k_block; /* positions of a block */
   int64_t q_blocks, k_blocks;
   const float *q, *k, *v, *dy;
   const int32_t *places; /* [N,T], or NULL */
@@ -75,18 +79,31 @@ static CPU_PREPARE(attention_prepare)
   return BRIM_OK;
 }
 
-static uint64_t lse_bytes(const brim_node *node)
+static uint64_t lse_bytes(const brim_tensor *lse)
 {
-  return cpu_aligned((uint64_t)brim_shape_count(&node->in[4]->shape) * sizeof(float));
+  return cpu_aligned((uint64_t)brim_shape_count(&lse->shape) * sizeof(float));
 }
 
 /* Results stored in 16 bits are rounded, but their products with dy must cancel against others that are not rounded. So
  * they are recomputed, with their lse, after the scratch. */
+static brim_status prepare_grad(const cpu_backend *b, const brim_tensor *y, const brim_tensor *lse,
+                                brim_kernel_need *need)
+{
+  need->workspace_bytes = (uint64_t)b->threads * scratch_bytes(b);
+  if (cpu_is_widened(y)) need->workspace_bytes = cpu_aligned(need->workspace_bytes) + lse_bytes(lse);
+  return BRIM_OK;
+}
 static CPU_PREPARE(attention_grad_prepare)
 {
-  BRIM_TRY(attention_prepare(self, program, node, need, state));
-  if (cpu_is_widened(node->in[3])) need->workspace_bytes = cpu_aligned(need->workspace_bytes) + lse_bytes(node);
-  return BRIM_OK;
+  (void)program;
+  (void)state;
+  return prepare_grad(self, node->in[3], node->in[4], need);
+}
+static CPU_PREPARE(attention_qkv_grad_prepare)
+{
+  (void)program;
+  (void)state;
+  return prepare_grad(self, node->in[1], node->in[2], need);
 }
 
 /* Returns a tile's maximum if that makes fewer blocks: 65 positions (8 x 8 patches and a class) are one block, not two.
@@ -96,31 +113,64 @@ static int64_t block_of(int64_t positions, int64_t most)
   return cpu_divide_up(positions, most) < cpu_divide_up(positions, BLOCK) ? most : BLOCK;
 }
 
-static attention attention_of(cpu_backend *b, const brim_launch *launch)
+/* Keys and values that are inputs of their own. */
+static void read_keys(attention *a, const brim_launch *launch)
 {
-  const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
+  const brim_shape *k = &launch->node->in[1]->shape;
+  a->keys = k->dim[1];
+  a->k_stride = k->dim[2];
+  a->k = launch->in[1];
+  a->v = launch->in[2];
+}
+
+static void cut_into_blocks(attention *a)
+{
+  a->q_block = block_of(a->queries, QUERIES);
+  a->k_block = block_of(a->keys, KEYS);
+  a->q_blocks = cpu_divide_up(a->queries, a->q_block);
+  a->k_blocks = cpu_divide_up(a->keys, a->k_block);
+}
+
+/* `heads`: of a row of in[0]. */
+static attention attention_with(cpu_backend *b, const brim_launch *launch, int64_t heads)
+{
+  const brim_shape *q = &launch->node->in[0]->shape;
   const brim_attention_attr *attr = &launch->node->attr.attention;
-  const int64_t q_block = block_of(q->dim[1], QUERIES), k_block = block_of(k->dim[1], KEYS);
   return (attention){.backend = b,
                      .simd = cpu_attention_simd_of(b->isa),
                      .attr = attr,
                      .samples = q->dim[0],
                      .queries = q->dim[1],
-                     .keys = k->dim[1],
-                     .size = q->dim[2] / attr->heads,
+                     .size = q->dim[2] / heads,
                      .q_stride = q->dim[2],
-                     .k_stride = k->dim[2],
-                     .q_block = q_block,
-                     .k_block = k_block,
-                     .q_blocks = cpu_divide_up(q->dim[1], q_block),
-                     .k_blocks = cpu_divide_up(k->dim[1], k_block),
+                     .y_stride = q->dim[2] / heads * attr->heads,
                      .q = launch->in[0],
-                     .k = launch->in[1],
-                     .v = launch->in[2],
                      .key =
                          brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->dropout_p),
                      .first_sample = launch->step->first_sample,
                      .workspace = launch->workspace};
+}
+
+static attention attention_of(cpu_backend *b, const brim_launch *launch)
+{
+  attention a = attention_with(b, launch, launch->node->attr.attention.heads);
+  read_keys(&a, launch);
+  cut_into_blocks(&a);
+  return a;
+}
+
+/* q, k and v are in one tensor, or in three if keys are cached. */
+static attention attention_qkv_of(cpu_backend *b, const brim_launch *launch)
+{
+  const brim_attention_attr *attr = &launch->node->attr.attention;
+  attention a = attention_with(b, launch, attr->heads + 2 * attr->kv_heads);
+  a.keys = a.queries;
+  a.k_stride = a.q_stride;
+  a.k = a.q + attr->heads * a.size;
+  a.v = a.k + attr->kv_heads * a.size;
+  if (attr->cached) read_keys(&a, launch);
+  cut_into_blocks(&a);
+  return a;
 }
 
 /* ---- a tile's places ---- */
@@ -132,6 +182,10 @@ static int64_t sharing(const attention *a)
 static int64_t at_query(const attention *a, const tile *t)
 {
   return (t->sample * a->queries + t->query) * a->q_stride + t->head * a->size;
+}
+static int64_t at_result(const attention *a, const tile *t)
+{
+  return (t->sample * a->queries + t->query) * a->y_stride + t->head * a->size;
 }
 static int64_t at_key(const attention *a, const tile *t)
 {
@@ -207,14 +261,31 @@ static void zero_rows(const attention *a, float *to, int64_t stride, int64_t row
 
 /* ---- products ---- */
 
+/* The place of the D numbers of a tile's queries. */
+typedef struct rows {
+  int64_t first, stride;
+} rows;
+
+/* In q and dq. */
+static rows query_rows(const attention *a, const tile *t)
+{
+  return (rows){at_query(a, t), a->q_stride};
+}
+/* In y and dy. */
+static rows result_rows(const attention *a, const tile *t)
+{
+  return (rows){at_result(a, t), a->y_stride};
+}
+
 /* c[rows,columns] = x y^T, over the D numbers of a head. */
-static void multiply_heads(const attention *a, const tile *t, const float *x, const float *y, float *c, float *gemm)
+static void multiply_heads(const attention *a, const tile *t, const float *x, rows at, const float *y, float *c,
+                           float *gemm)
 {
   const cpu_gemm g = {.m = t->rows,
                       .n = t->columns,
                       .k = a->size,
-                      .a = x + at_query(a, t),
-                      .lda = a->q_stride,
+                      .a = x + at.first,
+                      .lda = at.stride,
                       .b = y + at_key(a, t),
                       .ldb = a->k_stride,
                       .b_transposed = true,
@@ -245,7 +316,7 @@ static void add_product(const attention *a, const cpu_gemm *g, scratch *s)
 
 /* to[rows,D] += weight from[columns,D] */
 static void add_to_queries(const attention *a, const tile *t, const float *weight, const float *from, float *to,
-                           scratch *s)
+                           rows at, scratch *s)
 {
   const cpu_gemm g = {.m = t->rows,
                       .n = a->size,
@@ -254,14 +325,14 @@ static void add_to_queries(const attention *a, const tile *t, const float *weigh
                       .lda = KEYS,
                       .b = from + at_key(a, t),
                       .ldb = a->k_stride,
-                      .c = to + at_query(a, t),
-                      .ldc = a->q_stride,
+                      .c = to + at.first,
+                      .ldc = at.stride,
                       .accumulate = true};
   add_product(a, &g, s);
 }
 
 /* to[columns,D] += weight^T from[rows,D] */
-static void add_to_keys(const attention *a, const tile *t, const float *weight, const float *from, float *to,
+static void add_to_keys(const attention *a, const tile *t, const float *weight, const float *from, rows at, float *to,
                         scratch *s)
 {
   const cpu_gemm g = {.m = t->columns,
@@ -270,8 +341,8 @@ static void add_to_keys(const attention *a, const tile *t, const float *weight, 
                       .a = weight,
                       .lda = KEYS,
                       .a_transposed = true,
-                      .b = from + at_query(a, t),
-                      .ldb = a->q_stride,
+                      .b = from + at.first,
+                      .ldb = at.stride,
                       .c = to + at_key(a, t),
                       .ldc = a->k_stride,
                       .accumulate = true};
@@ -297,14 +368,14 @@ static void weigh_values(const attention *a, const tile *t, scratch *s)
 {
   cpu_attention_tile *f = &s->tile;
   find_seen(a, t, s);
-  multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
+  multiply_heads(a, t, a->q, query_rows(a, t), a->k, s->score, s->gemm);
   a->simd->weigh(f);
   for (int64_t r = 0; r < t->rows; r++) {
-    if (f->factor[r] != 1) a->simd->multiply(a->y + at_query(a, t) + r * a->q_stride, f->factor[r], a->size);
+    if (f->factor[r] != 1) a->simd->multiply(a->y + at_result(a, t) + r * a->y_stride, f->factor[r], a->size);
     const float *mask = mask_of(a, t, r, s->mask);
     if (mask) a->simd->multiply_by(s->score + r * KEYS, mask, f->seen[r]);
   }
-  add_to_queries(a, t, s->score, a->v, a->y, s);
+  add_to_queries(a, t, s->score, a->v, a->y, result_rows(a, t), s);
 }
 
 /* Computes a block of queries of one head. */
@@ -314,7 +385,7 @@ static void attend(void *arg, int64_t task, int32_t thread)
   scratch *s = scratch_of(a, thread);
   const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
   tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
-  zero_rows(a, a->y + at_query(a, &t), a->q_stride, t.rows);
+  zero_rows(a, a->y + at_result(a, &t), a->y_stride, t.rows);
   s->tile.score = s->score;
   for (int64_t r = 0; r < QUERIES; r++) { /* including padding rows */
     s->tile.greatest[r] = -INFINITY;
@@ -328,7 +399,7 @@ static void attend(void *arg, int64_t task, int32_t thread)
   for (int64_t r = 0; r < t.rows; r++) {
     const range keys = seen_by(a, t.sample, t.query + r);
     const bool sees = keys.first < keys.end;
-    if (sees) a->simd->multiply(a->y + at_query(a, &t) + r * a->q_stride, 1 / s->tile.sum[r], a->size);
+    if (sees) a->simd->multiply(a->y + at_result(a, &t) + r * a->y_stride, 1 / s->tile.sum[r], a->size);
     a->lse[at_lse(a, &t) + r] = sees ? s->tile.greatest[r] + logf(s->tile.sum[r]) : 0;
   }
 }
@@ -348,6 +419,15 @@ static CPU_RUN(attention_run)
   return BRIM_OK;
 }
 
+static CPU_RUN(attention_qkv_run)
+{
+  attention a = attention_qkv_of(self, launch);
+  const uint32_t places = a.attr->cached ? 3 : 1;
+  if (launch->node->in_count > places) a.places = launch->in[places];
+  attend_all(&a, launch->out[0], launch->out[1]);
+  return BRIM_OK;
+}
+
 /* ---- backward ---- */
 
 /* Adds a tile's part to dq, and to dk and dv. */
@@ -355,10 +435,10 @@ static void send_back(const attention *a, const tile *t, scratch *s, bool to_que
 {
   if (is_empty(a, t)) return;
   find_seen(a, t, s);
-  multiply_heads(a, t, a->q, a->k, s->score, s->gemm);
-  multiply_heads(a, t, a->dy, a->v, s->dz, s->gemm);
+  multiply_heads(a, t, a->q, query_rows(a, t), a->k, s->score, s->gemm);
+  multiply_heads(a, t, a->dy, result_rows(a, t), a->v, s->dz, s->gemm);
   for (int64_t r = 0; r < t->rows; r++) {
-    const int64_t at = at_query(a, t) + r * a->q_stride;
+    const int64_t at = at_result(a, t) + r * a->y_stride;
     const cpu_attention_row row = {.score = s->score + r * KEYS,
                                    .dz = s->dz + r * KEYS,
                                    .mask = mask_of(a, t, r, s->mask),
@@ -371,10 +451,10 @@ static void send_back(const attention *a, const tile *t, scratch *s, bool to_que
                                    .dy_y = a->simd->dot(a->dy + at, a->y + at, a->size)};
     a->simd->weigh_back(&row);
   }
-  if (to_queries) add_to_queries(a, t, s->dz, a->k, a->dq, s);
+  if (to_queries) add_to_queries(a, t, s->dz, a->k, a->dq, query_rows(a, t), s);
   if (!to_keys) return;
-  add_to_keys(a, t, s->dz, a->q, a->dk, s);
-  add_to_keys(a, t, s->score, a->dy, a->dv, s);
+  add_to_keys(a, t, s->dz, a->q, query_rows(a, t), a->dk, s);
+  add_to_keys(a, t, s->score, a->dy, result_rows(a, t), a->dv, s);
 }
 
 /* Computes a block of dq of one head. */
@@ -424,30 +504,49 @@ static void send_to_head(void *arg, int64_t task, int32_t thread)
   for (int64_t k = 0; k < a->k_blocks; k++) send_to_keys_of(a, sample, kv_head, k, true, scratch_of(a, thread));
 }
 
+/* `y`: the tensor in which y is stored, followed by lse and dy among the inputs. */
+static void send_all_back(attention *a, const brim_launch *launch, uint32_t y)
+{
+  const uint64_t scratch_end = cpu_aligned((uint64_t)a->backend->threads * scratch_bytes(a->backend));
+  a->y = launch->in[y];
+  a->lse = launch->in[y + 1];
+  a->dy = launch->in[y + 2];
+  if (launch->node->in_count > y + 3) a->places = launch->in[y + 3];
+  if (cpu_is_widened(launch->node->in[y]))
+    attend_all(a, launch->in[y], (float *)((char *)launch->workspace + scratch_end));
+  cpu_pool *pool = a->backend->pool;
+  const int64_t tasks = a->samples * a->attr->kv_heads, threads = a->backend->threads;
+  /* A tile takes five products, or seven if computed twice. Threads without work cost more from 5/7 on. */
+  if (7 * tasks >= 5 * threads * cpu_divide_up(tasks, threads)) {
+    cpu_pool_run(pool, tasks, send_to_head, a);
+  } else {
+    cpu_pool_run(pool, a->samples * a->attr->heads * a->q_blocks, send_to_queries, a);
+    cpu_pool_run(pool, tasks * a->k_blocks, send_to_keys, a);
+  }
+}
+
 static CPU_RUN(attention_grad_run)
 {
   attention a = attention_of(self, launch);
-  const uint64_t scratch_end = cpu_aligned((uint64_t)a.backend->threads * scratch_bytes(a.backend));
-  a.y = launch->in[3];
-  a.lse = launch->in[4];
-  if (launch->node->in_count > 6) a.places = launch->in[6];
-  if (cpu_is_widened(launch->node->in[3]))
-    attend_all(&a, launch->in[3], (float *)((char *)launch->workspace + scratch_end));
-  a.dy = launch->in[5];
   a.dq = launch->out[0];
   a.dk = launch->out[1];
   a.dv = launch->out[2];
-  cpu_pool *pool = a.backend->pool;
-  const int64_t tasks = a.samples * a.attr->kv_heads, threads = a.backend->threads;
-  /* A tile takes five products, or seven if computed twice. Threads without work cost more from 5/7 on. */
-  if (7 * tasks >= 5 * threads * cpu_divide_up(tasks, threads)) {
-    cpu_pool_run(pool, tasks, send_to_head, &a);
-  } else {
-    cpu_pool_run(pool, a.samples * a.attr->heads * a.q_blocks, send_to_queries, &a);
-    cpu_pool_run(pool, tasks * a.k_blocks, send_to_keys, &a);
-  }
+  send_all_back(&a, launch, 3);
+  return BRIM_OK;
+}
+
+static CPU_RUN(attention_qkv_grad_run)
+{
+  attention a = attention_qkv_of(self, launch);
+  a.dq = launch->out[0];
+  a.dk = a.dq + (a.k - a.q);
+  a.dv = a.dq + (a.v - a.q);
+  send_all_back(&a, launch, 1);
   return BRIM_OK;
 }
 
 CPU_KERNEL(attention) = {.op = "attention", .prepare = attention_prepare, .run = attention_run};
 CPU_KERNEL(attention_grad) = {.op = "attention_grad", .prepare = attention_grad_prepare, .run = attention_grad_run};
+CPU_KERNEL(attention_qkv) = {.op = "attention_qkv", .prepare = attention_prepare, .run = attention_qkv_run};
+CPU_KERNEL(attention_qkv_grad) = {
+    .op = "attention_qkv_grad", .prepare = attention_qkv_grad_prepare, .run = attention_qkv_grad_run};

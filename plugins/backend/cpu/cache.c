@@ -1,5 +1,5 @@
-/* cache_write: cache[n, place mod C] = x[n,t] for the place of token t of text n. Of consecutive tokens of one place
- * the last counts.
+/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. Of consecutive
+ * tokens of one place the last counts.
  *
  * Rows are copied in the type that they are stored in. So this kernel is not one of those that small.c wraps: it would
  * make a copy of the whole cache for some rows. */
@@ -14,7 +14,7 @@ typedef struct writing {
   char *cache;
   const int32_t *places;
   int64_t count, tokens, rows, per_task; /* count: tokens of all texts; tokens: of a text; rows: of a text's cache */
-  size_t bytes;                          /* of a row */
+  size_t bytes, stride;                  /* of a row of the cache; from one row of x to the next */
 } writing;
 
 static void write_some(void *arg, int64_t task, int32_t thread)
@@ -24,21 +24,23 @@ static void write_some(void *arg, int64_t task, int32_t thread)
   for (int64_t i = task * w->per_task; i < cpu_min((task + 1) * w->per_task, w->count); i++) {
     if ((i + 1) % w->tokens != 0 && w->places[i + 1] == w->places[i]) continue;
     const int64_t row = i / w->tokens * w->rows + w->places[i] % w->rows;
-    memcpy(w->cache + (size_t)row * w->bytes, w->from + (size_t)i * w->bytes, w->bytes);
+    memcpy(w->cache + (size_t)row * w->bytes, w->from + (size_t)i * w->stride, w->bytes);
   }
 }
 
 static CPU_RUN(cache_write_run)
 {
   cpu_backend *b = self;
-  const brim_tensor *x = launch->node->in[0];
-  writing w = {.from = launch->in[0],
+  const brim_tensor *x = launch->node->in[0], *cache = launch->node->out[0];
+  const size_t each = brim_dtype_bytes(x->dtype);
+  writing w = {.from = (const char *)launch->in[0] + (size_t)launch->node->attr.move.start * each,
                .cache = launch->out[0],
                .places = launch->in[1],
                .count = x->shape.dim[0] * x->shape.dim[1],
                .tokens = x->shape.dim[1],
-               .rows = launch->node->out[0]->shape.dim[1],
-               .bytes = (size_t)x->shape.dim[2] * brim_dtype_bytes(x->dtype)};
+               .rows = cache->shape.dim[1],
+               .bytes = (size_t)cache->shape.dim[2] * each,
+               .stride = (size_t)x->shape.dim[2] * each};
   for (int64_t i = 0; i < w.count; i++)
     if (w.places[i] < 0)
       return brim_fail(BRIM_EINVAL, "cache_write '%s': place %d is negative", launch->node->name, w.places[i]);

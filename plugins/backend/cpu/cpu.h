@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include "brim/brim.h"
+#include "gemm16.h"
 #include "pool.h"
 #include "simd.h"
 #include "simd_activation.h"
@@ -25,8 +26,9 @@ typedef struct cpu_backend {
   cpu_pool *pool;
   int32_t threads;
   const cpu_simd *simd;
-  int32_t isa;   /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
-  int64_t block; /* channel block that oneDNN prefers on this CPU: 8 or 16 */
+  int32_t isa;             /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
+  int64_t block;           /* channel block that oneDNN prefers on this CPU: 8 or 16 */
+  cpu_gemm16_block gemm16; /* NULL: without instructions for bfloat16 */
   dnnl_engine_t engine;
   dnnl_stream_t *streams;     /* one per thread */
   struct cpu_conv *convs;     /* every convolution primitive so far, by shape */
@@ -106,6 +108,22 @@ typedef struct cpu_products {
 uint64_t cpu_multiply_bytes(const cpu_backend *b);
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace);
 
+/* multiply16.c: a product of bfloat16 on all threads, with sums in fp32, where the backend has gemm16. */
+typedef struct cpu_products16 {
+  cpu_gemm16 gemm;
+  float *sum;           /* [M,N]: the result in fp32; NULL: */
+  uint16_t *y;          /* the result, rounded */
+  bool adds;            /* to the present values */
+  const uint16_t *bias; /* [N] or NULL; not with adds */
+  int64_t ldc;          /* values from row to row of sum, y and kept */
+  cpu_epilogue epilogue;
+  uint16_t *kept; /* with a function in the epilogue: the product before it; or NULL */
+} cpu_products16;
+uint64_t cpu_multiply16_bytes(const cpu_backend *b);
+void cpu_multiply16(cpu_backend *b, const cpu_products16 *p, void *workspace);
+/* Returns the only element of a product of M = N = 1, computed by one thread in its part of the workspace. */
+float cpu_multiply16_one(cpu_backend *b, const cpu_gemm16 *g, const uint16_t *bias, int32_t thread, void *workspace);
+
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
 #define CPU_PREPARE(name)                                                                                              \
   brim_status name(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,        \
@@ -117,6 +135,17 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   static const brim_kernel kernel_##id;                                                                                \
   static const brim_kernel *const kernel_entry_##id __attribute__((section("cpu_kernels"), used)) = &kernel_##id;      \
   static const brim_kernel kernel_##id
+
+/* Registers a kernel for the nodes with 16-bit tensors that it serves; small.c does not wrap it. */
+typedef struct cpu_kernel16 {
+  brim_kernel kernel;
+  bool (*serves)(const cpu_backend *b, const brim_node *node);
+} cpu_kernel16;
+#define CPU_KERNEL16(id)                                                                                               \
+  static const cpu_kernel16 kernel16_##id;                                                                             \
+  static const cpu_kernel16 *const kernel16_entry_##id __attribute__((section("cpu_kernels16"), used)) =               \
+      &kernel16_##id;                                                                                                  \
+  static const cpu_kernel16 kernel16_##id
 
 /* cache.c: a kernel for tensors of any type, which small.c does not wrap. */
 extern const brim_kernel cpu_cache_write;
@@ -136,6 +165,11 @@ static inline bool cpu_is_widened(const brim_tensor *t)
 double cpu_gradient_factor(const brim_launch *launch);
 double cpu_weight_decay(const brim_launch *launch);
 cpu_adam cpu_adam_of(const brim_launch *launch, double decay, double l2);
+
+/* multiply16.c: for kernels that add up products of rows: their state is an int64_t, the rows of a grain, where sums
+ * begin anew. */
+CPU_PREPARE(cpu_grain_rows_prepare);
+void cpu_grain_rows_release(void *self, void *state);
 
 /* Give outputs the order of in[0]; the second is for operations whose in[1] is converted if its order differs. */
 CPU_PREPARE(cpu_follow_prepare);

@@ -3,7 +3,7 @@
  *
  * Each element of a result adds its products in one fixed order: features for y, outputs for dx, and for dW sample
  * after sample onto the present value. So a micro-batch of any size, divided into any tasks, gives the same bits,
- * without a second buffer for a grain. */
+ * without a second buffer for a grain. linear+add and linear_grad_input+add begin each sum with the value to add to. */
 #include "cpu.h"
 
 static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu_gemm *g)
@@ -42,19 +42,58 @@ static CPU_RUN(linear_run)
   return BRIM_OK;
 }
 
-static CPU_RUN(linear_grad_input_run)
+/* Copies in[0], to which a product is then added, unless the result has its memory. */
+static void copy_first(cpu_backend *b, const brim_launch *launch)
 {
-  const brim_shape *w = &launch->node->in[1]->shape;
-  const cpu_gemm g = {.m = cpu_rows(launch->node->in[0]),
+  const brim_tensor *y = launch->node->out[0];
+  const void *a = cpu_plain_input(b, launch, 0);
+  if (a != launch->out[0]) memcpy(launch->out[0], a, (size_t)brim_shape_count(&y->shape) * sizeof(float));
+}
+
+static CPU_RUN(linear_add_run)
+{
+  const brim_shape *w = &launch->node->in[2]->shape, *y = &launch->node->out[0]->shape;
+  const cpu_gemm g = {.m = cpu_rows(launch->node->in[1]),
+                      .n = w->dim[0],
+                      .k = w->dim[1],
+                      .a = cpu_plain_input(self, launch, 1),
+                      .lda = w->dim[1],
+                      .b = launch->in[2],
+                      .ldb = w->dim[1],
+                      .b_transposed = true,
+                      .c = (float *)launch->out[0] + launch->node->attr.linear.first,
+                      .ldc = y->dim[y->rank - 1],
+                      .accumulate = true};
+  copy_first(self, launch);
+  return multiply(self, launch, &g);
+}
+
+/* dy and weight are the inputs from `first` on; with `adds`, dx begins with in[0]. */
+static brim_status find_dx(cpu_backend *b, const brim_launch *launch, uint32_t first, bool adds)
+{
+  const brim_shape *w = &launch->node->in[first + 1]->shape;
+  const cpu_gemm g = {.m = cpu_rows(launch->node->in[first]),
                       .n = w->dim[1],
                       .k = w->dim[0],
-                      .a = cpu_plain_input(self, launch, 0),
+                      .a = cpu_plain_input(b, launch, first),
                       .lda = w->dim[0],
-                      .b = launch->in[1],
+                      .b = launch->in[first + 1],
                       .ldb = w->dim[1],
                       .c = launch->out[0],
-                      .ldc = w->dim[1]};
-  return multiply(self, launch, &g);
+                      .ldc = w->dim[1],
+                      .accumulate = adds};
+  if (adds) copy_first(b, launch);
+  return multiply(b, launch, &g);
+}
+
+static CPU_RUN(linear_grad_input_run)
+{
+  return find_dx(self, launch, 0, false);
+}
+
+static CPU_RUN(linear_grad_input_add_run)
+{
+  return find_dx(self, launch, 1, true);
 }
 
 /* dbias: a task has some columns, and adds up the rows of each in their order. */
@@ -105,5 +144,8 @@ CPU_KERNEL(linear_sigmoid) = {.op = "linear+sigmoid", .prepare = linear_prepare,
 CPU_KERNEL(linear_tanh) = {.op = "linear+tanh", .prepare = linear_prepare, .run = linear_run};
 CPU_KERNEL(linear_gelu) = {.op = "linear+gelu", .prepare = linear_prepare, .run = linear_run};
 CPU_KERNEL(linear_silu) = {.op = "linear+silu", .prepare = linear_prepare, .run = linear_run};
+CPU_KERNEL(linear_add) = {.op = "linear+add", .prepare = linear_prepare, .run = linear_add_run};
+CPU_KERNEL(linear_grad_input_add) = {
+    .op = "linear_grad_input+add", .prepare = linear_prepare, .run = linear_grad_input_add_run};
 CPU_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
 CPU_KERNEL(linear_grad_weight) = {.op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};

@@ -9,9 +9,14 @@
  *
  * Each element of a logit, of dx and of dproduct is one chain of sums, over features, classes and rows in their order
  * (see cpu_gemm), so no bit depends on the pieces, the threads, the micro-batch, or whether logits are computed once or
- * twice. */
+ * twice.
+ *
+ * In bfloat16, where the processor multiplies it, x, product and bias are read as they are stored; logits are fp32, and
+ * products with their gradients round these. The sums of dproduct begin anew at each grain (gemm16.h), and dx is added
+ * up in fp32. */
 #include <math.h>
 
+#include "half.h"
 #include "loss.h"
 #include "simd_loss.h"
 
@@ -22,11 +27,13 @@ typedef struct problem {
   const cpu_loss_simd *simd;
   const brim_loss_attr *attr;
   int64_t rows, features, classes;
-  const float *x, *product, *bias; /* bias: NULL for none */
+  bool small;                     /* x, product and bias are in bfloat16, as is dx; else in fp32 */
+  const char *x, *product, *bias; /* bias: NULL for none */
   const int32_t *label;
   float *loss; /* written or read */
   int32_t *rank;
-  float *dx, *dproduct, *dbias; /* written; added to, or NULL */
+  char *dx;                /* written */
+  float *dproduct, *dbias; /* added to, or NULL */
   double loss_scale;
   bool keeps_logits; /* logits are kept until the gradient */
   /* scratch */
@@ -42,9 +49,32 @@ typedef struct problem {
   int64_t row_count, class_count;
   int64_t row_end;    /* the first row after the piece; ignored rows lie between */
   int64_t *at;        /* [ROWS_MAX]: the place of each of its rows among all rows */
-  const float *piece; /* its rows of x */
-  float *gathered;    /* room for them, if some rows may be ignored */
+  const char *piece;  /* its rows of x */
+  char *gathered;     /* room for them, if some rows may be ignored */
+  float *dx_sum;      /* gradients of its rows: in dx, or in scratch before they are rounded */
+  int64_t grain_rows; /* in bfloat16: rows of a grain */
+  int64_t *end;       /* [ROWS_MAX]: the rows of the piece at which grains end, with the piece's end as the last */
 } problem;
+
+static int64_t value_bytes(bool small)
+{
+  return small ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* The address of value `at` of x, product, bias or dx. */
+static const char *value(const problem *p, const char *values, int64_t at)
+{
+  return values + at * value_bytes(p->small);
+}
+
+/* Returns `count` values from `at` on as floats, perhaps in `room`. */
+static const float *floats(const problem *p, const char *values, int64_t at, int64_t count, float *room)
+{
+  const void *from = value(p, values, at);
+  if (!p->small) return from;
+  cpu_half_of(p->backend->isa, BRIM_DTYPE_BF16)->widen(from, room, count);
+  return room;
+}
 
 static bool is_ignored(const problem *p, int64_t row)
 {
@@ -65,18 +95,37 @@ static uint64_t logits_bytes(int64_t rows, int64_t classes, bool keeps_logits)
   return cpu_aligned((uint64_t)numbers * sizeof(float));
 }
 
-static uint64_t gathered_bytes(const brim_loss_attr *attr, int64_t rows, int64_t features, bool keeps_logits)
+static uint64_t gathered_bytes(const brim_loss_attr *attr, int64_t rows, int64_t features, bool keeps_logits,
+                               bool small)
 {
-  return attr->ignores ? cpu_aligned((uint64_t)(rows_at_once(rows, keeps_logits) * features) * sizeof(float)) : 0;
+  const int64_t values = rows_at_once(rows, keeps_logits) * features;
+  return attr->ignores ? cpu_aligned((uint64_t)(values * value_bytes(small))) : 0;
+}
+
+static uint64_t products_bytes(const cpu_backend *b, bool small)
+{
+  return cpu_aligned(small ? cpu_multiply16_bytes(b) : cpu_multiply_bytes(b));
+}
+
+static uint64_t sum_bytes(int64_t rows, int64_t features, bool keeps_logits, bool small)
+{
+  return small ? cpu_aligned((uint64_t)(rows_at_once(rows, keeps_logits) * features) * sizeof(float)) : 0;
+}
+
+static bool is_small(const brim_node *n)
+{
+  return n->in[1]->dtype == BRIM_DTYPE_BF16;
 }
 
 static void need_scratch(const cpu_backend *b, const brim_node *node, bool keeps_logits, brim_kernel_need *need)
 {
-  const brim_shape *product = &node->in[1]->shape;
-  need->workspace_bytes += cpu_multiply_bytes(b) + logits_bytes(cpu_rows(node->in[0]), product->dim[0], keeps_logits) +
-                           gathered_bytes(&node->attr.loss, cpu_rows(node->in[0]), product->dim[1], keeps_logits) +
+  const int64_t rows = cpu_rows(node->in[0]), classes = node->in[1]->shape.dim[0], features = node->in[1]->shape.dim[1];
+  const bool small = is_small(node);
+  need->workspace_bytes += products_bytes(b, small) + logits_bytes(rows, classes, keeps_logits) +
+                           gathered_bytes(&node->attr.loss, rows, features, keeps_logits, small) +
+                           sum_bytes(rows, features, keeps_logits, small) +
                            cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row)) +
-                           ROWS_MAX * (sizeof(double) + sizeof(int64_t)) + (uint64_t)product->dim[1] * sizeof(double);
+                           ROWS_MAX * (sizeof(double) + 2 * sizeof(int64_t)) + (uint64_t)features * sizeof(double);
 }
 
 static CPU_PREPARE(linear_loss_prepare)
@@ -101,6 +150,7 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
   *p = (problem){.backend = b,
                  .simd = tables[b->isa],
                  .attr = &launch->node->attr.loss,
+                 .small = is_small(launch->node),
                  .rows = cpu_rows(launch->node->in[0]),
                  .features = product->dim[1],
                  .classes = product->dim[0],
@@ -111,15 +161,19 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
                  .loss_scale = launch->step->loss_scale,
                  .keeps_logits = keeps_logits,
                  .products = cpu_plain_end(launch)};
-  char *at = p->products + cpu_multiply_bytes(b);
+  p->grain_rows = launch->state ? *(const int64_t *)launch->state : p->rows;
+  char *at = p->products + products_bytes(b, p->small);
   p->kept = (float *)(void *)at;
   at += logits_bytes(p->rows, p->classes, keeps_logits);
-  p->gathered = (float *)(void *)at;
-  at += gathered_bytes(p->attr, p->rows, p->features, keeps_logits);
+  p->gathered = at;
+  at += gathered_bytes(p->attr, p->rows, p->features, keeps_logits, p->small);
+  p->dx_sum = (float *)(void *)at;
+  at += sum_bytes(p->rows, p->features, keeps_logits, p->small);
   p->row = (cpu_softmax_row *)(void *)at;
   at += cpu_aligned(ROWS_MAX * sizeof(cpu_softmax_row));
   p->at = (int64_t *)(void *)at;
-  p->lse = (double *)(void *)(p->at + ROWS_MAX);
+  p->end = p->at + ROWS_MAX;
+  p->lse = (double *)(void *)(p->end + ROWS_MAX);
   p->column = p->lse + ROWS_MAX;
   return cpu_loss_check_labels(launch->node->in[2], p->label, p->classes, p->attr);
 }
@@ -130,21 +184,50 @@ static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bia
 static float own_logit(const problem *p, int64_t row, int32_t thread)
 {
   const cpu_simd *simd = p->backend->simd;
+  const int64_t features = p->features, label = p->label[row];
+  const void *a = value(p, p->x, row * features), *b = value(p, p->product, label * features);
+  const void *bias = p->bias ? value(p, p->bias, label) : NULL;
   float own = 0;
-  const cpu_gemm g = {.m = 1,
-                      .n = 1,
-                      .k = p->features,
-                      .a = p->x + row * p->features,
-                      .lda = p->features,
-                      .b = p->product + p->label[row] * p->features,
-                      .ldb = p->features,
-                      .b_transposed = true,
-                      .c = &own,
-                      .ldc = 1,
-                      .bias = p->bias ? p->bias + p->label[row] : NULL};
-  simd->gemm(&g, 0, 1, 0, 1, (float *)(void *)(p->products + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes)));
+  if (p->small) {
+    const cpu_gemm16 g = {.m = 1, .n = 1, .k = features, .unit = features, .a = a, .b = b, .b_transposed = true};
+    own = cpu_multiply16_one(p->backend, &g, bias, thread, p->products);
+  } else {
+    const cpu_gemm g = {
+        .m = 1, .n = 1, .k = features, .a = a, .b = b, .b_transposed = true, .c = &own, .ldc = 1, .bias = bias};
+    float *scratch = (float *)(void *)(p->products + (uint64_t)thread * cpu_aligned(simd->gemm_scratch_bytes));
+    simd->gemm(&g, 0, 1, 0, 1, scratch);
+  }
   if (p->attr->softcap > 0) p->simd->cap(&own, 1, (float)p->attr->softcap);
   return own;
+}
+
+/* Multiplies: g with the operands a, of floats or as they are stored, and b. */
+static void multiply(const problem *p, cpu_gemm g, const void *a, bool a_wide, const void *b, const void *bias,
+                     const int64_t *ends)
+{
+  g.a = a;
+  g.b = b;
+  g.bias = bias;
+  const cpu_products16 small = {.gemm = {.m = g.m,
+                                         .n = g.n,
+                                         .k = g.k,
+                                         .unit = g.k,
+                                         .ends = ends,
+                                         .a = a,
+                                         .a_wide = a_wide,
+                                         .lda = g.lda,
+                                         .a_transposed = g.a_transposed,
+                                         .b = b,
+                                         .ldb = g.ldb,
+                                         .b_transposed = g.b_transposed},
+                                .sum = g.c,
+                                .adds = g.accumulate,
+                                .bias = bias,
+                                .ldc = g.ldc};
+  if (p->small)
+    cpu_multiply16(p->backend, &small, p->products);
+  else
+    cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
 }
 
 static void each_row(problem *p, cpu_task_fn fn)
@@ -179,15 +262,13 @@ static void make_logits(problem *p)
   const cpu_gemm g = {.m = p->row_count,
                       .n = p->class_count,
                       .k = p->features,
-                      .a = p->piece,
                       .lda = p->features,
-                      .b = p->product + p->class0 * p->features,
                       .ldb = p->features,
                       .b_transposed = true,
                       .c = p->logits,
-                      .ldc = p->stride,
-                      .bias = p->bias ? p->bias + p->class0 : NULL};
-  cpu_multiply(p->backend, &(cpu_products){.gemm = g, .count = 1}, p->products);
+                      .ldc = p->stride};
+  multiply(p, g, p->piece, false, value(p, p->product, p->class0 * p->features),
+           p->bias ? value(p, p->bias, p->class0) : NULL, NULL);
   if (p->attr->softcap > 0) each_row(p, cap_rows);
 }
 
@@ -197,21 +278,33 @@ static void gather_rows(void *arg, int64_t task, int32_t thread)
   const problem *p = arg;
   for
     EACH_ROW_OF(p, task, i)
-  memcpy(p->gathered + i * p->features, p->x + p->at[i] * p->features, (size_t)p->features * sizeof(float));
+  memcpy(p->gathered + i * p->features * value_bytes(p->small), value(p, p->x, p->at[i] * p->features),
+         (size_t)(p->features * value_bytes(p->small)));
 }
 
 /* Takes the next rows that count, from `first` on, and ignored rows up to the next one that counts. */
 static void take_rows(problem *p, int64_t first)
 {
   const int64_t most = rows_at_once(p->rows, p->keeps_logits);
+  int64_t *end = p->end, grain_end = (first / p->grain_rows + 1) * p->grain_rows;
   p->row0 = p->row_end = first;
   p->row_count = 0;
   for (; p->row_end < p->rows; p->row_end++) {
     if (is_ignored(p, p->row_end)) continue;
     if (p->row_count == most) break;
+    if (p->row_end >= grain_end) {
+      grain_end = (p->row_end / p->grain_rows + 1) * p->grain_rows;
+      if (p->row_count > 0) *end++ = p->row_count;
+    }
     p->at[p->row_count++] = p->row_end;
   }
-  p->piece = p->x + first * p->features;
+  const int64_t cut = (p->row_count - (end > p->end ? end[-1] : 0)) % CPU_GEMM16_STEP;
+  if (p->small && cut > 0 && p->row_end < p->rows && p->row_end < grain_end) { /* its rest must begin with a step */
+    p->row_count -= cut;
+    p->row_end = p->at[p->row_count];
+  }
+  *end = p->row_count;
+  p->piece = value(p, p->x, first * p->features);
   if (p->row_end - first == p->row_count) return;
   p->piece = p->gathered;
   each_row(p, gather_rows);
@@ -220,15 +313,15 @@ static void take_rows(problem *p, int64_t first)
 /* Moves dx's rows, which lie together from row0 on, to their places, from the last, as none comes before its own. */
 static void spread_gradients(const problem *p)
 {
-  const size_t bytes = (size_t)p->features * sizeof(float);
+  const int64_t bytes = p->features * value_bytes(p->small);
   int64_t i = p->row_count;
   if (p->row_end - p->row0 == p->row_count) return;
   for (int64_t row = p->row_end - 1; row >= p->row0; row--) {
-    float *to = p->dx + row * p->features;
+    char *to = p->dx + row * bytes;
     if (i == 0 || p->at[i - 1] != row)
-      memset(to, 0, bytes);
+      memset(to, 0, (size_t)bytes);
     else if (p->row0 + --i != row)
-      memcpy(to, p->dx + (p->row0 + i) * p->features, bytes);
+      memcpy(to, p->dx + (p->row0 + i) * bytes, (size_t)bytes);
   }
 }
 
@@ -302,15 +395,19 @@ static void sum_columns(void *arg, int64_t task, int32_t thread)
   (void)thread;
   const problem *p = arg;
   const int64_t from = task * COLUMNS_PER_TASK, to = cpu_min(from + COLUMNS_PER_TASK, p->features);
+  float room[COLUMNS_PER_TASK];
   for (int64_t f = from; f < to; f++) p->column[f] = 0;
-  for (int64_t k = 0; k < p->classes; k++)
-    for (int64_t f = from; f < to; f++) p->column[f] += (double)p->product[k * p->features + f];
+  for (int64_t k = 0; k < p->classes; k++) {
+    const float *row = floats(p, p->product, k * p->features + from, to - from, room);
+    for (int64_t f = from; f < to; f++) p->column[f] += (double)row[f - from];
+  }
 }
 
 static void sum_parameters(problem *p)
 {
   cpu_pool_run(p->backend->pool, cpu_divide_up(p->features, COLUMNS_PER_TASK), sum_columns, p);
-  for (int64_t k = 0; p->bias && k < p->classes; k++) p->bias_sum += (double)p->bias[k];
+  float room;
+  for (int64_t k = 0; p->bias && k < p->classes; k++) p->bias_sum += (double)*floats(p, p->bias, k, 1, &room);
 }
 
 /* lse from loss = lse - (1 - s) * own - s/K * sum of the row's logits. */
@@ -322,9 +419,10 @@ static void find_lse(void *arg, int64_t task, int32_t thread)
   for
     EACH_ROW_OF(p, task, i)
     {
-      const float *x = p->piece + i * p->features;
+      float room;
       double logits = p->bias_sum;
-      for (int64_t f = 0; s > 0 && f < p->features; f++) logits += (double)x[f] * p->column[f];
+      for (int64_t f = 0; s > 0 && f < p->features; f++)
+        logits += (double)*floats(p, p->piece, i * p->features + f, 1, &room) * p->column[f];
       p->lse[i] = (double)p->loss[p->at[i]] + (1 - s) * (double)p->row[i].own + s / (double)p->classes * logits;
     }
 }
@@ -365,26 +463,22 @@ static void add_products(problem *p)
   const cpu_gemm for_x = {.m = p->row_count,
                           .n = p->features,
                           .k = p->class_count,
-                          .a = p->logits,
                           .lda = p->stride,
-                          .b = p->product + p->class0 * p->features,
                           .ldb = p->features,
-                          .c = p->dx + p->row0 * p->features,
+                          .c = p->dx_sum,
                           .ldc = p->features,
                           .accumulate = p->class0 > 0};
   const cpu_gemm for_product = {.m = p->class_count,
                                 .n = p->features,
                                 .k = p->row_count,
-                                .a = p->logits,
                                 .lda = p->stride,
                                 .a_transposed = true,
-                                .b = p->piece,
                                 .ldb = p->features,
                                 .c = p->dproduct ? p->dproduct + p->class0 * p->features : NULL,
                                 .ldc = p->features,
                                 .accumulate = true};
-  cpu_multiply(p->backend, &(cpu_products){.gemm = for_x, .count = 1}, p->products);
-  if (p->dproduct) cpu_multiply(p->backend, &(cpu_products){.gemm = for_product, .count = 1}, p->products);
+  multiply(p, for_x, p->logits, true, value(p, p->product, p->class0 * p->features), NULL, NULL);
+  if (p->dproduct) multiply(p, for_product, p->logits, true, p->piece, NULL, p->end);
 }
 
 /* The outputs from `first` on: dx, and unless they are frozen those of the parameters. */
@@ -400,6 +494,8 @@ static void begin_gradients(problem *p, const brim_launch *launch, uint32_t firs
 /* Adds the gradients of the present rows, whose losses are known. */
 static void add_gradients(problem *p)
 {
+  char *dx = p->dx + p->row0 * p->features * value_bytes(p->small);
+  if (!p->small) p->dx_sum = (float *)(void *)dx;
   each_row(p, find_lse);
   for (int64_t c = 0; c < p->classes && p->row_count > 0; c += CLASSES_MAX) {
     take_classes(p, c);
@@ -408,6 +504,8 @@ static void add_gradients(problem *p)
     add_products(p);
     if (p->dbias) cpu_pool_run(p->backend->pool, cpu_divide_up(p->class_count, COLUMNS_PER_TASK), add_to_bias, p);
   }
+  if (p->small)
+    cpu_half_of(p->backend->isa, BRIM_DTYPE_BF16)->round(p->dx_sum, (uint16_t *)(void *)dx, p->row_count * p->features);
   spread_gradients(p);
 }
 
@@ -444,6 +542,52 @@ CPU_KERNEL(linear_cross_entropy_grad) = {
     .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
 CPU_KERNEL(linear_cross_entropy_both) = {
     .op = "linear_cross_entropy+grad", .prepare = linear_loss_both_prepare, .run = linear_loss_both_run};
+
+/* ---- in bfloat16 ---- */
+
+static bool has_bfloat16(const cpu_backend *b, const brim_node *n, uint32_t bias)
+{
+  return b->gemm16 && n->in[0]->dtype == BRIM_DTYPE_BF16 && n->in[0]->channel_block == 1 && is_small(n) &&
+         (n->in_count <= bias || n->in[bias]->dtype == BRIM_DTYPE_BF16);
+}
+static bool serves(const cpu_backend *b, const brim_node *n)
+{
+  return has_bfloat16(b, n, 3);
+}
+static bool serves_grad(const cpu_backend *b, const brim_node *n)
+{
+  return has_bfloat16(b, n, 4);
+}
+
+static CPU_PREPARE(linear_loss16_prepare)
+{
+  BRIM_TRY(cpu_grain_rows_prepare(self, program, node, need, state));
+  need_scratch(self, node, false, need);
+  return BRIM_OK;
+}
+
+static CPU_PREPARE(linear_loss16_both_prepare)
+{
+  BRIM_TRY(cpu_grain_rows_prepare(self, program, node, need, state));
+  need_scratch(self, node, true, need);
+  return BRIM_OK;
+}
+
+CPU_KERNEL16(linear_cross_entropy16) = {{.op = "linear_cross_entropy",
+                                         .prepare = linear_loss16_prepare,
+                                         .run = linear_loss_run,
+                                         .release = cpu_grain_rows_release},
+                                        serves};
+CPU_KERNEL16(linear_cross_entropy16_grad) = {{.op = "linear_cross_entropy_grad",
+                                              .prepare = linear_loss16_prepare,
+                                              .run = linear_loss_grad_run,
+                                              .release = cpu_grain_rows_release},
+                                             serves_grad};
+CPU_KERNEL16(linear_cross_entropy16_both) = {{.op = "linear_cross_entropy+grad",
+                                              .prepare = linear_loss16_both_prepare,
+                                              .run = linear_loss_both_run,
+                                              .release = cpu_grain_rows_release},
+                                             serves};
 
 static CPU_RUN(rank_metrics_run)
 {

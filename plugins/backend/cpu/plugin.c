@@ -44,6 +44,16 @@ static int library_isa(void)
   return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? ISA_V3 : ISA_V2;
 }
 
+/* Returns the processor's products in bfloat16, if oneDNN may use them too; NULL if there are none. */
+static cpu_gemm16_block products_of_library(void)
+{
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  cpu_gemm16_block block = NULL;
+  if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) block = cpu_gemm16_tiles();
+  if (!block && (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) block = cpu_gemm16_vectors();
+  return block;
+}
+
 /* oneDNN accepts a limit only once in a process, before its first use; an earlier instance may have used it. */
 static brim_status choose_isa(cpu_backend *b)
 {
@@ -62,6 +72,7 @@ static brim_status choose_isa(cpu_backend *b)
   b->simd = tables[isa];
   b->isa = isa - ISA_V2;
   b->block = library == ISA_V4 ? 16 : 8;
+  b->gemm16 = b->params->isa == ISA_AUTO && isa == ISA_V4 ? products_of_library() : NULL;
   return BRIM_OK;
 }
 

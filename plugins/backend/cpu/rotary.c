@@ -65,12 +65,14 @@ static void find_turn(const rotary *v, int64_t place, float *turn)
 static void turn_row(const rotary *v, int64_t row, const float *turn)
 {
   const int64_t dims = v->attr->dims, at = row * v->attr->heads * v->size;
+  const int64_t turned = v->attr->turned > 0 ? v->attr->turned : v->attr->heads;
   const float *x = v->x + at;
   float *y = v->y + at;
-  for (int64_t h = 0; h < v->attr->heads; h++, x += v->size, y += v->size) {
+  for (int64_t h = 0; h < turned; h++, x += v->size, y += v->size) {
     (v->attr->interleaved ? v->simd->turn_interleaved : v->simd->turn)(x, y, turn, turn + dims / 2, dims);
     if (x != y) memcpy(y + dims, x + dims, (size_t)(v->size - dims) * sizeof *y);
   }
+  if (x != y) memcpy(y, x, (size_t)((v->attr->heads - turned) * v->size) * sizeof *y);
 }
 
 static void turn_positions(void *arg, int64_t task, int32_t thread)

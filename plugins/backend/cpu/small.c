@@ -1,7 +1,8 @@
-/* Activations in bfloat16 or binary16 on CPUs that compute in fp32: they are stored in 16 bits and widened for use. All
- * kernels of this backend compute in fp32, so each is wrapped. If a node has a 16-bit ("small") tensor, its kernel gets
- * a copy of the node whose tensors are fp32 in scratch: inputs are widened before the kernel runs, outputs are rounded
- * afterwards. So tensors kept for the backward pass need half the memory.
+/* Activations in bfloat16 or binary16: they are stored in 16 bits and widened for use. Nearly all kernels of this
+ * backend read fp32, so each is wrapped; products in bfloat16 are not (linear16.c), where the processor has them. If a
+ * node has a 16-bit ("small") tensor, its kernel gets a copy of the node whose tensors are fp32 in scratch: inputs are
+ * widened before the kernel runs, outputs are rounded afterwards. So tensors kept for the backward pass need half the
+ * memory.
  *
  * To keep the scratch small, operations that treat samples one by one, or add up over them in order, run on a few
  * samples at a time: the traits of the operation (brim/ops.h) declare which of its tensors are samples. Slices of whole
@@ -26,6 +27,8 @@
 
 extern const brim_kernel *const __start_cpu_kernels[] __attribute__((visibility("hidden")));
 extern const brim_kernel *const __stop_cpu_kernels[] __attribute__((visibility("hidden")));
+extern const cpu_kernel16 *const __start_cpu_kernels16[] __attribute__((visibility("hidden")));
+extern const cpu_kernel16 *const __stop_cpu_kernels16[] __attribute__((visibility("hidden")));
 
 /* A node's tensors are its inputs and then its outputs: operands. */
 typedef struct operand {
@@ -113,21 +116,31 @@ static const brim_kernel *kernel_of(const char *op)
   return NULL;
 }
 
+/* Returns the kernel that reads the node's tensors as they are, or NULL. */
+static const brim_kernel *kernel16_of(const cpu_backend *b, const brim_node *node)
+{
+  for (const cpu_kernel16 *const *k = __start_cpu_kernels16; k < __stop_cpu_kernels16; k++)
+    if (strcmp((*k)->kernel.op, node->op) == 0 && (*k)->serves(b, node)) return &(*k)->kernel;
+  return NULL;
+}
+
 static bool is_small(const brim_tensor *t)
 {
   return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
 /* bits: a mask of a node's inputs or outputs. */
-static bool has_samples(uint32_t bits, size_t k)
+static bool has_bit(uint32_t bits, size_t k)
 {
   return k < 32 && bits >> k & 1;
 }
 
-/* Whether the kernel itself copies values in 16 bits. */
+/* Whether the kernel only copies values. Those of this backend copy values of 16 bits as they are. */
 static bool copies_small(const brim_node *n)
 {
-  return strcmp(n->op, "embedding") == 0 && n->in[1]->dtype == n->out[0]->dtype;
+  for (uint32_t k = 0; k < n->in_count; k++)
+    if (has_bit(brim_node_traits(n)->copied, k) && n->in[k]->dtype == n->out[0]->dtype) return true;
+  return false;
 }
 
 static bool has_small(const brim_node *n)
@@ -159,13 +172,13 @@ static const brim_op_traits *find_slicing(const brim_node *n)
   const brim_shape *first = &n->in[0]->shape;
   for (uint32_t k = 0; k < n->in_count; k++) {
     const brim_shape *shape = &n->in[k]->shape;
-    if (!has_samples(s->samples_in, k)) continue;
+    if (!has_bit(s->samples_in, k)) continue;
     if (shape->rank < 1 || shape->dim[0] != first->dim[0]) return NULL;
     if (s->broadcasts && !brim_shape_equal(shape, first)) return NULL;
   }
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_shape *shape = &n->out[k]->shape;
-    const bool sliced = has_samples(s->samples_out, k);
+    const bool sliced = has_bit(s->samples_out, k);
     if (sliced && (shape->rank < 1 || shape->dim[0] != first->dim[0])) return NULL;
     if (!sliced && n->out[k]->role != BRIM_ROLE_GRADIENT) return NULL;
   }
@@ -202,7 +215,7 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_t
     const size_t k = in ? i : i - n->in_count;
     o->t = in ? n->in[k] : n->out[k];
     o->small = is_small(o->t);
-    o->sliced = s && has_samples(in ? s->samples_in : s->samples_out, k);
+    o->sliced = s && has_bit(in ? s->samples_in : s->samples_out, k);
     while (w->operand[o->same].t != o->t) o->same++;
     if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
   }
@@ -339,11 +352,14 @@ static CPU_PREPARE(prepare)
 {
   wrapped *w = brim_try_calloc(1, sizeof *w);
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
-  w->kernel = kernel_of(node->op);
+  const brim_kernel *reads_small = kernel16_of(self, node);
+  w->kernel = reads_small ? reads_small : kernel_of(node->op);
   *state = w;
-  if (has_small(node)) w->second = second_of(self, node);
-  if (w->second.function) w->kernel = first_kernel(node->op);
-  if (has_small(node)) return prepare_wide(self, program, node, need, state);
+  if (has_small(node) && !reads_small) {
+    w->second = second_of(self, node);
+    if (w->second.function) w->kernel = first_kernel(node->op);
+    return prepare_wide(self, program, node, need, state);
+  }
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "card.h"
 #include "nvml.h"
 
 /* ---- the driver ---- */
@@ -63,13 +64,15 @@ brim_status cuda_device_find(int *count)
     return brim_fail(BRIM_ENODEVICE, "the GPUs of this host cannot be used: %s (%s)", cudaGetErrorString(e),
                      cudaGetErrorName(e));
   if (visible) return brim_fail(BRIM_ENODEVICE, "there is no GPU to use: CUDA_VISIBLE_DEVICES is '%s'", visible);
-  return brim_fail(BRIM_ENODEVICE, "there is no NVIDIA GPU on this host");
+  return brim_fail(BRIM_ENODEVICE,
+                   "there is no NVIDIA GPU on this host\n`brim plan backend=cuda backend.card=h100` plans "
+                   "for one that is only described");
 }
 
 int cuda_device_count(void *self)
 {
   int count = 0;
-  (void)self;
+  if (cuda_card_of(self)) return 1;
   return cuda_device_find(&count) == BRIM_OK ? count : 0;
 }
 
@@ -117,6 +120,7 @@ static uint64_t taken_of(const brim_device_takes *takes)
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
 {
   struct cudaDeviceProp properties;
+  if (cuda_card_of(self)) return cuda_card_describe(cuda_card_of(self), device, out);
   BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
@@ -147,7 +151,7 @@ brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
 {
   struct cudaDeviceProp properties;
-  (void)self;
+  if (cuda_card_of(self)) return brim_fail(BRIM_ENOTSUP, "backend.card only describes the GPU");
   BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   return cuda_nvml_users(&key, out, room, count);
@@ -187,6 +191,7 @@ uint64_t cuda_device_free_bytes(void)
  * measurement spans as little time as possible. */
 uint64_t cuda_device_taken_since(uint64_t before)
 {
+  if (before == 0) return 0;
   const uint64_t now = cuda_device_free_bytes();
   return before > now ? before - now : 0;
 }
@@ -302,6 +307,10 @@ brim_status cuda_device_select(void *self, int device)
   cuda_backend *b = self;
   if (b->device == device) return BRIM_OK;
   cuda_device_release(b);
+  if (cuda_card_of(b)) {
+    cuda_card_select(b, cuda_card_of(b));
+    return BRIM_OK;
+  }
   const brim_status status = take(b, device);
   if (status != BRIM_OK) cuda_device_release(b);
   return status;
@@ -330,6 +339,10 @@ static void free_handles(cuda_backend *b)
 void cuda_device_release(cuda_backend *b)
 {
   if (b->device < 0) return;
+  if (cuda_card_of(b)) {
+    *b = (cuda_backend){.params = b->params, .device = -1};
+    return;
+  }
   free_handles(b);
   /* Destroys the context too: it holds hundreds of megabytes of a device that the run has left for another device or
    * the host. */
@@ -346,6 +359,7 @@ brim_status cuda_device_enter(const cuda_backend *b)
 
 static brim_status make_lane(cuda_backend *lane)
 {
+  if (cuda_card_of(lane)) return BRIM_OK;
   BRIM_TRY(make_handles(lane));
   BRIM_TRY(cuda_library_open(lane));
   return cuda_program_warm_up(lane);
@@ -366,7 +380,7 @@ brim_status cuda_device_lane(void *self, int32_t lanes, void **out)
                          .capability = first->capability,
                          .total_bytes = first->total_bytes,
                          .nvml = first->nvml};
-  const uint64_t before = cuda_device_free_bytes();
+  const uint64_t before = cuda_card_of(first) ? 0 : cuda_device_free_bytes();
   const brim_status status = make_lane(lane);
   first->takes.lanes++;
   count_lane(lane, cuda_device_taken_since(before));
@@ -390,6 +404,7 @@ void cuda_device_drop_lane(void *self, void *lane)
 brim_status cuda_device_place(void *self, int device, uint64_t bytes, void **base)
 {
   cuda_backend *b = self;
+  if (cuda_card_of(b)) return cuda_card_refuse(cuda_card_of(b));
   BRIM_TRY(cuda_device_select(b, device));
   const cudaError_t e = cudaMalloc(base, bytes ? bytes : 1);
   if (e == cudaErrorMemoryAllocation) {

@@ -5,7 +5,8 @@
  *     dweight[O,F] += dy^T x
  *     dbias[O]     += the sum of dy's rows
  *
- * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer.
+ * All but the last are products (product.h), which also accumulate, so a weight's gradient needs no second buffer, and
+ * linear+add and linear_grad_input+add need no summand.
  *
  * The library applies bias and function f if it computes exactly these. Otherwise an epilogue kernel goes over y (2
  * times its bytes). The library's cases depend on types and sizes; its relu may lose a NaN; and the accuracy of its
@@ -266,37 +267,113 @@ LINEAR(linear_tanh, "linear+tanh");
 LINEAR(linear_gelu, "linear+gelu");
 LINEAR(linear_silu, "linear+silu");
 
+/* ---- a product alone, or added to a tensor ---- */
+
+static brim_status prepare_plain(cuda_backend *b, const brim_program_info *program, const brim_node *node,
+                                 brim_kernel_need *need, void **state, const cuda_product &product)
+{
+  linear *plan;
+  BRIM_TRY(cuda_plain_prepare(b, program, node, need, state));
+  BRIM_TRY(start(node, &plan));
+  return finish(prepare_product(b, &product, plan, need), plan, state);
+}
+
+/* Copies in[0], to which a product is then added, unless the result has its memory. */
+static brim_status copy_first(cuda_backend *b, const brim_launch *launch)
+{
+  const brim_tensor *y = launch->node->out[0];
+  const void *a = cuda_plain_input(b, launch, 0);
+  if (!a) return BRIM_EDEVICE;
+  if (a == launch->out[0]) return BRIM_OK;
+  const uint64_t bytes = (uint64_t)brim_shape_count(&y->shape) * brim_dtype_bytes(y->dtype);
+  return cuda_check(cudaMemcpyAsync(launch->out[0], a, bytes, cudaMemcpyDeviceToDevice, b->compute), "copying a sum");
+}
+
+/* The product of input `first`, in plain order, and the next one. */
+static brim_status multiply(cuda_backend *b, const brim_launch *launch, uint32_t first, void *d)
+{
+  cuda_operands o = {};
+  if (!(o.a = cuda_plain_input(b, launch, first))) return BRIM_EDEVICE;
+  o.b = launch->in[first + 1];
+  o.d = d;
+  o.scratch = cuda_scratch_end(launch, true);
+  return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
+}
+
+/* The first column of y to which linear+add adds, in bytes. */
+static uint64_t first_byte(const brim_node *node)
+{
+  return (uint64_t)node->attr.linear.first * brim_dtype_bytes(node->out[0]->dtype);
+}
+
+static CUDA_PREPARE(linear_add_prepare)
+{
+  const brim_shape *w = &node->in[2]->shape;
+  const uint64_t first = first_byte(node);
+  cuda_product p = {};
+  p.m = cuda_rows_of(node->in[1]);
+  p.n = w->dim[0];
+  p.k = w->dim[1];
+  p.transpose_b = true;
+  p.lda = p.ldb = p.k;
+  p.ldd = cuda_last(node->out[0]);
+  p.type = node->in[1]->dtype;
+  p.type_d = node->out[0]->dtype;
+  p.accumulate = true;
+  if (first % CUDA_ALIGNMENT) p.alignment = (uint32_t)(first & (~first + 1)); /* the greatest power of two in it */
+  return prepare_plain((cuda_backend *)self, program, node, need, state, p);
+}
+
+static CUDA_RUN(linear_add_run)
+{
+  BRIM_TRY(copy_first((cuda_backend *)self, launch));
+  return multiply((cuda_backend *)self, launch, 1, (char *)launch->out[0] + first_byte(launch->node));
+}
+BRIM_KERNEL(linear_add) = {
+    .op = "linear+add", .prepare = linear_add_prepare, .run = linear_add_run, .release = release};
+
 /* ---- gradients ---- */
 
-static CUDA_PREPARE(grad_input_prepare)
+/* dy and weight are the inputs from `first` on. */
+static cuda_product product_for_dx(const brim_node *node, uint32_t first)
 {
-  const brim_shape *w = &node->in[1]->shape;
+  const brim_shape *w = &node->in[first + 1]->shape;
   cuda_product p = {};
-  linear *plan;
-  p.m = cuda_rows_of(node->in[0]);
+  p.m = cuda_rows_of(node->in[first]);
   p.n = w->dim[1];
   p.k = w->dim[0];
   p.lda = p.k;
   p.ldb = p.ldd = p.n;
-  p.type = node->in[0]->dtype;
+  p.type = node->in[first]->dtype;
   p.type_d = node->out[0]->dtype;
-  BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
-  BRIM_TRY(start(node, &plan));
-  return finish(prepare_product((cuda_backend *)self, &p, plan, need), plan, state);
+  p.accumulate = first > 0;
+  return p;
+}
+
+static CUDA_PREPARE(grad_input_prepare)
+{
+  return prepare_plain((cuda_backend *)self, program, node, need, state, product_for_dx(node, 0));
 }
 
 static CUDA_RUN(grad_input_run)
 {
-  cuda_backend *b = (cuda_backend *)self;
-  cuda_operands o = {};
-  if (!(o.a = cuda_plain_input(b, launch, 0))) return BRIM_EDEVICE;
-  o.b = launch->in[1];
-  o.d = launch->out[0];
-  o.scratch = cuda_scratch_end(launch, true);
-  return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
+  return multiply((cuda_backend *)self, launch, 0, launch->out[0]);
 }
 BRIM_KERNEL(linear_grad_input) = {
     .op = "linear_grad_input", .prepare = grad_input_prepare, .run = grad_input_run, .release = release};
+
+static CUDA_PREPARE(grad_input_add_prepare)
+{
+  return prepare_plain((cuda_backend *)self, program, node, need, state, product_for_dx(node, 1));
+}
+
+static CUDA_RUN(grad_input_add_run)
+{
+  BRIM_TRY(copy_first((cuda_backend *)self, launch));
+  return multiply((cuda_backend *)self, launch, 1, launch->out[0]);
+}
+BRIM_KERNEL(linear_grad_input_add) = {
+    .op = "linear_grad_input+add", .prepare = grad_input_add_prepare, .run = grad_input_add_run, .release = release};
 
 static CUDA_PREPARE(grad_weight_prepare)
 {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "card.h"
 #include "device.h"
 #include "libraries/libraries.h"
 
@@ -85,6 +86,7 @@ void cuda_library_close(cuda_backend *b)
 brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, cuda_product_plan **plan,
                                  uint64_t *scratch_bytes)
 {
+  if (cuda_card_of(b)) return cuda_card_product(plan, scratch_bytes);
   return table->product_prepare(b, product, plan, scratch_bytes);
 }
 brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands)
@@ -93,14 +95,16 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
 }
 void cuda_product_release(cuda_product_plan *plan)
 {
-  if (table) table->product_release(plan);
+  if (table && !cuda_card_made(plan)) table->product_release(plan);
 }
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype)
 {
+  if (cuda_card_of(b)) return dtype != BRIM_DTYPE_F32 || b->params->tf32; /* as libraries/dnn.c does */
   return table->dnn_prefers_last(b, dtype);
 }
 brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dnn_plan **plan, uint64_t *scratch_bytes)
 {
+  if (cuda_card_of(b)) return cuda_card_dnn(plan, scratch_bytes);
   const uint64_t before = cuda_device_free_bytes(); /* cuDNN loads engines, or compiles them, when it makes a plan */
   const brim_status status = table->dnn_prepare(b, conv, plan, scratch_bytes);
   cuda_device_count_library(b, before);
@@ -112,11 +116,12 @@ brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, vo
 }
 void cuda_dnn_release(cuda_dnn_plan *plan)
 {
-  if (table) table->dnn_release(plan);
+  if (table && !cuda_card_made(plan)) table->dnn_release(plan);
 }
 brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
                               uint64_t *scratch_bytes)
 {
+  if (cuda_card_of(b)) return cuda_card_sdpa(b, sdpa, plan, at_once, scratch_bytes);
   const uint64_t before = cuda_device_free_bytes(); /* cuDNN loads engines, or compiles them, when it makes a plan */
   const brim_status status = table->sdpa_prepare(b, sdpa, plan, at_once, scratch_bytes);
   cuda_device_count_library(b, before);
@@ -128,5 +133,5 @@ brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cud
 }
 void cuda_sdpa_release(cuda_sdpa_plan *plan)
 {
-  if (table) table->sdpa_release(plan);
+  if (table && !cuda_card_made(plan)) table->sdpa_release(plan);
 }

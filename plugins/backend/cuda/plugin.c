@@ -5,6 +5,7 @@
  * The same inputs give the same bits in every run on a device: only deterministic algorithms are used. */
 #include <stdlib.h>
 
+#include "card.h"
 #include "device.h"
 
 static const brim_param params[] = {
@@ -18,6 +19,8 @@ static const brim_param params[] = {
                "measure algorithms that the profile lacks, and add the fastest to it"),
     BRIM_PARAM(BOOL, cuda_params, gelu_epilogue, "true", NULL,
                "true: cuBLASLt applies gelu_tanh to bf16 products; false: a separate kernel does"),
+    BRIM_PARAM(ENUM, cuda_plugin_params, card, "none", CUDA_CARDS,
+               "plan for a GPU that is only described, on a host that may have none; nothing can run on it"),
     BRIM_PARAMS_END};
 
 static void destroy(void *self)
@@ -43,7 +46,7 @@ static brim_status create(const void *filled, void **self)
    * another's queue. */
   if (setenv("CUDA_MODULE_LOADING", "LAZY", 0) != 0 || setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) != 0)
     return brim_fail(BRIM_ENOMEM_HOST, "no memory for an environment variable");
-  BRIM_TRY(cuda_device_find(&count));
+  if (((const cuda_plugin_params *)filled)->card == 0) BRIM_TRY(cuda_device_find(&count));
   cuda_backend *b = brim_try_calloc(1, sizeof *b);
   if (!b) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the cuda backend");
   b->params = filled;
@@ -94,7 +97,7 @@ static const brim_plugin backend = {
     .kind = BRIM_BACKEND,
     .id = "cuda",
     .help = "NVIDIA GPUs, with cuBLASLt, cuDNN and own kernels; each program is a CUDA graph",
-    .params_size = sizeof(cuda_params),
+    .params_size = sizeof(cuda_plugin_params),
     .params = params,
     .create = create,
     .destroy = destroy,

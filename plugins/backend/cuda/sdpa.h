@@ -30,6 +30,26 @@ typedef struct cuda_sdpa_plan cuda_sdpa_plan;
  * fits into the second. */
 #define CUDA_SDPA_SCRATCH ((uint64_t)256 << 20)
 #define CUDA_SDPA_SCRATCH_MAX ((uint64_t)2 << 30)
+
+/* The scratch of a sample's gradients: two bytes for each of its scores, in whole tiles, and the gradients of keys and
+ * values for each query head. */
+static inline uint64_t cuda_sdpa_sample_bytes(const cuda_sdpa *a)
+{
+  const uint64_t tile = 128, rows = cuda_round_up((uint64_t)a->T, tile), columns = cuda_round_up((uint64_t)a->S, tile);
+  const uint64_t keys = a->heads == a->kv_heads ? 0 : 2 * (uint64_t)(a->S * a->D);
+  if (a->result == CUDA_SDPA_Y) return 0;
+  return (uint64_t)a->heads * (2 * (rows * columns + keys) + rows * sizeof(float));
+}
+
+/* The samples of a run. */
+static inline int64_t cuda_sdpa_samples(const cuda_sdpa *a)
+{
+  const uint64_t each = cuda_sdpa_sample_bytes(a);
+  int64_t samples = a->N;
+  while (samples > 1 && (a->N % samples != 0 || (uint64_t)samples * each > CUDA_SDPA_SCRATCH)) samples--;
+  return samples;
+}
+
 /* [plan] Returns ENOTSUP if the library does not offer it, or not with the same bits in every run. at_once: the samples
  * of a run, a divisor of N. scratch_bytes: for a run. */
 brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,

@@ -13,7 +13,8 @@
  *     dk[s,d]    = sum over t and the heads h of g of  ds[t,s] * q[t,d]
  *     dv[s,d]    = sum over t and the heads h of g of  p[t,s] * z[t,s] * dy[t,d]
  *
- * A score is computed again wherever it is needed, so that no scores are stored. */
+ * A score is computed again wherever it is needed, so that no scores are stored. q, k and v are tensors of their own,
+ * as are their gradients, or parts of one (attention_qkv). */
 #include <string.h>
 
 #include "brim/random.h"
@@ -22,39 +23,72 @@
 typedef struct attention {
   const brim_attention_attr *attr;
   int64_t N, T, S, D;
+  int64_t q_stride, k_stride; /* from one position to the next: of q and dq; of k, v, dk and dv */
   const double *q, *k, *v;
   const int32_t *places; /* [N,T], or NULL */
   brim_dropout_key key;
   int64_t first_sample;
 } attention;
 
-static attention attention_of(const brim_launch *launch)
+/* Keys and values that are inputs of their own. */
+static void read_keys(attention *a, const brim_launch *launch)
+{
+  const brim_shape *k = &launch->node->in[1]->shape;
+  a->S = k->dim[1];
+  a->k_stride = k->dim[2];
+  a->k = launch->in[1];
+  a->v = launch->in[2];
+}
+
+/* `heads`: of a row of in[0]. */
+static attention attention_with(const brim_launch *launch, int64_t heads)
 {
   const brim_attention_attr *attr = &launch->node->attr.attention;
-  const brim_shape *q = &launch->node->in[0]->shape, *k = &launch->node->in[1]->shape;
+  const brim_shape *q = &launch->node->in[0]->shape;
   return (attention){.attr = attr,
                      .N = q->dim[0],
                      .T = q->dim[1],
-                     .S = k->dim[1],
-                     .D = q->dim[2] / attr->heads,
+                     .D = q->dim[2] / heads,
+                     .q_stride = q->dim[2],
                      .q = launch->in[0],
-                     .k = launch->in[1],
-                     .v = launch->in[2],
-                     .places = NULL,
                      .key =
                          brim_dropout_key_make(launch->step->seed, launch->step->step, attr->stream, attr->dropout_p),
                      .first_sample = launch->step->first_sample};
 }
 
-/* The positions of a query's and of a key's D numbers. */
+static attention attention_of(const brim_launch *launch)
+{
+  attention a = attention_with(launch, launch->node->attr.attention.heads);
+  read_keys(&a, launch);
+  return a;
+}
+
+/* q, k and v are in one tensor, or in three if keys are cached. */
+static attention attention_qkv_of(const brim_launch *launch)
+{
+  const brim_attention_attr *attr = &launch->node->attr.attention;
+  attention a = attention_with(launch, attr->heads + 2 * attr->kv_heads);
+  a.S = a.T;
+  a.k_stride = a.q_stride;
+  a.k = a.q + attr->heads * a.D;
+  a.v = a.k + attr->kv_heads * a.D;
+  if (attr->cached) read_keys(&a, launch);
+  return a;
+}
+
+/* The positions of a query's and of a key's D numbers, and of a result's. */
 static int64_t at_query(const attention *a, int64_t n, int64_t h, int64_t t)
 {
-  return ((n * a->T + t) * a->attr->heads + h) * a->D;
+  return (n * a->T + t) * a->q_stride + h * a->D;
 }
 static int64_t at_key(const attention *a, int64_t n, int64_t h, int64_t s)
 {
   const int64_t sharing = a->attr->heads / a->attr->kv_heads;
-  return ((n * a->S + s % a->S) * a->attr->kv_heads + h / sharing) * a->D; /* s >= S: a cached key */
+  return (n * a->S + s % a->S) * a->k_stride + h / sharing * a->D; /* s >= S: a cached key */
+}
+static int64_t at_result(const attention *a, int64_t n, int64_t h, int64_t t)
+{
+  return ((n * a->T + t) * a->attr->heads + h) * a->D;
 }
 
 /* The keys first .. end - 1. */
@@ -115,36 +149,55 @@ static double log_sum_exp(const attention *a, int64_t n, int64_t h, int64_t t)
   return greatest + log(sum);
 }
 
+static brim_status attend(const attention *a, double *y, double *lse)
+{
+  for (int64_t n = 0; n < a->N; n++)
+    for (int64_t h = 0; h < a->attr->heads; h++)
+      for (int64_t t = 0; t < a->T; t++) {
+        double *yt = &y[at_result(a, n, h, t)], *lse_t = &lse[(n * a->attr->heads + h) * a->T + t];
+        *lse_t = log_sum_exp(a, n, h, t);
+        for (int64_t d = 0; d < a->D; d++) yt[d] = 0;
+        const range seen = seen_by(a, n, t);
+        for (int64_t s = seen.first; s < seen.end; s++) {
+          const double weight = exp(score(a, n, h, t, s) - *lse_t) * mask(a, n, h, t, s);
+          for (int64_t d = 0; d < a->D; d++) yt[d] += weight * a->v[at_key(a, n, h, s) + d];
+        }
+      }
+  return BRIM_OK;
+}
+
 static brim_status attention_forward(void *self, const brim_launch *launch)
 {
   (void)self;
   attention a = attention_of(launch);
   if (launch->node->in_count > 3) a.places = launch->in[3];
-  double *y = launch->out[0], *lse = launch->out[1];
-
-  for (int64_t n = 0; n < a.N; n++)
-    for (int64_t h = 0; h < a.attr->heads; h++)
-      for (int64_t t = 0; t < a.T; t++) {
-        double *yt = &y[at_query(&a, n, h, t)], *lse_t = &lse[(n * a.attr->heads + h) * a.T + t];
-        *lse_t = log_sum_exp(&a, n, h, t);
-        for (int64_t d = 0; d < a.D; d++) yt[d] = 0;
-        const range seen = seen_by(&a, n, t);
-        for (int64_t s = seen.first; s < seen.end; s++) {
-          const double weight = exp(score(&a, n, h, t, s) - *lse_t) * mask(&a, n, h, t, s);
-          for (int64_t d = 0; d < a.D; d++) yt[d] += weight * a.v[at_key(&a, n, h, s) + d];
-        }
-      }
-  return BRIM_OK;
+  return attend(&a, launch->out[0], launch->out[1]);
 }
 BRIM_KERNEL(attention) = {.op = "attention", .run = attention_forward};
 
-/* Adds the gradients from query t of head h. */
-static void send_back(const attention *a, const brim_launch *launch, int64_t n, int64_t h, int64_t t)
+static brim_status attention_qkv(void *self, const brim_launch *launch)
 {
-  const int64_t at = at_query(a, n, h, t), D = a->D;
-  const double *q = &a->q[at], *dy = (const double *)launch->in[5] + at;
-  const double lse = ((const double *)launch->in[4])[(n * a->attr->heads + h) * a->T + t];
-  double *dq = (double *)launch->out[0] + at, dy_y = 0;
+  (void)self;
+  attention a = attention_qkv_of(launch);
+  const uint32_t places = a.attr->cached ? 3 : 1;
+  if (launch->node->in_count > places) a.places = launch->in[places];
+  return attend(&a, launch->out[0], launch->out[1]);
+}
+BRIM_KERNEL(attention_qkv) = {.op = "attention_qkv", .run = attention_qkv};
+
+/* The other values of the gradient. */
+typedef struct gradient {
+  const double *lse, *dy;
+  double *dq, *dk, *dv;
+} gradient;
+
+/* Adds the gradients from query t of head h. */
+static void send_back(const attention *a, const gradient *g, int64_t n, int64_t h, int64_t t)
+{
+  const int64_t D = a->D;
+  const double *q = &a->q[at_query(a, n, h, t)], *dy = &g->dy[at_result(a, n, h, t)];
+  const double lse = g->lse[(n * a->attr->heads + h) * a->T + t];
+  double *dq = &g->dq[at_query(a, n, h, t)], dy_y = 0;
 
   /* dy times y, from the terms of y: y itself may be stored with few digits, which a later difference would amplify. */
   const range seen = seen_by(a, n, t);
@@ -154,13 +207,23 @@ static void send_back(const attention *a, const brim_launch *launch, int64_t n, 
     const int64_t key = at_key(a, n, h, s);
     const double capped = score(a, n, h, t, s), p = exp(capped - lse), z = mask(a, n, h, t, s);
     const double ds = a->attr->scale * slope(a, capped) * p * (z * dot(dy, &a->v[key], D) - dy_y);
-    double *dk = (double *)launch->out[1] + key, *dv = (double *)launch->out[2] + key;
     for (int64_t d = 0; d < D; d++) {
       dq[d] += ds * a->k[key + d];
-      dk[d] += ds * q[d];
-      dv[d] += p * z * dy[d];
+      g->dk[key + d] += ds * q[d];
+      g->dv[key + d] += p * z * dy[d];
     }
   }
+}
+
+/* The results may be parts of one tensor, so each is 0 before any is added to. */
+static brim_status send_all_back(const attention *a, const gradient *g, const brim_launch *launch)
+{
+  for (uint32_t i = 0; i < launch->node->out_count; i++)
+    memset(launch->out[i], 0, (size_t)brim_shape_count(&launch->node->out[i]->shape) * sizeof(double));
+  for (int64_t n = 0; n < a->N; n++)
+    for (int64_t h = 0; h < a->attr->heads; h++)
+      for (int64_t t = 0; t < a->T; t++) send_back(a, g, n, h, t);
+  return BRIM_OK;
 }
 
 static brim_status attention_grad(void *self, const brim_launch *launch)
@@ -168,11 +231,18 @@ static brim_status attention_grad(void *self, const brim_launch *launch)
   (void)self;
   attention a = attention_of(launch);
   if (launch->node->in_count > 6) a.places = launch->in[6];
-  for (int i = 0; i < 3; i++)
-    memset(launch->out[i], 0, (size_t)brim_shape_count(&launch->node->out[i]->shape) * sizeof(double));
-  for (int64_t n = 0; n < a.N; n++)
-    for (int64_t h = 0; h < a.attr->heads; h++)
-      for (int64_t t = 0; t < a.T; t++) send_back(&a, launch, n, h, t);
-  return BRIM_OK;
+  const gradient g = {launch->in[4], launch->in[5], launch->out[0], launch->out[1], launch->out[2]};
+  return send_all_back(&a, &g, launch);
 }
 BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .run = attention_grad};
+
+static brim_status attention_qkv_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  attention a = attention_qkv_of(launch);
+  if (launch->node->in_count > 4) a.places = launch->in[4];
+  double *dqkv = launch->out[0];
+  const gradient g = {launch->in[2], launch->in[3], dqkv, dqkv + (a.k - a.q), dqkv + (a.v - a.q)};
+  return send_all_back(&a, &g, launch);
+}
+BRIM_KERNEL(attention_qkv_grad) = {.op = "attention_qkv_grad", .run = attention_qkv_grad};

@@ -3,7 +3,9 @@
  *     y[n,o]        = bias[o] + sum over f of  x[n,f] * weight[o,f]
  *     dx[n,f]       =           sum over o of  dy[n,o] * weight[o,f]
  *     dweight[o,f] +=           sum over n of  dy[n,o] * x[n,f]
- *     dbias[o]     +=           sum over n of  dy[n,o]  */
+ *     dbias[o]     +=           sum over n of  dy[n,o]
+ *
+ * linear+add and linear_grad_input+add add y or dx to a tensor, y to some of its columns. */
 #include "reference.h"
 
 static brim_status linear(void *self, const brim_launch *launch)
@@ -25,22 +27,56 @@ static brim_status linear(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(linear) = {.op = "linear", .run = linear};
 
+static brim_status linear_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const int64_t N = rows_of(launch->node->in[1]), O = launch->node->in[2]->shape.dim[0];
+  const int64_t F = launch->node->in[2]->shape.dim[1];
+  const brim_shape *shape = &launch->node->in[0]->shape;
+  const int64_t A = shape->dim[shape->rank - 1], first = launch->node->attr.linear.first;
+  const double *a = launch->in[0], *x = launch->in[1], *weight = launch->in[2];
+  double *y = launch->out[0];
+
+  for (int64_t i = 0; i < N * A; i++) y[i] = a[i];
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t o = 0; o < O; o++) {
+      double sum = 0;
+      for (int64_t f = 0; f < F; f++) sum += x[n * F + f] * weight[o * F + f];
+      y[n * A + first + o] += sum;
+    }
+  return BRIM_OK;
+}
+BRIM_KERNEL(linear_add) = {.op = "linear+add", .run = linear_add};
+
+/* a: NULL for none; it may be dx. */
+static void find_dx(const brim_tensor *like_dy, const brim_tensor *like_weight, const double *a, const double *dy,
+                    const double *weight, double *dx)
+{
+  const int64_t N = rows_of(like_dy), O = like_weight->shape.dim[0], F = like_weight->shape.dim[1];
+
+  for (int64_t n = 0; n < N; n++)
+    for (int64_t f = 0; f < F; f++) {
+      double sum = 0;
+      for (int64_t o = 0; o < O; o++) sum += dy[n * O + o] * weight[o * F + f];
+      dx[n * F + f] = a ? a[n * F + f] + sum : sum;
+    }
+}
+
 static brim_status linear_grad_input(void *self, const brim_launch *launch)
 {
   (void)self;
-  const int64_t N = rows_of(launch->node->in[0]), O = launch->node->in[1]->shape.dim[0];
-  const int64_t F = launch->node->in[1]->shape.dim[1];
-  const double *dy = launch->in[0], *weight = launch->in[1];
-  double *dx = launch->out[0];
-
-  for (int64_t n = 0; n < N; n++) {
-    for (int64_t f = 0; f < F; f++) dx[n * F + f] = 0;
-    for (int64_t o = 0; o < O; o++)
-      for (int64_t f = 0; f < F; f++) dx[n * F + f] += dy[n * O + o] * weight[o * F + f];
-  }
+  find_dx(launch->node->in[0], launch->node->in[1], NULL, launch->in[0], launch->in[1], launch->out[0]);
   return BRIM_OK;
 }
 BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .run = linear_grad_input};
+
+static brim_status linear_grad_input_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  find_dx(launch->node->in[1], launch->node->in[2], launch->in[0], launch->in[1], launch->in[2], launch->out[0]);
+  return BRIM_OK;
+}
+BRIM_KERNEL(linear_grad_input_add) = {.op = "linear_grad_input+add", .run = linear_grad_input_add};
 
 static brim_status linear_grad_weight(void *self, const brim_launch *launch)
 {

@@ -6,7 +6,7 @@
  *     y[b] = x[b] * cos + x[a] * sin
  *
  * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude, which is usually 1. The
- * gradient turns dy back. */
+ * gradient turns dy back. Heads from `turned` on are copied. */
 #include "brim/rotary.h"
 #include "reference.h"
 
@@ -23,17 +23,18 @@ static brim_status turn_all(const brim_launch *launch, int direction)
   const brim_rotary_attr *attr = &launch->node->attr.rotary;
   const brim_shape *shape = &launch->node->in[0]->shape;
   const int32_t *places = launch->node->in_count > 1 ? launch->in[1] : NULL;
-  const int64_t T = shape->dim[1], D = shape->dim[2] / attr->heads, pairs = attr->dims / 2;
+  const int64_t T = shape->dim[1], D = shape->dim[2] / attr->heads;
 
   for (int64_t row = 0; row < shape->dim[0] * T; row++)
     for (int64_t h = 0; h < attr->heads; h++) {
       const double *x = (const double *)launch->in[0] + (row * attr->heads + h) * D;
       double *y = (double *)launch->out[0] + (row * attr->heads + h) * D;
-      for (int64_t i = 0; i < pairs; i++) {
+      const int64_t dims = attr->turned > 0 && h >= attr->turned ? 0 : attr->dims;
+      for (int64_t i = 0; i < dims / 2; i++) {
         const double angle = (double)(places ? places[row] : row % T) * brim_rotary_frequency(attr, i);
         turn(attr, x, y, i, direction * angle);
       }
-      for (int64_t d = attr->dims; d < D; d++) y[d] = x[d];
+      for (int64_t d = dims; d < D; d++) y[d] = x[d];
     }
   return BRIM_OK;
 }

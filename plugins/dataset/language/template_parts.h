@@ -7,6 +7,38 @@
 #include "parts.h"
 #include "template.h"
 
+#define PARAMETERS_MAX 16 /* of a macro, filter or method */
+
+/* ---- texts ---- */
+
+/* A slice as the arguments of "%.*s". */
+#define SHOWN(s) (int)(s).bytes, (s).text
+
+static inline bool slice_same(slice a, slice b)
+{
+  return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.text, b.text, a.bytes) == 0);
+}
+static inline bool slice_is(slice s, const char *text)
+{
+  return slice_same(s, (slice){text, strlen(text)});
+}
+/* Whether `words`, which have a space after each, has this one. */
+bool slice_in_words(slice s, const char *words);
+/* The bytes of the character at s[at]. */
+static inline size_t character_bytes(slice s, size_t at)
+{
+  return (size_t)utf8_length(s.text + at, s.bytes - at);
+}
+/* Python's str.isspace. */
+static inline bool is_python_space(int32_t c)
+{
+  return (c >= 28 && c <= 31) || is_space(c);
+}
+/* Returns where the characters of `set` after s[at] end, or those before s[end] begin; a `set` without text means
+ * Python's spaces. */
+size_t slice_skip(slice s, size_t at, slice set);
+size_t slice_skip_back(slice s, size_t end, slice set);
+
 /* ---- memory that is freed as a whole ---- */
 
 typedef struct memory {
@@ -29,69 +61,54 @@ enum value_kind {
   VALUE_INT,
   VALUE_FLOAT,
   VALUE_STRING,
-  VALUE_SEQUENCE,
+  VALUE_LIST,
+  VALUE_TUPLE,
+  VALUE_VIEW,      /* a range, and the keys, values or items of a dictionary: elements without a text */
+  VALUE_GENERATOR, /* a view that can be walked once, and has no length */
   VALUE_DICT,
   VALUE_NAMESPACE,
   VALUE_MACRO,
-  VALUE_FUNCTION,
-  VALUE_METHOD,
+  VALUE_FUNCTION, /* or a method with its object */
   VALUE_LOOP,
   VALUE_KINDS
 };
 
 typedef struct value {
   uint8_t kind;
-  bool safe; /* of a string: a result of the filters safe and escape, which "+" treats differently */
+  bool safe; /* of a string: a result of the filter safe, which Python's operations treat differently */
   union {
     int64_t integer; /* of VALUE_BOOL too */
     double real;
-    slice text; /* of VALUE_UNDEFINED: its name */
-    struct sequence *sequence;
-    struct dict *dict; /* of VALUE_NAMESPACE too */
+    slice text;                /* of VALUE_UNDEFINED: its name */
+    struct sequence *sequence; /* of VALUE_LIST to VALUE_GENERATOR */
+    struct dict *dict;         /* of VALUE_NAMESPACE too */
     struct macro *macro;
-    const struct builtin *function;
-    struct bound *method;
+    struct bound *function;
     struct loop *loop;
   };
 } value;
 
-/* Values of Python that have elements in an order. A generator can be walked once. */
-enum sequence_kind {
-  SEQUENCE_LIST,
-  SEQUENCE_TUPLE,
-  SEQUENCE_RANGE,
-  SEQUENCE_KEYS,
-  SEQUENCE_VALUES,
-  SEQUENCE_ITEMS,
-  SEQUENCE_GENERATOR
-};
 typedef struct sequence {
-  enum sequence_kind kind;
   bool walked; /* of a generator */
   size_t count, room;
   value *item;
 } sequence;
 
 typedef struct dict {
-  size_t count, room;
-  struct dict_pair {
-    value key, value;
-  } * pair;
+  sequence key, item; /* in pairs */
 } dict;
 
 /* ---- the program ---- */
 
 enum node_kind {
-  NODE_DATA,       /* text */
-  NODE_PRINT,      /* a */
-  NODE_IF,         /* a: test; b: body; c: otherwise */
-  NODE_FOR,        /* a: target; b: sequence; c: body; d: body without elements; e: filter */
-  NODE_SET,        /* a: target; b: value */
-  NODE_SET_BLOCK,  /* a: target; b: filters; c: body */
-  NODE_MACRO,      /* name; a: parameters; c: body; e: the macro around it; flag: uses caller */
-  NODE_CALL_BLOCK, /* a: parameters; b: call; c: body */
-  NODE_FILTER_BLOCK,
-  NODE_GENERATION, /* c: body */
+  NODE_DATA,      /* text */
+  NODE_PRINT,     /* a */
+  NODE_IF,        /* a: test; b: body; c: otherwise */
+  NODE_FOR,       /* a: target; b: elements; c: body; d: body without elements; e: filter */
+  NODE_SET,       /* a: target; b: value */
+  NODE_SET_BLOCK, /* a: target; c: body */
+  NODE_MACRO,     /* name; a: parameters; c: body */
+  NODE_GENERATION,
   NODE_BREAK,
   NODE_CONTINUE,
   NODE_CONST,
@@ -105,26 +122,20 @@ enum node_kind {
   NODE_SLICE,     /* a, b, c, which may be NULL */
   NODE_CALL,      /* a: function; b: arguments */
   NODE_KEYWORD,   /* text, a: an argument by name */
-  NODE_FILTER,    /* a: NULL is the text of a block; builtin; b: arguments */
-  NODE_TEST,
+  NODE_BUILTIN,   /* a filter or test: a, builtin; b: arguments */
   NODE_NOT,
-  NODE_AND,
-  NODE_OR,
   NODE_CONDITION, /* a: test; b, c */
-  NODE_COMPARE,   /* a; b: operands, each with op and a */
-  NODE_BINARY,    /* op */
-  NODE_CONCAT,    /* a: operands */
+  NODE_BINARY,    /* a, op, b */
   NODE_SIGN,      /* op, a */
   NODE_KINDS
 };
 
-/* An operator is its characters, the first in the lowest byte; "in" and "not in" have no others. */
+/* An operator is its first two characters, the first in the lowest byte. */
 #define OP2(x, y) ((x) | (y) << 8)
-enum { OP_IN = 1 << 16, OP_NOT_IN };
+enum { OP_AND = OP2('a', 'n'), OP_OR = OP2('o', 'r'), OP_IN = OP2('i', 'n'), OP_NOT_IN = OP2('n', 'o') };
 
 typedef struct node {
   uint8_t kind;
-  bool flag;
   int32_t op, name; /* name: a number in template.name */
   size_t at;        /* byte of the template */
   slice text;
@@ -141,8 +152,7 @@ struct template
   memory memory;
   slice source; /* with "\n" as the end of each line */
   slice *name;
-  int32_t name_count;
-  int32_t loop, caller; /* numbers of these names, or -1 */
+  int32_t name_count, loop; /* loop: the number of this name, or -1 */
   node *body;
   bool generates;
 };
@@ -162,18 +172,13 @@ typedef struct token {
   int32_t kind; /* or an operator */
   size_t at;
   slice text; /* of a string: decoded */
-  int64_t integer;
-  double real;
 } token;
-typedef struct tokens {
-  token *token;
-  size_t count, room;
-} tokens;
-/* template_scan.c: cuts the source into tokens; the last is TOKEN_END. The caller frees them. */
-brim_status template_scan(template *t, tokens *out);
+/* template_scan.c: cuts the source into tokens; the last is TOKEN_END. The caller frees *out's data. */
+brim_status template_scan(template *t, buffer *out);
 
 /* Fails with the template's name and the place. */
 brim_status template_fail(const template *t, size_t at, const char *format, ...) BRIM_PRINTF(3, 4);
+brim_status template_no_memory(const template *t);
 
 /* ---- running ---- */
 
@@ -193,11 +198,8 @@ typedef struct macro {
 } macro;
 
 typedef struct loop {
-  const node *node;
-  scope *scope; /* of the filter's test */
-  sequence *from, *passed;
-  size_t taken, at; /* taken: elements of `from` that the filter has seen; at: the current one of `passed` */
-  value changed;
+  sequence *elements;
+  size_t at;
 } loop;
 
 typedef struct run {
@@ -206,7 +208,7 @@ typedef struct run {
   buffer out;
   scope *scope;
   const node *at; /* for messages */
-  value block;    /* the text of a block, for its filters */
+  bool in_filter; /* evaluates the filter of a loop */
   int64_t clock;
   size_t steps;
   int32_t depth;
@@ -224,7 +226,6 @@ static inline void run_leave(run *r)
 {
   r->depth--;
 }
-brim_status run_filter(run *r, const value *self, const value *arguments, size_t count, value *out);
 
 /* template_value.c */
 static inline value value_of(enum value_kind kind)
@@ -243,28 +244,41 @@ static inline value value_real(double d)
 {
   return (value){.kind = VALUE_FLOAT, .real = d};
 }
-static inline value value_slice(const char *text, size_t bytes)
+static inline value value_text(slice text)
 {
-  return (value){.kind = VALUE_STRING, .text = {text, bytes}};
+  return (value){.kind = VALUE_STRING, .text = text};
 }
-static inline bool value_is_sequence(const value *v, enum sequence_kind kind)
+static inline value value_undefined(slice name)
 {
-  return v->kind == VALUE_SEQUENCE && v->sequence->kind == kind;
+  return (value){.kind = VALUE_UNDEFINED, .text = name};
+}
+static inline bool value_is_int(const value *v)
+{
+  return v->kind == VALUE_INT || v->kind == VALUE_BOOL;
+}
+static inline bool value_is_number(const value *v)
+{
+  return v->kind >= VALUE_BOOL && v->kind <= VALUE_FLOAT;
+}
+static inline bool value_is_list(const value *v)
+{
+  return v->kind == VALUE_LIST || v->kind == VALUE_TUPLE;
 }
 const char *value_type(const value *v); /* Python's name */
 bool value_true(const value *v);
-bool value_number(const value *v, double *out); /* bool, int, float */
+/* Fails for integers that a double does not represent. */
+brim_status value_as_real(run *r, const value *v, double *out);
 brim_status value_copy(run *r, const char *text, size_t bytes, value *out);
 /* The text that the output has from byte `from`, which is removed from it. */
 brim_status value_take_output(run *r, size_t from, value *out);
-brim_status value_sequence(run *r, enum sequence_kind kind, size_t room, value *out);
+brim_status value_sequence(run *r, enum value_kind kind, value *out);
 brim_status value_push(run *r, sequence *s, value item);
-brim_status value_dict(run *r, size_t room, value *out);
+brim_status value_dict(run *r, value *out);
 brim_status value_put(run *r, dict *d, value key, value item);
 brim_status value_find(run *r, const dict *d, const value *key, const value **out); /* *out NULL: no such key */
 brim_status value_equal(run *r, const value *a, const value *b, bool *out);
-/* op: '<', '>', "<=", ">=". */
-brim_status value_less(run *r, const value *a, const value *b, int op, bool *out);
+/* *out: less than, equal to or greater than 0, as a is to b. */
+brim_status value_order(run *r, const value *a, const value *b, int *out);
 brim_status value_contains(run *r, const value *item, const value *in, bool *out);
 /* The elements in order: of strings characters, of dicts keys; walks a generator. */
 brim_status value_elements(run *r, const value *v, sequence **out);
@@ -274,53 +288,48 @@ size_t value_characters(slice text);
 
 /* template_print.c: texts of values are appended to the output. */
 brim_status print_text(run *r, const value *v);
-brim_status print_bytes(run *r, const char *text, size_t bytes);
+brim_status print_bytes(run *r, slice s);
 brim_status value_to_string(run *r, const value *v, value *out);
-brim_status print_json(run *r, const value *v, const value *indent, bool ascii, bool sorted);
-
-/* template_case.c */
-enum case_kind { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZE, CASE_TITLE };
+/* indent: spaces of a level, negative: everything in one line. */
+brim_status print_json(run *r, const value *v, int64_t indent);
+enum case_kind { CASE_LOWER, CASE_UPPER, CASE_CAPITALIZE };
 brim_status print_case(run *r, slice s, enum case_kind kind);
 
-/* template_library.c: filters, tests, functions and methods. Arguments that are not given are VALUE_ABSENT. */
-#define PARAMETERS_MAX 6
-typedef struct builtin {
+/* template_library.c and template_methods.c: filters, tests, functions and methods. Arguments that are not given are
+ * VALUE_ABSENT. */
+typedef struct builtin builtin;
+typedef brim_status (*builtin_fn)(run *r, const builtin *b, const value *self, const value *arg, value *out);
+struct builtin {
   const char *name;
-  brim_status (*call)(run *r, const value *self, const value *argument, value *out); /* NULL: refused */
-  const char *parameters;                                                            /* names with a space after each */
-  int32_t least;                                                                     /* parameters that must be given */
-  uint8_t type;                                                                      /* of a method's object */
-} builtin;
+  builtin_fn call;        /* NULL: refused */
+  const char *parameters; /* names with a space after each; NULL: any names, which `self` has as a dictionary */
+  int32_t least;          /* parameters that must be given */
+  int32_t detail;         /* what distinguishes the builtins of a function */
+  uint8_t type;           /* of a method's object */
+};
 typedef struct bound {
   const builtin *builtin;
   value self;
 } bound;
+#define UNUSED __attribute__((unused))
+#define BUILTIN(name)                                                                                                  \
+  brim_status name(UNUSED run *r, UNUSED const builtin *b, UNUSED const value *self, UNUSED const value *arg,          \
+                   UNUSED value *out)
+#define GIVEN(i) (arg[i].kind != VALUE_ABSENT)
+BUILTIN(library_case);  /* detail: case_kind */
+BUILTIN(library_items); /* detail: the value_kind of the result */
+BUILTIN(library_strip); /* detail: STRIP_LEFT, STRIP_RIGHT */
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
+
 const builtin *library_filter(slice name);
 const builtin *library_test(slice name);
 const builtin *library_function(slice name);
-/* Returns the method of a value, or NULL. One whose call is NULL exists in Python but not here; if its parameters are
- * NULL too, Jinja's sandbox hides it. */
-const builtin *library_method(const value *v, slice name);
+/* Calls with the arguments at `given`; those after them are VALUE_ABSENT. */
+brim_status library_call(run *r, const builtin *b, const value *self, const value *given, size_t count, value *out);
+brim_status library_want(run *r, const value *v, enum value_kind kind, const char *what);
 /* An attribute: o.name, or o[name]. */
 brim_status library_attribute(run *r, const value *o, slice name, value *out);
 brim_status library_item(run *r, const value *o, const value *key, value *out);
-brim_status loop_fill(run *r, loop *l, size_t count); /* template_run.c */
-brim_status library_items(run *r, const value *self, value *out);
-
-/* template_methods.c */
-brim_status library_strip(run *r, const value *text, const value *characters, bool left, bool right, value *out);
-/* most: replacements; negative: all. */
-brim_status library_replace(run *r, slice s, slice from, slice to, int64_t most, value *out);
-/* Moves *end from the beginning of a line to its end, and sets *next to the beginning of the next one. */
-void library_line(slice s, size_t *end, size_t *next);
-
-static inline bool slice_is(slice s, const char *text)
-{
-  return strlen(text) == s.bytes && memcmp(s.text, text, s.bytes) == 0;
-}
-/* Python's str.isspace. */
-static inline bool is_python_space(int32_t c)
-{
-  return (c >= 28 && c <= 31) || is_space(c);
-}
+brim_status library_replace(run *r, slice s, slice from, slice to, value *out);
+brim_status library_to_case(run *r, const value *v, enum case_kind kind, value *out);
 #endif

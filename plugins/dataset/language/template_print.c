@@ -1,4 +1,4 @@
-/* The texts of values: Python's str and repr, and JSON. See template_parts.h. */
+/* The texts of values: Python's str and repr, JSON, and lower and upper case. See template_parts.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,327 +7,207 @@
 
 #include "template_parts.h"
 
-brim_status print_bytes(run *r, const char *text, size_t bytes)
+brim_status print_bytes(run *r, slice s)
 {
-  if (bytes > TEMPLATE_MEMORY_MAX - r->out.count)
+  if (s.bytes > TEMPLATE_MEMORY_MAX - r->out.count)
     return run_fail(r, "the text is longer than %d MiB", TEMPLATE_MEMORY_MAX >> 20);
-  return buffer_add(&r->out, text, bytes);
+  return buffer_add(&r->out, s.text, s.bytes);
 }
 
 static brim_status print_word(run *r, const char *word)
 {
-  return print_bytes(r, word, strlen(word));
+  return print_bytes(r, (slice){word, strlen(word)});
 }
 
-#define FLOAT_ROOM 64
+#define NUMBER_ROOM 64
 /* The shortest digits that mean the number, as Python's repr writes them. */
-static void float_text(char out[FLOAT_ROOM], double d, bool json)
+static brim_status print_float(run *r, double d)
 {
-  char digits[FLOAT_ROOM];
-  if (isnan(d) || isinf(d)) {
-    snprintf(out, FLOAT_ROOM, "%s",
-             isnan(d) ? (json ? "NaN" : "nan")
-             : d > 0  ? (json ? "Infinity" : "inf")
-             : json   ? "-Infinity"
-                      : "-inf");
-    return;
-  }
+  char digits[NUMBER_ROOM], text[NUMBER_ROOM];
   int count = 0;
+  if (!isfinite(d)) return run_fail(r, "a number that is not finite cannot be written");
   do snprintf(digits, sizeof digits, "%.*e", count, d);
   while (++count < 17 && strtod(digits, NULL) != d);
-  const int exponent = (int)strtol(strchr(digits, 'e') + 1, NULL, 10), places = count - 1 - exponent;
-  if (exponent >= -4 && exponent < 16) {
-    snprintf(out, FLOAT_ROOM, "%.*f", places > 0 ? places : 1, d);
-    return;
-  }
   const int mantissa = (int)(strchr(digits, 'e') - digits);
-  snprintf(out, FLOAT_ROOM, "%.*se%c%02d", mantissa, digits, exponent < 0 ? '-' : '+', abs(exponent));
-}
-
-static brim_status print_number(run *r, const value *v, bool json)
-{
-  char text[FLOAT_ROOM];
-  if (v->kind == VALUE_FLOAT)
-    float_text(text, v->real, json);
+  const int exponent = (int)strtol(digits + mantissa + 1, NULL, 10), places = count - 1 - exponent;
+  if (exponent >= -4 && exponent < 16)
+    snprintf(text, sizeof text, "%.*f", places > 0 ? places : 1, d);
   else
-    snprintf(text, sizeof text, "%" PRId64, v->integer);
+    snprintf(text, sizeof text, "%.*se%c%02d", mantissa, digits, exponent < 0 ? '-' : '+', abs(exponent));
   return print_word(r, text);
 }
 
-/* ---- repr ---- */
+static brim_status print_int(run *r, int64_t i)
+{
+  char text[NUMBER_ROOM];
+  snprintf(text, sizeof text, "%" PRId64, i);
+  return print_word(r, text);
+}
+
+/* ---- Python's repr, and JSON ---- */
+
+typedef struct style {
+  bool json;
+  int64_t indent; /* spaces of a level; negative: everything in one line */
+} style;
 
 static bool is_printable(int32_t c)
 {
-  switch (utf8proc_category(c)) {
-  case UTF8PROC_CATEGORY_CC:
-  case UTF8PROC_CATEGORY_CF:
-  case UTF8PROC_CATEGORY_CS:
-  case UTF8PROC_CATEGORY_CO:
-  case UTF8PROC_CATEGORY_CN:
-  case UTF8PROC_CATEGORY_ZL:
-  case UTF8PROC_CATEGORY_ZP:
-    return false;
-  case UTF8PROC_CATEGORY_ZS:
-    return c == ' ';
-  default:
-    return true;
-  }
+  const utf8proc_category_t category = utf8proc_category(c);
+  return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
-static brim_status print_repr_text(run *r, slice s)
+/* Returns in `escape` what stands for a character, or "" if it stands for itself. */
+static void find_escape(int32_t c, char quote, bool json, char escape[16])
+{
+  static const char from[] = "\\\n\r\t\b\f", to[] = "\\nrtbf";
+  const char *simple = c > 0 && c < 0x80 ? strchr(from, c) : NULL;
+  escape[0] = '\0';
+  if (c == quote || (simple && (json || simple < from + 4)))
+    snprintf(escape, 16, "\\%c", c == quote ? quote : to[simple - from]);
+  else if (json ? c < 0x20 : !is_printable(c))
+    snprintf(escape, 16,
+             json || (c > 0xff && c < 0x10000) ? "\\u%04x"
+             : c < 0x100                       ? "\\x%02x"
+                                               : "\\U%08x",
+             (unsigned)c);
+}
+
+static brim_status print_quoted(run *r, slice s, bool json)
 {
   const bool has_single = s.bytes && memchr(s.text, '\'', s.bytes),
              has_double = s.bytes && memchr(s.text, '"', s.bytes);
-  const char quote = has_single && !has_double ? '"' : '\'';
+  const char quote = json || (has_single && !has_double) ? '"' : '\'';
   char escape[16];
-  BRIM_TRY(print_bytes(r, &quote, 1));
-  for (size_t at = 0; at < s.bytes;) {
-    const size_t bytes = (size_t)utf8_length(s.text + at, s.bytes - at);
-    const int32_t c = utf8_character(s.text + at);
-    const char *simple = c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : c == '\\' ? "\\\\" : NULL;
-    if (c == quote) simple = quote == '"' ? "\\\"" : "\\'";
-    if (!simple && !is_printable(c)) {
-      snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
-      simple = escape;
-    }
-    BRIM_TRY(simple ? print_word(r, simple) : print_bytes(r, s.text + at, bytes));
-    at += bytes;
+  BRIM_TRY(print_bytes(r, (slice){&quote, 1}));
+  for (size_t at = 0, next; at < s.bytes; at = next) {
+    next = at + character_bytes(s, at);
+    find_escape(utf8_character(s.text + at), quote, json, escape);
+    BRIM_TRY(escape[0] ? print_word(r, escape) : print_bytes(r, (slice){s.text + at, next - at}));
   }
-  return print_bytes(r, &quote, 1);
+  return print_bytes(r, (slice){&quote, 1});
 }
 
-static brim_status print_repr(run *r, const value *v);
+static brim_status print_nested(run *r, const style *how, const value *v, int64_t level);
 
-static brim_status print_repr_sequence(run *r, const sequence *s)
+static brim_status print_line(run *r, const style *how, int64_t level)
 {
-  static const char *const begins[] = {"[", "(", "", "dict_keys([", "dict_values([", "dict_items(["};
-  static const char *const ends[] = {"]", ")", "", "])", "])", "])"};
-  if (s->kind == SEQUENCE_GENERATOR || s->kind == SEQUENCE_RANGE)
-    return run_fail(r, "a %s has no text: add the filter list", s->kind == SEQUENCE_RANGE ? "range" : "generator");
-  BRIM_TRY(print_word(r, begins[s->kind]));
+  static const slice space = {"                ", 16};
+  if (how->indent < 0) return BRIM_OK;
+  BRIM_TRY(print_word(r, "\n"));
+  for (int64_t left = level * how->indent; left > 0; left -= (int64_t)space.bytes)
+    BRIM_TRY(print_bytes(r, (slice){space.text, left < 16 ? (size_t)left : space.bytes}));
+  return BRIM_OK;
+}
+
+/* Writes elements between brackets; with `key` pairs. */
+static brim_status print_elements(run *r, const style *how, const sequence *key, const sequence *s, const char *open,
+                                  const char *close, int64_t level)
+{
+  BRIM_TRY(print_word(r, open));
   for (size_t i = 0; i < s->count; i++) {
-    if (i > 0) BRIM_TRY(print_word(r, ", "));
-    BRIM_TRY(print_repr(r, &s->item[i]));
+    if (i > 0) BRIM_TRY(print_word(r, how->indent < 0 ? ", " : ","));
+    BRIM_TRY(print_line(r, how, level + 1));
+    if (key) {
+      if (how->json) BRIM_TRY(library_want(r, &key->item[i], VALUE_STRING, "a key for tojson"));
+      BRIM_TRY(print_nested(r, how, &key->item[i], level + 1));
+      BRIM_TRY(print_word(r, ": "));
+    }
+    BRIM_TRY(print_nested(r, how, &s->item[i], level + 1));
   }
-  if (s->kind == SEQUENCE_TUPLE && s->count == 1) BRIM_TRY(print_word(r, ","));
-  return print_word(r, ends[s->kind]);
+  if (s->count) BRIM_TRY(print_line(r, how, level));
+  return print_word(r, close);
 }
 
-static brim_status print_repr_dict(run *r, const dict *d)
+static brim_status print_kind(run *r, const style *how, const value *v, int64_t level)
 {
-  BRIM_TRY(print_word(r, "{"));
-  for (size_t i = 0; i < d->count; i++) {
-    if (i > 0) BRIM_TRY(print_word(r, ", "));
-    BRIM_TRY(print_repr(r, &d->pair[i].key));
-    BRIM_TRY(print_word(r, ": "));
-    BRIM_TRY(print_repr(r, &d->pair[i].value));
-  }
-  return print_word(r, "}");
-}
-
-static brim_status repr(run *r, const value *v)
-{
+  static const char *const words[2][3] = {{"None", "False", "True"}, {"null", "false", "true"}};
   switch (v->kind) {
-  case VALUE_UNDEFINED:
-    return print_word(r, "Undefined");
   case VALUE_NONE:
-    return print_word(r, "None");
+    return print_word(r, words[how->json][0]);
   case VALUE_BOOL:
-    return print_word(r, v->integer ? "True" : "False");
+    return print_word(r, words[how->json][1 + v->integer]);
   case VALUE_INT:
+    return print_int(r, v->integer);
   case VALUE_FLOAT:
-    return print_number(r, v, false);
+    return print_float(r, v->real);
   case VALUE_STRING:
-    if (v->safe) return run_fail(r, "a text of the filter safe in a list or dictionary cannot be written");
-    return print_repr_text(r, v->text);
-  case VALUE_SEQUENCE:
-    return print_repr_sequence(r, v->sequence);
+    if (v->safe && !how->json) return run_fail(r, "a text of the filter safe in a list or dictionary has no text");
+    return print_quoted(r, v->text, how->json);
+  case VALUE_LIST:
+    return print_elements(r, how, NULL, v->sequence, "[", "]", level);
+  case VALUE_TUPLE:
+    if (how->json) return print_elements(r, how, NULL, v->sequence, "[", "]", level);
+    return print_elements(r, how, NULL, v->sequence, "(", v->sequence->count == 1 ? ",)" : ")", level);
   case VALUE_DICT:
-    return print_repr_dict(r, v->dict);
+    return print_elements(r, how, &v->dict->key, &v->dict->item, "{", "}", level);
+  case VALUE_UNDEFINED:
+    if (how->json) return run_fail(r, "tojson of '%.*s', which is undefined", SHOWN(v->text));
+    return print_word(r, "Undefined");
+  case VALUE_VIEW:
+  case VALUE_GENERATOR:
+    return run_fail(r, "a %s has no text: add the filter list", value_type(v));
   default:
     return run_fail(r, "a %s has no text", value_type(v));
   }
 }
 
-static brim_status print_repr(run *r, const value *v)
+static brim_status print_nested(run *r, const style *how, const value *v, int64_t level)
 {
   BRIM_TRY(run_steps(r, 1));
   BRIM_TRY(run_enter(r));
-  const brim_status status = repr(r, v);
+  const brim_status status = print_kind(r, how, v, level);
   run_leave(r);
   return status;
 }
 
+brim_status print_json(run *r, const value *v, int64_t indent)
+{
+  return print_nested(r, &(style){.json = true, .indent = indent}, v, 0);
+}
+
 brim_status print_text(run *r, const value *v)
 {
-  if (v->kind == VALUE_STRING) return print_bytes(r, v->text.text, v->text.bytes);
-  return v->kind == VALUE_UNDEFINED ? BRIM_OK : print_repr(r, v);
+  if (v->kind == VALUE_STRING) return print_bytes(r, v->text);
+  return v->kind == VALUE_UNDEFINED ? BRIM_OK : print_nested(r, &(style){.indent = -1}, v, 0);
 }
 
 brim_status value_to_string(run *r, const value *v, value *out)
 {
   const size_t from = r->out.count;
-  if (v->kind == VALUE_STRING) {
-    *out = *v;
-    return BRIM_OK;
-  }
+  *out = *v;
+  if (v->kind == VALUE_STRING) return BRIM_OK;
   BRIM_TRY(print_text(r, v));
   return value_take_output(r, from, out);
 }
 
-/* ---- JSON ---- */
+/* ---- case ---- */
 
-typedef struct json_style {
-  slice indent; /* of one level */
-  bool lines, ascii, sorted;
-} json_style;
-
-static brim_status print_unit(run *r, unsigned unit)
+/* Whether the other case has several characters or depends on its neighbours (Unicode's SpecialCasing.txt). The ranges
+ * of upper case have a few characters more. */
+static bool is_special(int32_t c, bool upper)
 {
-  char escape[16];
-  snprintf(escape, sizeof escape, "\\u%04x", unit);
-  return print_bytes(r, escape, 6);
+  static const int32_t ranges[][2] = {{0xdf, 0xdf},     {0x149, 0x149},   {0x1f0, 0x1f0},
+                                      {0x390, 0x390},   {0x3b0, 0x3b0},   {0x587, 0x587},
+                                      {0x1e96, 0x1e9a}, {0x1f50, 0x1ffc}, {0xfb00, 0xfb17}};
+  if (!upper) return c == 0x130 || c == 0x3a3; /* the Turkish I with a dot, and sigma, which may end a word */
+  for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+    if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+  return false;
 }
 
-static brim_status print_json_text(run *r, const json_style *style, slice s)
+brim_status print_case(run *r, slice s, enum case_kind kind)
 {
-  static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
-  BRIM_TRY(print_word(r, "\""));
-  for (size_t at = 0; at < s.bytes;) {
-    const size_t bytes = (size_t)utf8_length(s.text + at, s.bytes - at);
+  BRIM_TRY(run_steps(r, s.bytes / 8));
+  for (size_t at = 0; at < s.bytes; at += character_bytes(s, at)) {
     const int32_t c = utf8_character(s.text + at);
-    const char *simple = c > 0 && c < 0x80 ? strchr(from, c) : NULL;
-    if (simple) {
-      const char escape[2] = {'\\', to[simple - from]};
-      BRIM_TRY(print_bytes(r, escape, 2));
-    } else if (c < 0x20 || (style->ascii && c >= 0x7f && c < 0x10000)) {
-      BRIM_TRY(print_unit(r, (unsigned)c));
-    } else if (style->ascii && c >= 0x10000) {
-      BRIM_TRY(print_unit(r, 0xd800 + ((unsigned)(c - 0x10000) >> 10)));
-      BRIM_TRY(print_unit(r, 0xdc00 + ((unsigned)c & 0x3ff)));
-    } else {
-      BRIM_TRY(print_bytes(r, s.text + at, bytes));
-    }
-    at += bytes;
-  }
-  return print_word(r, "\"");
-}
-
-static brim_status print_json_at(run *r, const json_style *style, const value *v, size_t level);
-
-/* Writes the separator before the next element; `first`: before the first one; `last`: before the closing bracket. */
-static brim_status print_json_break(run *r, const json_style *style, bool first, bool last, size_t level)
-{
-  if (!first && !last) BRIM_TRY(print_word(r, style->lines ? "," : ", "));
-  if (!style->lines) return BRIM_OK;
-  BRIM_TRY(print_word(r, "\n"));
-  for (size_t i = 0; i < level; i++) BRIM_TRY(print_bytes(r, style->indent.text, style->indent.bytes));
-  return BRIM_OK;
-}
-
-static brim_status print_json_list(run *r, const json_style *style, const sequence *s, size_t level)
-{
-  if (s->kind > SEQUENCE_TUPLE)
-    return run_fail(r, "tojson cannot write a %s",
-                    value_type(&(value){.kind = VALUE_SEQUENCE, .sequence = (sequence *)(uintptr_t)s}));
-  BRIM_TRY(print_word(r, "["));
-  for (size_t i = 0; i < s->count; i++) {
-    BRIM_TRY(print_json_break(r, style, i == 0, false, level + 1));
-    BRIM_TRY(print_json_at(r, style, &s->item[i], level + 1));
-  }
-  if (s->count) BRIM_TRY(print_json_break(r, style, false, true, level));
-  return print_word(r, "]");
-}
-
-static brim_status print_json_key(run *r, const json_style *style, const value *key)
-{
-  if (key->kind == VALUE_STRING) return print_json_text(r, style, key->text);
-  if (key->kind != VALUE_NONE && key->kind != VALUE_BOOL && key->kind != VALUE_INT && key->kind != VALUE_FLOAT)
-    return run_fail(r, "tojson cannot write a key of type '%s'", value_type(key));
-  BRIM_TRY(print_word(r, "\""));
-  BRIM_TRY(print_json_at(r, style, key, 0));
-  return print_word(r, "\"");
-}
-
-/* Sorts the indices of pairs by key; keys are few. */
-static brim_status sort_keys(run *r, const dict *d, size_t *order)
-{
-  for (size_t i = 0; i < d->count; i++) {
-    size_t to = i;
-    for (; to > 0; to--) {
-      bool less = false;
-      BRIM_TRY(run_steps(r, 1));
-      BRIM_TRY(value_less(r, &d->pair[i].key, &d->pair[order[to - 1]].key, '<', &less));
-      if (!less) break;
-      order[to] = order[to - 1];
-    }
-    order[to] = i;
+    const bool upper = kind == CASE_UPPER || (kind == CASE_CAPITALIZE && at == 0);
+    if (is_special(c, upper))
+      return run_fail(r, "the %s case of U+%04X is not supported", upper ? "upper" : "lower", (unsigned)c);
+    if (r->out.count > TEMPLATE_MEMORY_MAX) return run_no_memory(r);
+    BRIM_TRY(buffer_add_character(&r->out, !upper                    ? utf8proc_tolower(c)
+                                           : kind == CASE_CAPITALIZE ? utf8proc_totitle(c)
+                                                                     : utf8proc_toupper(c)));
   }
   return BRIM_OK;
-}
-
-static brim_status print_json_dict(run *r, const json_style *style, const dict *d, size_t level)
-{
-  size_t *order = memory_take(&r->memory, (d->count + 1) * sizeof *order);
-  if (!order) return run_no_memory(r);
-  for (size_t i = 0; i < d->count; i++) order[i] = i;
-  if (style->sorted) BRIM_TRY(sort_keys(r, d, order));
-  BRIM_TRY(print_word(r, "{"));
-  for (size_t i = 0; i < d->count; i++) {
-    const struct dict_pair *pair = &d->pair[order[i]];
-    BRIM_TRY(print_json_break(r, style, i == 0, false, level + 1));
-    BRIM_TRY(print_json_key(r, style, &pair->key));
-    BRIM_TRY(print_word(r, ": "));
-    BRIM_TRY(print_json_at(r, style, &pair->value, level + 1));
-  }
-  if (d->count) BRIM_TRY(print_json_break(r, style, false, true, level));
-  return print_word(r, "}");
-}
-
-static brim_status print_json_any(run *r, const json_style *style, const value *v, size_t level)
-{
-  switch (v->kind) {
-  case VALUE_NONE:
-    return print_word(r, "null");
-  case VALUE_BOOL:
-    return print_word(r, v->integer ? "true" : "false");
-  case VALUE_INT:
-  case VALUE_FLOAT:
-    return print_number(r, v, true);
-  case VALUE_STRING:
-    return print_json_text(r, style, v->text);
-  case VALUE_SEQUENCE:
-    return print_json_list(r, style, v->sequence, level);
-  case VALUE_DICT:
-    return print_json_dict(r, style, v->dict, level);
-  case VALUE_UNDEFINED:
-    return run_fail(r, "tojson of '%.*s', which is undefined", (int)v->text.bytes, v->text.text);
-  default:
-    return run_fail(r, "tojson cannot write a %s", value_type(v));
-  }
-}
-
-static brim_status print_json_at(run *r, const json_style *style, const value *v, size_t level)
-{
-  BRIM_TRY(run_steps(r, 1));
-  BRIM_TRY(run_enter(r));
-  const brim_status status = print_json_any(r, style, v, level);
-  run_leave(r);
-  return status;
-}
-
-#define INDENT_MAX 64
-brim_status print_json(run *r, const value *v, const value *indent, bool ascii, bool sorted)
-{
-  static const char spaces[INDENT_MAX + 1] = "                                                                ";
-  json_style style = {.ascii = ascii, .sorted = sorted, .lines = indent->kind == VALUE_STRING};
-  if (style.lines) style.indent = indent->text;
-  if (indent->kind == VALUE_INT || indent->kind == VALUE_BOOL) {
-    style.lines = true;
-    if (indent->integer > INDENT_MAX) return run_fail(r, "tojson indents by at most %d", INDENT_MAX);
-    style.indent = (slice){spaces, indent->integer > 0 ? (size_t)indent->integer : 0};
-  } else if (indent->kind != VALUE_STRING && indent->kind != VALUE_NONE && indent->kind != VALUE_ABSENT) {
-    return run_fail(r, "tojson's indent is a number or a text, not '%s'", value_type(indent));
-  }
-  return print_json_at(r, &style, v, 0);
 }

@@ -9,11 +9,9 @@
 
 typedef struct parser {
   template *t;
-  tokens tokens;
-  size_t at;
-  int nested, loops;
+  const token *now; /* the last is TOKEN_END */
+  int nested, loops, macros;
   bool in_block; /* in a macro or another block whose text has no place in the output yet */
-  node *macro;   /* around this place, or NULL */
 } parser;
 
 /* ---- errors ---- */
@@ -36,50 +34,47 @@ brim_status template_fail(const template *t, size_t at, const char *format, ...)
   return brim_fail(BRIM_ELOAD, "'%s', line %zu, column %zu: %s", t->title, line, column, what);
 }
 
-static const token *now(const parser *p)
+brim_status template_no_memory(const template *t)
 {
-  return &p->tokens.token[p->at];
-}
-static const token *ahead(const parser *p)
-{
-  return &p->tokens.token[p->at + (now(p)->kind != TOKEN_END)];
-}
-static void skip(parser *p)
-{
-  if (now(p)->kind != TOKEN_END) p->at++;
+  return brim_fail(BRIM_ENOMEM_HOST, "no memory for the template '%s'", t->title);
 }
 
 #define SHOWN_MAX 40
 static brim_status unexpected(const parser *p, const char *wanted)
 {
-  const token *k = now(p);
-  if (k->kind == TOKEN_END) return template_fail(p->t, k->at, "the template ends where %s is needed", wanted);
-  const size_t bytes = k->text.bytes < SHOWN_MAX ? k->text.bytes : SHOWN_MAX;
-  return template_fail(p->t, k->at, "%s is needed, but '%.*s' is here", wanted, (int)bytes, k->text.text);
-}
-
-static brim_status no_memory(const parser *p)
-{
-  return brim_fail(BRIM_ENOMEM_HOST, "no memory for the template '%s'", p->t->title);
+  slice text = p->now->text;
+  if (p->now->kind == TOKEN_END) return template_fail(p->t, p->now->at, "the template ends where %s is needed", wanted);
+  if (text.bytes > SHOWN_MAX) text.bytes = SHOWN_MAX;
+  return template_fail(p->t, p->now->at, "%s is needed, but '%.*s' is here", wanted, SHOWN(text));
 }
 
 /* ---- tokens ---- */
 
+static const token *ahead(const parser *p)
+{
+  return p->now + (p->now->kind != TOKEN_END);
+}
+static const token *take(parser *p)
+{
+  const token *k = p->now;
+  p->now = ahead(p);
+  return k;
+}
 static bool is_word(const token *k, const char *word)
 {
   return k->kind == TOKEN_NAME && slice_is(k->text, word);
 }
 static bool accept(parser *p, int32_t kind)
 {
-  if (now(p)->kind != kind) return false;
-  skip(p);
-  return true;
+  const bool is = p->now->kind == kind;
+  if (is) take(p);
+  return is;
 }
 static bool accept_word(parser *p, const char *word)
 {
-  if (!is_word(now(p), word)) return false;
-  skip(p);
-  return true;
+  const bool is = is_word(p->now, word);
+  if (is) take(p);
+  return is;
 }
 static brim_status expect(parser *p, int32_t kind, const char *wanted)
 {
@@ -95,153 +90,138 @@ static brim_status expect_word(parser *p, const char *word)
 static brim_status make(parser *p, enum node_kind kind, size_t at, node **out)
 {
   node *n = memory_take(&p->t->memory, sizeof *n);
-  if (!n) return no_memory(p);
+  if (!n) return template_no_memory(p->t);
   *n = (node){.kind = (uint8_t)kind, .at = at, .name = -1};
   *out = n;
   return BRIM_OK;
 }
 
-static brim_status name_number(parser *p, slice name, int32_t *out)
+/* Puts a node around the expression at *inout. */
+static brim_status wrap(parser *p, enum node_kind kind, size_t at, node **inout)
+{
+  node *n = NULL;
+  BRIM_TRY(make(p, kind, at, &n));
+  n->a = *inout;
+  *inout = n;
+  return BRIM_OK;
+}
+
+/* Makes a node of the name at the current token. */
+static brim_status make_name(parser *p, enum node_kind kind, const char *wanted, node **out)
 {
   template *t = p->t;
-  for (*out = 0; *out < t->name_count; ++*out)
-    if (t->name[*out].bytes == name.bytes && memcmp(t->name[*out].text, name.text, name.bytes) == 0) return BRIM_OK;
-  if (t->name_count == NAMES_MAX)
-    return template_fail(t, now(p)->at, "a template may have at most %d different names", NAMES_MAX);
-  t->name[t->name_count++] = name;
-  if (slice_is(name, "loop")) t->loop = *out;
-  if (slice_is(name, "caller")) t->caller = *out;
+  const token *k = p->now;
+  int32_t number = 0;
+  BRIM_TRY(expect(p, TOKEN_NAME, wanted));
+  BRIM_TRY(make(p, kind, k->at, out));
+  while (number < t->name_count && !slice_same(t->name[number], k->text)) number++;
+  if (number == NAMES_MAX) return template_fail(t, k->at, "a template may have at most %d different names", NAMES_MAX);
+  if (number == t->name_count) t->name[t->name_count++] = k->text;
+  if (slice_is(k->text, "loop")) t->loop = number;
+  (*out)->name = number;
+  (*out)->text = k->text;
   return BRIM_OK;
 }
 
 static brim_status enter(parser *p)
 {
   if (++p->nested <= NESTED_MAX) return BRIM_OK;
-  return template_fail(p->t, now(p)->at, "more than %d nested statements and expressions", NESTED_MAX);
+  return template_fail(p->t, p->now->at, "more than %d nested statements and expressions", NESTED_MAX);
 }
 
 static brim_status read_expression(parser *p, node **out);
-static brim_status read_or(parser *p, node **out);
 static brim_status read_unary(parser *p, bool with_filter, node **out);
+
+/* Reads what is between commas until `close`, and adds it to the list that begins at *out. */
+static brim_status read_list(parser *p, int32_t close, const char *wanted, brim_status (*item)(parser *p, node **out),
+                             node **out)
+{
+  while (!accept(p, close)) {
+    BRIM_TRY(item(p, out));
+    while (*out) out = &(*out)->next;
+    if (p->now->kind != close) BRIM_TRY(expect(p, ',', wanted));
+  }
+  return BRIM_OK;
+}
 
 /* ---- primary expressions ---- */
 
 static brim_status read_name(parser *p, node **out)
 {
-  const token *k = now(p);
-  static const struct {
-    const char *word;
-    value value;
-  } constants[] = {{"true", {.kind = VALUE_BOOL, .integer = 1}},
-                   {"True", {.kind = VALUE_BOOL, .integer = 1}},
-                   {"false", {.kind = VALUE_BOOL, .integer = 0}},
-                   {"False", {.kind = VALUE_BOOL, .integer = 0}},
-                   {"none", {.kind = VALUE_NONE}},
-                   {"None", {.kind = VALUE_NONE}}};
-  for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++) {
-    if (!accept_word(p, constants[i].word)) continue;
-    BRIM_TRY(make(p, NODE_CONST, k->at, out));
-    (*out)->constant = constants[i].value;
+  const token *k = p->now;
+  static const char *const constants[] = {"none None ", "false False ", "true True "};
+  for (int i = 0; i < 3; i++) {
+    if (!slice_in_words(k->text, constants[i])) continue;
+    BRIM_TRY(make(p, NODE_CONST, take(p)->at, out));
+    (*out)->constant = i == 0 ? value_of(VALUE_NONE) : value_bool(i == 2);
     return BRIM_OK;
   }
-  skip(p);
-  if (p->macro && (slice_is(k->text, "varargs") || slice_is(k->text, "kwargs")))
-    return template_fail(p->t, k->at, "'%.*s' of a macro is not supported", (int)k->text.bytes, k->text.text);
-  for (node *m = p->macro; m && slice_is(k->text, "caller"); m = m->e) m->flag = true;
-  BRIM_TRY(make(p, NODE_NAME, k->at, out));
-  (*out)->text = k->text;
-  return name_number(p, k->text, &(*out)->name);
+  if (p->macros && slice_in_words(k->text, "varargs kwargs caller "))
+    return template_fail(p->t, k->at, "'%.*s' in a macro is not supported", SHOWN(k->text));
+  return make_name(p, NODE_NAME, "a name", out);
 }
 
 /* Adjacent strings are one string. */
 static brim_status read_string(parser *p, node **out)
 {
-  const size_t first = p->at;
+  const token *first = p->now;
   size_t bytes = 0;
-  for (; now(p)->kind == TOKEN_STRING; skip(p)) bytes += now(p)->text.bytes;
-  BRIM_TRY(make(p, NODE_CONST, p->tokens.token[first].at, out));
-  (*out)->constant = value_slice(p->tokens.token[first].text.text, bytes);
-  if (p->at == first + 1) return BRIM_OK;
+  while (p->now->kind == TOKEN_STRING) bytes += take(p)->text.bytes;
+  BRIM_TRY(make(p, NODE_CONST, first->at, out));
+  (*out)->constant = value_text((slice){first->text.text, bytes});
+  if (p->now == first + 1) return BRIM_OK;
   char *text = memory_take(&p->t->memory, bytes + 1);
-  if (!text) return no_memory(p);
+  if (!text) return template_no_memory(p->t);
   (*out)->constant.text.text = text;
-  for (size_t i = first; i < p->at; i++) {
-    const slice part = p->tokens.token[i].text;
-    if (part.bytes) memcpy(text, part.text, part.bytes);
-    text += part.bytes;
-  }
+  for (const token *k = first; k < p->now; text += k++->text.bytes)
+    if (k->text.bytes) memcpy(text, k->text.text, k->text.bytes);
   return BRIM_OK;
 }
 
 static brim_status read_number(parser *p, node **out)
 {
-  const token *k = now(p);
-  skip(p);
+  const token *k = take(p);
+  char text[320]; /* the longest that template_scan takes, and its end */
+  memcpy(text, k->text.text, k->text.bytes);
+  text[k->text.bytes] = '\0';
   BRIM_TRY(make(p, NODE_CONST, k->at, out));
-  (*out)->constant = k->kind == TOKEN_INT ? value_int(k->integer) : value_real(k->real);
+  if (k->kind == TOKEN_FLOAT) {
+    (*out)->constant = value_real(strtod(text, NULL));
+    return BRIM_OK;
+  }
+  if (k->text.bytes > 18) return template_fail(p->t, k->at, "an integer of more than 18 digits is not supported");
+  (*out)->constant = value_int(strtoll(text, NULL, 10));
   return BRIM_OK;
 }
 
-typedef brim_status (*read_fn)(parser *p, node **out);
-
-/* Expressions with commas between them make a tuple; `simple`: only names and constants, as targets are. */
-static brim_status read_tuple(parser *p, read_fn part, bool in_brackets, node **out)
+/* Expressions with commas between them make a tuple. */
+static brim_status read_tuple(parser *p, node **out)
 {
-  const size_t at = now(p)->at;
+  const token *k = p->now;
   node *first = NULL, **end = &first;
   bool is_tuple = false;
-  for (;;) {
-    const int32_t kind = now(p)->kind;
-    if (kind == TOKEN_CLOSE || kind == ')' || is_word(now(p), "in") || is_word(now(p), "recursive")) break;
-    BRIM_TRY(part(p, end));
+  while (p->now->kind != TOKEN_CLOSE && p->now->kind != ')') {
+    BRIM_TRY(read_expression(p, end));
     end = &(*end)->next;
     if (!accept(p, ',')) break;
     is_tuple = true;
   }
-  if (!is_tuple && first) {
-    *out = first;
-    return BRIM_OK;
-  }
-  if (!is_tuple && !in_brackets) return unexpected(p, "an expression");
-  BRIM_TRY(make(p, NODE_TUPLE, at, out));
-  (*out)->a = first;
-  return BRIM_OK;
+  *out = first;
+  if (!is_tuple && first) return BRIM_OK;
+  if (k->kind == TOKEN_CLOSE) return unexpected(p, "an expression");
+  return wrap(p, NODE_TUPLE, k->at, out);
 }
 
-static brim_status read_list(parser *p, node **out)
+static brim_status read_pair(parser *p, node **out)
 {
-  const size_t at = now(p)->at;
-  skip(p);
-  BRIM_TRY(make(p, NODE_LIST, at, out));
-  node **end = &(*out)->a;
-  while (!accept(p, ']')) {
-    BRIM_TRY(read_expression(p, end));
-    end = &(*end)->next;
-    if (now(p)->kind != ']') BRIM_TRY(expect(p, ',', "',' or ']'"));
-  }
-  return BRIM_OK;
-}
-
-static brim_status read_dict(parser *p, node **out)
-{
-  const size_t at = now(p)->at;
-  skip(p);
-  BRIM_TRY(make(p, NODE_DICT, at, out));
-  node **end = &(*out)->a;
-  while (!accept(p, '}')) {
-    BRIM_TRY(read_expression(p, end));
-    BRIM_TRY(expect(p, ':', "':'"));
-    end = &(*end)->next;
-    BRIM_TRY(read_expression(p, end));
-    end = &(*end)->next;
-    if (now(p)->kind != '}') BRIM_TRY(expect(p, ',', "',' or '}'"));
-  }
-  return BRIM_OK;
+  BRIM_TRY(read_expression(p, out));
+  BRIM_TRY(expect(p, ':', "':'"));
+  return read_expression(p, &(*out)->next);
 }
 
 static brim_status read_primary(parser *p, node **out)
 {
-  switch (now(p)->kind) {
+  switch (p->now->kind) {
   case TOKEN_NAME:
     return read_name(p, out);
   case TOKEN_STRING:
@@ -250,12 +230,14 @@ static brim_status read_primary(parser *p, node **out)
   case TOKEN_FLOAT:
     return read_number(p, out);
   case '[':
-    return read_list(p, out);
+    BRIM_TRY(make(p, NODE_LIST, take(p)->at, out));
+    return read_list(p, ']', "',' or ']'", read_expression, &(*out)->a);
   case '{':
-    return read_dict(p, out);
+    BRIM_TRY(make(p, NODE_DICT, take(p)->at, out));
+    return read_list(p, '}', "',' or '}'", read_pair, &(*out)->a);
   case '(':
-    skip(p);
-    BRIM_TRY(read_tuple(p, read_expression, true, out));
+    take(p);
+    BRIM_TRY(read_tuple(p, out));
     return expect(p, ')', "')'");
   default:
     return unexpected(p, "an expression");
@@ -264,178 +246,110 @@ static brim_status read_primary(parser *p, node **out)
 
 /* ---- suffixes of expressions ---- */
 
-static brim_status read_argument(parser *p, bool *named, node **out)
+static brim_status read_argument(parser *p, node **out)
 {
-  const token *k = now(p);
-  if (k->kind == '*' || k->kind == OP2('*', '*'))
-    return template_fail(p->t, k->at, "arguments with * are not supported");
-  if (k->kind == TOKEN_NAME && ahead(p)->kind == '=') {
-    *named = true;
-    BRIM_TRY(make(p, NODE_KEYWORD, k->at, out));
-    (*out)->text = k->text;
-    skip(p);
-    skip(p);
-    return read_expression(p, &(*out)->a);
-  }
-  if (*named) return template_fail(p->t, k->at, "an argument without a name follows one with a name");
-  return read_expression(p, out);
+  if (p->now->kind != TOKEN_NAME || ahead(p)->kind != '=') return read_expression(p, out);
+  const token *k = take(p);
+  take(p);
+  BRIM_TRY(make(p, NODE_KEYWORD, k->at, out));
+  (*out)->text = k->text;
+  return read_expression(p, &(*out)->a);
 }
 
 static brim_status read_arguments(parser *p, node **out)
 {
-  bool named = false;
   BRIM_TRY(expect(p, '(', "'('"));
-  while (!accept(p, ')')) {
-    BRIM_TRY(read_argument(p, &named, out));
-    out = &(*out)->next;
-    if (now(p)->kind != ')') BRIM_TRY(expect(p, ',', "',' or ')'"));
-  }
+  BRIM_TRY(read_list(p, ')', "',' or ')'", read_argument, out));
+  for (const node *n = *out; n && n->next; n = n->next)
+    if (n->kind == NODE_KEYWORD && n->next->kind != NODE_KEYWORD)
+      return template_fail(p->t, n->next->at, "an argument without a name follows one with a name");
   return BRIM_OK;
 }
 
 /* A part of a slice, which may be absent. */
 static brim_status read_bound(parser *p, node **out)
 {
-  const int32_t kind = now(p)->kind;
-  return kind == ':' || kind == ']' || kind == ',' ? BRIM_OK : read_expression(p, out);
+  const int32_t kind = p->now->kind;
+  return kind == ':' || kind == ']' ? BRIM_OK : read_expression(p, out);
 }
 
 static brim_status read_index(parser *p, node **out)
 {
-  const size_t at = now(p)->at;
-  node *first = NULL;
-  BRIM_TRY(read_bound(p, &first));
-  if (first && now(p)->kind != ':') {
-    *out = first;
-    return BRIM_OK;
+  const size_t at = p->now->at;
+  BRIM_TRY(read_bound(p, out));
+  if (!*out || p->now->kind == ':') {
+    BRIM_TRY(expect(p, ':', "an index"));
+    BRIM_TRY(wrap(p, NODE_SLICE, at, out));
+    BRIM_TRY(read_bound(p, &(*out)->b));
+    if (accept(p, ':')) BRIM_TRY(read_bound(p, &(*out)->c));
   }
-  BRIM_TRY(expect(p, ':', "an index"));
-  BRIM_TRY(make(p, NODE_SLICE, at, out));
-  (*out)->a = first;
-  BRIM_TRY(read_bound(p, &(*out)->b));
-  return accept(p, ':') ? read_bound(p, &(*out)->c) : BRIM_OK;
-}
-
-static brim_status read_subscript(parser *p, node **inout)
-{
-  const size_t at = now(p)->at;
-  const bool dot = accept(p, '.');
-  const token *k = now(p);
-  node *n = NULL;
-  BRIM_TRY(make(p, dot && k->kind == TOKEN_NAME ? NODE_ATTRIBUTE : NODE_ITEM, at, &n));
-  n->a = *inout;
-  *inout = n;
-  if (n->kind == NODE_ATTRIBUTE) {
-    n->text = k->text;
-    skip(p);
-    return BRIM_OK;
-  }
-  if (dot) return k->kind == TOKEN_INT ? read_number(p, &n->b) : unexpected(p, "a name");
-  skip(p);
-  BRIM_TRY(read_index(p, &n->b));
-  if (now(p)->kind == ',') return template_fail(p->t, now(p)->at, "an index with several parts is not supported");
   return expect(p, ']', "']'");
 }
 
-static brim_status read_call(parser *p, node **inout)
+static brim_status read_member(parser *p, node **inout)
 {
-  node *n = NULL;
-  BRIM_TRY(make(p, NODE_CALL, (*inout)->at, &n));
-  n->a = *inout;
-  *inout = n;
-  return read_arguments(p, &n->b);
+  const token *dot = take(p), *k = p->now;
+  BRIM_TRY(wrap(p, k->kind == TOKEN_INT ? NODE_ITEM : NODE_ATTRIBUTE, dot->at, inout));
+  if (k->kind == TOKEN_INT) return read_number(p, &(*inout)->b);
+  (*inout)->text = k->text;
+  return expect(p, TOKEN_NAME, "a name");
 }
 
 static brim_status read_postfix(parser *p, node **inout)
 {
   for (;;) {
-    const int32_t kind = now(p)->kind;
-    if (kind == '.' || kind == '[')
-      BRIM_TRY(read_subscript(p, inout));
-    else if (kind == '(')
-      BRIM_TRY(read_call(p, inout));
-    else
+    const size_t at = p->now->at;
+    if (p->now->kind == '.') {
+      BRIM_TRY(read_member(p, inout));
+    } else if (accept(p, '[')) {
+      BRIM_TRY(wrap(p, NODE_ITEM, at, inout));
+      BRIM_TRY(read_index(p, &(*inout)->b));
+    } else if (p->now->kind == '(') {
+      BRIM_TRY(wrap(p, NODE_CALL, (*inout)->at, inout));
+      BRIM_TRY(read_arguments(p, &(*inout)->b));
+    } else {
       return BRIM_OK;
+    }
   }
 }
 
-static brim_status unknown(const parser *p, const token *k, const char *what)
+/* A filter after "|", or a test after "is". */
+static brim_status read_builtin(parser *p, bool is_test, node **inout)
 {
-  return template_fail(p->t, k->at, "the %s '%.*s' is not supported", what, (int)k->text.bytes, k->text.text);
-}
-
-/* A filter after "|". */
-static brim_status read_filter(parser *p, node **inout)
-{
-  const token *k = now(p);
-  node *n = NULL;
-  if (k->kind != TOKEN_NAME) return unexpected(p, "the name of a filter");
-  BRIM_TRY(make(p, NODE_FILTER, k->at, &n));
-  n->builtin = library_filter(k->text);
-  if (!n->builtin || ahead(p)->kind == '.') return unknown(p, k, "filter");
-  skip(p);
-  n->a = *inout;
-  *inout = n;
-  return now(p)->kind == '(' ? read_arguments(p, &n->b) : BRIM_OK;
-}
-
-static bool begins_argument(const parser *p)
-{
-  const token *k = now(p);
-  if (k->kind == TOKEN_NAME) return !is_word(k, "else") && !is_word(k, "or") && !is_word(k, "and");
-  return k->kind == TOKEN_STRING || k->kind == TOKEN_INT || k->kind == TOKEN_FLOAT || k->kind == '(' ||
-         k->kind == '[' || k->kind == '{';
-}
-
-/* A test after "is". */
-static brim_status read_test(parser *p, node **inout)
-{
-  const bool negated = accept_word(p, "not");
-  const token *k = now(p);
-  node *n = NULL;
-  if (k->kind != TOKEN_NAME) return unexpected(p, "the name of a test");
-  BRIM_TRY(make(p, NODE_TEST, k->at, &n));
-  n->builtin = library_test(k->text);
-  if (!n->builtin || ahead(p)->kind == '.') return unknown(p, k, "test");
-  skip(p);
-  n->a = *inout;
-  *inout = n;
-  if (now(p)->kind == '(') {
-    BRIM_TRY(read_arguments(p, &n->b));
-  } else if (begins_argument(p)) {
-    if (is_word(now(p), "is")) return unexpected(p, "an argument of the test");
-    BRIM_TRY(read_primary(p, &n->b));
-    BRIM_TRY(read_postfix(p, &n->b));
-  }
-  if (!negated) return BRIM_OK;
-  BRIM_TRY(make(p, NODE_NOT, k->at, inout));
-  (*inout)->a = n;
-  return BRIM_OK;
+  const token *k = p->now;
+  BRIM_TRY(expect(p, TOKEN_NAME, is_test ? "the name of a test" : "the name of a filter"));
+  const builtin *b = is_test ? library_test(k->text) : library_filter(k->text);
+  if (!b)
+    return template_fail(p->t, k->at, "the %s '%.*s' is not supported", is_test ? "test" : "filter", SHOWN(k->text));
+  BRIM_TRY(wrap(p, NODE_BUILTIN, k->at, inout));
+  (*inout)->builtin = b;
+  return p->now->kind == '(' ? read_arguments(p, &(*inout)->b) : BRIM_OK;
 }
 
 static brim_status read_filters(parser *p, node **inout)
 {
   for (;;) {
-    if (accept(p, '|'))
-      BRIM_TRY(read_filter(p, inout));
-    else if (accept_word(p, "is"))
-      BRIM_TRY(read_test(p, inout));
-    else if (now(p)->kind == '(')
-      BRIM_TRY(read_call(p, inout));
-    else
+    const size_t at = p->now->at;
+    if (accept(p, '|')) {
+      BRIM_TRY(read_builtin(p, false, inout));
+    } else if (accept_word(p, "is")) {
+      const bool negated = accept_word(p, "not");
+      BRIM_TRY(read_builtin(p, true, inout));
+      if (negated) BRIM_TRY(wrap(p, NODE_NOT, at, inout));
+    } else {
       return BRIM_OK;
+    }
   }
 }
 
-/* ---- operators, the loosest last ---- */
+/* ---- operators ---- */
 
 static brim_status read_signed(parser *p, bool with_filter, node **out)
 {
-  const token *k = now(p);
-  if (k->kind == '-' || k->kind == '+') {
-    skip(p);
-    BRIM_TRY(make(p, NODE_SIGN, k->at, out));
-    (*out)->op = k->kind;
+  if (p->now->kind == '-' || p->now->kind == '+') {
+    const token *sign = take(p);
+    BRIM_TRY(make(p, NODE_SIGN, sign->at, out));
+    (*out)->op = sign->kind;
     BRIM_TRY(read_unary(p, false, &(*out)->a));
   } else {
     BRIM_TRY(read_primary(p, out));
@@ -452,125 +366,60 @@ static brim_status read_unary(parser *p, bool with_filter, node **out)
   return status;
 }
 
-/* Operators that are evaluated from the left, the tightest level first; ops end in 0. */
-static const int32_t levels[][5] = {{OP2('*', '*'), 0}, {'*', '/', OP2('/', '/'), '%', 0}, {'~', 0}, {'+', '-', 0}};
-#define LEVEL_CONCAT 2
-#define LEVELS 4
+/* Levels of operators, the loosest first; all are evaluated from the left. */
+enum { LEVEL_OR, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_CONCAT, LEVEL_PRODUCT, LEVELS };
+static const char *const operators[LEVELS] = {[LEVEL_OR] = "or ",
+                                              [LEVEL_AND] = "and ",
+                                              [LEVEL_NOT] = "",
+                                              [LEVEL_COMPARE] = "in not == != <= >= < > ",
+                                              [LEVEL_SUM] = "+ - ",
+                                              [LEVEL_CONCAT] = "~ ",
+                                              [LEVEL_PRODUCT] = "* / // % "};
 
-static bool is_of_level(int level, int32_t op)
+/* Takes an operator of the level; returns 0 if there is none. */
+static int32_t accept_operator(parser *p, int level)
 {
-  for (const int32_t *o = levels[level]; *o; o++)
-    if (*o == op) return true;
-  return false;
+  const token *k = p->now;
+  const bool is_not = is_word(k, "not"), is_text = k->kind >= TOKEN_END && k->kind != TOKEN_NAME;
+  if (is_text || !slice_in_words(k->text, operators[level])) return 0;
+  if (is_not && !is_word(ahead(p), "in")) return 0;
+  take(p);
+  if (is_not) take(p);
+  return k->text.bytes == 1 ? k->kind : OP2(k->text.text[0], k->text.text[1]);
 }
 
 static brim_status read_level(parser *p, int level, node **out)
 {
-  if (level < 0) return read_unary(p, true, out);
-  BRIM_TRY(read_level(p, level - 1, out));
-  while (is_of_level(level, now(p)->kind)) {
-    const token *k = now(p);
-    node *n = *out;
-    if (n->kind != NODE_CONCAT || level != LEVEL_CONCAT || !n->flag) {
-      BRIM_TRY(make(p, level == LEVEL_CONCAT ? NODE_CONCAT : NODE_BINARY, k->at, &n));
-      n->op = k->kind;
-      n->a = *out;
-      n->flag = true; /* further operands of ~ join this node */
-      *out = n;
-    }
-    node **right = level == LEVEL_CONCAT ? &n->a->next : &n->b;
-    while (*right) right = &(*right)->next;
-    skip(p);
-    BRIM_TRY(read_level(p, level - 1, right));
+  const size_t begin = p->now->at;
+  if (level == LEVELS) return read_unary(p, true, out);
+  if (level == LEVEL_NOT && accept_word(p, "not")) {
+    BRIM_TRY(enter(p));
+    BRIM_TRY(read_level(p, level, out));
+    p->nested--;
+    return wrap(p, NODE_NOT, begin, out);
   }
-  if ((*out)->kind == NODE_CONCAT) (*out)->flag = false;
-  return BRIM_OK;
-}
-
-static bool accept_comparison(parser *p, int32_t *op)
-{
-  static const int32_t ops[] = {OP2('=', '='), OP2('!', '='), OP2('<', '='), OP2('>', '='), '<', '>'};
-  if (is_word(now(p), "not") && is_word(ahead(p), "in")) {
-    skip(p);
-    skip(p);
-    *op = OP_NOT_IN;
-    return true;
+  BRIM_TRY(read_level(p, level + 1, out));
+  for (bool again = false;; again = true) {
+    const size_t at = p->now->at;
+    const int32_t op = accept_operator(p, level);
+    if (!op) return BRIM_OK;
+    if (again && level == LEVEL_COMPARE)
+      return template_fail(p->t, at, "a chain of comparisons is not supported: use 'and'");
+    BRIM_TRY(wrap(p, NODE_BINARY, at, out));
+    (*out)->op = op;
+    BRIM_TRY(read_level(p, level + 1, &(*out)->b));
   }
-  *op = OP_IN;
-  if (accept_word(p, "in")) return true;
-  for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-    *op = ops[i];
-    if (accept(p, ops[i])) return true;
-  }
-  return false;
-}
-
-static brim_status read_comparison(parser *p, node **out)
-{
-  int32_t op;
-  node **end = NULL;
-  BRIM_TRY(read_level(p, LEVELS - 1, out));
-  for (;;) {
-    const size_t at = now(p)->at;
-    if (!accept_comparison(p, &op)) return BRIM_OK;
-    if (!end) {
-      node *n = NULL;
-      BRIM_TRY(make(p, NODE_COMPARE, at, &n));
-      n->a = *out;
-      *out = n;
-      end = &n->b;
-    }
-    BRIM_TRY(make(p, NODE_BINARY, at, end));
-    (*end)->op = op;
-    BRIM_TRY(read_level(p, LEVELS - 1, &(*end)->a));
-    end = &(*end)->next;
-  }
-}
-
-static brim_status read_not(parser *p, node **out)
-{
-  const size_t at = now(p)->at;
-  if (!accept_word(p, "not")) return read_comparison(p, out);
-  BRIM_TRY(make(p, NODE_NOT, at, out));
-  BRIM_TRY(enter(p));
-  const brim_status status = read_not(p, &(*out)->a);
-  p->nested--;
-  return status;
-}
-
-static brim_status read_both(parser *p, const char *word, enum node_kind kind, read_fn part, node **out)
-{
-  BRIM_TRY(part(p, out));
-  while (is_word(now(p), word)) {
-    node *n = NULL;
-    BRIM_TRY(make(p, kind, now(p)->at, &n));
-    skip(p);
-    n->a = *out;
-    *out = n;
-    BRIM_TRY(part(p, &n->b));
-  }
-  return BRIM_OK;
-}
-
-static brim_status read_and(parser *p, node **out)
-{
-  return read_both(p, "and", NODE_AND, read_not, out);
-}
-static brim_status read_or(parser *p, node **out)
-{
-  return read_both(p, "or", NODE_OR, read_and, out);
 }
 
 static brim_status read_condition(parser *p, node **out)
 {
-  BRIM_TRY(read_or(p, out));
-  while (is_word(now(p), "if")) {
+  BRIM_TRY(read_level(p, LEVEL_OR, out));
+  while (is_word(p->now, "if")) {
     node *n = NULL;
-    BRIM_TRY(make(p, NODE_CONDITION, now(p)->at, &n));
-    skip(p);
+    BRIM_TRY(make(p, NODE_CONDITION, take(p)->at, &n));
     n->b = *out;
     *out = n;
-    BRIM_TRY(read_or(p, &n->a));
+    BRIM_TRY(read_level(p, LEVEL_OR, &n->a));
     if (accept_word(p, "else")) BRIM_TRY(read_expression(p, &n->c));
   }
   return BRIM_OK;
@@ -586,160 +435,120 @@ static brim_status read_expression(parser *p, node **out)
 
 /* ---- statements ---- */
 
-/* Reads statements until a tag that begins with one of the words (a list that ends in NULL); that word is then the
- * current token. Without words, reads until the end of the template. */
-static brim_status read_body(parser *p, const char *const *ends, node **out);
+/* Reads statements until a tag that begins with one of the words; that word is then the current token. Without words,
+ * reads until the end of the template. */
+static brim_status read_body(parser *p, const char *ends, node **out);
 
-/* Reads the end of a tag, statements, and the closing word. */
-static brim_status read_block(parser *p, const char *const *ends, node **out)
+/* Reads the end of a tag, statements, and a word that ends them. */
+static brim_status read_block(parser *p, const char *ends, node **out)
 {
-  (void)accept(p, ':');
   BRIM_TRY(expect(p, TOKEN_CLOSE, "'%}'"));
   return read_body(p, ends, out);
 }
 
 /* The same for a body whose text is not written at its place. */
-static brim_status read_apart(parser *p, const char *end, node **out)
+static brim_status read_apart(parser *p, const char *ends, node **out)
 {
-  const char *const ends[] = {end, NULL};
-  const int loops = p->loops;
-  const bool in_block = p->in_block;
+  const parser before = *p;
   p->loops = 0;
   p->in_block = true;
   BRIM_TRY(read_block(p, ends, out));
-  p->loops = loops;
-  p->in_block = in_block;
-  return expect_word(p, end);
+  p->loops = before.loops;
+  p->in_block = before.in_block;
+  take(p);
+  return BRIM_OK;
 }
 
 static brim_status read_if(parser *p, node *n)
 {
-  static const char *const ends[] = {"elif", "else", "endif", NULL}, *const last[] = {"endif", NULL};
   for (;;) {
     n->kind = NODE_IF;
-    BRIM_TRY(read_tuple(p, read_or, false, &n->a));
-    BRIM_TRY(read_block(p, ends, &n->b));
-    const size_t at = now(p)->at;
+    BRIM_TRY(read_level(p, LEVEL_OR, &n->a));
+    BRIM_TRY(read_block(p, "elif else endif ", &n->b));
+    const size_t at = p->now->at;
     if (!accept_word(p, "elif")) break;
     BRIM_TRY(make(p, NODE_IF, at, &n->c));
     n = n->c;
   }
-  if (accept_word(p, "else")) BRIM_TRY(read_block(p, last, &n->c));
+  if (accept_word(p, "else")) BRIM_TRY(read_block(p, "endif ", &n->c));
   return expect_word(p, "endif");
 }
 
-static brim_status check_target(const parser *p, const node *target)
+/* A name, or, with `fields`, a member of a namespace. */
+static brim_status read_target(parser *p, bool fields, node **out)
 {
-  if (target->kind == NODE_NAME && slice_is(target->text, "loop"))
-    return template_fail(p->t, target->at, "'loop' cannot be assigned to");
-  if (target->kind == NODE_NAME || target->kind == NODE_FIELD) return BRIM_OK;
-  if (target->kind != NODE_TUPLE) return template_fail(p->t, target->at, "this cannot be assigned to");
-  for (const node *n = target->a; n; n = n->next) BRIM_TRY(check_target(p, n));
-  return BRIM_OK;
+  static const char reserved[] = "true True false False none None loop not and or in is if else ";
+  const bool field = fields && ahead(p)->kind == '.';
+  if (p->now->kind == TOKEN_NAME && !field && slice_in_words(p->now->text, reserved))
+    return template_fail(p->t, p->now->at, "'%.*s' cannot be assigned to", SHOWN(p->now->text));
+  BRIM_TRY(make_name(p, field ? NODE_FIELD : NODE_NAME, "a name", out));
+  if (!field) return BRIM_OK;
+  take(p);
+  (*out)->text = p->now->text;
+  return expect(p, TOKEN_NAME, "a name");
+}
+
+static brim_status read_targets(parser *p, bool fields, node **out)
+{
+  const size_t at = p->now->at;
+  BRIM_TRY(read_target(p, fields, out));
+  if (p->now->kind != ',') return BRIM_OK;
+  for (node **end = out; accept(p, ',');) {
+    end = &(*end)->next;
+    BRIM_TRY(read_target(p, fields, end));
+  }
+  return wrap(p, NODE_TUPLE, at, out);
 }
 
 static brim_status read_for(parser *p, node *n)
 {
-  static const char *const ends[] = {"endfor", "else", NULL}, *const last[] = {"endfor", NULL};
   n->kind = NODE_FOR;
-  BRIM_TRY(read_tuple(p, read_primary, false, &n->a));
-  BRIM_TRY(check_target(p, n->a));
+  BRIM_TRY(read_targets(p, false, &n->a));
   BRIM_TRY(expect_word(p, "in"));
-  BRIM_TRY(read_tuple(p, read_or, false, &n->b));
+  BRIM_TRY(read_level(p, LEVEL_OR, &n->b));
   if (accept_word(p, "if")) BRIM_TRY(read_expression(p, &n->e));
-  if (is_word(now(p), "recursive")) return template_fail(p->t, now(p)->at, "recursive loops are not supported");
   p->loops++;
-  BRIM_TRY(read_block(p, ends, &n->c));
+  BRIM_TRY(read_block(p, "endfor else ", &n->c));
   p->loops--;
-  if (accept_word(p, "else")) BRIM_TRY(read_block(p, last, &n->d));
+  if (accept_word(p, "else")) BRIM_TRY(read_block(p, "endfor ", &n->d));
   return expect_word(p, "endfor");
-}
-
-/* A target of set: a name, or a member of a namespace. */
-static brim_status read_target(parser *p, node **out)
-{
-  const token *k = now(p);
-  if (k->kind != TOKEN_NAME || ahead(p)->kind != '.') return read_primary(p, out);
-  skip(p);
-  skip(p);
-  if (now(p)->kind != TOKEN_NAME) return unexpected(p, "a name");
-  BRIM_TRY(make(p, NODE_FIELD, k->at, out));
-  BRIM_TRY(name_number(p, k->text, &(*out)->name));
-  (*out)->text = now(p)->text;
-  skip(p);
-  return BRIM_OK;
 }
 
 static brim_status read_set(parser *p, node *n)
 {
   n->kind = NODE_SET;
-  BRIM_TRY(read_tuple(p, read_target, false, &n->a));
-  BRIM_TRY(check_target(p, n->a));
-  if (accept(p, '=')) return read_tuple(p, read_expression, false, &n->b);
+  BRIM_TRY(read_targets(p, true, &n->a));
+  if (accept(p, '=')) return read_tuple(p, &n->b);
   n->kind = NODE_SET_BLOCK;
-  while (accept(p, '|')) BRIM_TRY(read_filter(p, &n->b));
-  return read_apart(p, "endset", &n->c);
+  return read_apart(p, "endset ", &n->c);
 }
 
-static brim_status read_parameters(parser *p, node **out)
+static brim_status read_parameter(parser *p, node **out)
 {
-  bool defaults = false;
-  BRIM_TRY(expect(p, '(', "'('"));
-  while (!accept(p, ')')) {
-    const token *k = now(p);
-    if (k->kind != TOKEN_NAME) return unexpected(p, "the name of a parameter");
-    BRIM_TRY(make(p, NODE_NAME, k->at, out));
-    (*out)->text = k->text;
-    BRIM_TRY(name_number(p, k->text, &(*out)->name));
-    skip(p);
-    if (accept(p, '=')) {
-      defaults = true;
-      BRIM_TRY(read_expression(p, &(*out)->a));
-    } else if (defaults) {
-      return template_fail(p->t, k->at, "a parameter without a default follows one with a default");
-    }
-    out = &(*out)->next;
-    if (now(p)->kind != ')') BRIM_TRY(expect(p, ',', "',' or ')'"));
-  }
-  return BRIM_OK;
+  BRIM_TRY(make_name(p, NODE_NAME, "the name of a parameter", out));
+  return accept(p, '=') ? read_expression(p, &(*out)->a) : BRIM_OK;
 }
 
 static brim_status read_macro(parser *p, node *n)
 {
-  node *outer = p->macro;
+  node *name = NULL;
+  int count = 0;
   n->kind = NODE_MACRO;
-  n->text = now(p)->text;
-  if (now(p)->kind != TOKEN_NAME) return unexpected(p, "the name of a macro");
-  BRIM_TRY(name_number(p, n->text, &n->name));
-  skip(p);
-  n->e = outer;
-  p->macro = n;
-  BRIM_TRY(read_parameters(p, &n->a));
-  BRIM_TRY(read_apart(p, "endmacro", &n->c));
-  p->macro = outer;
+  BRIM_TRY(make_name(p, NODE_NAME, "the name of a macro", &name));
+  n->name = name->name;
+  n->text = name->text;
+  BRIM_TRY(expect(p, '(', "'('"));
+  BRIM_TRY(read_list(p, ')', "',' or ')'", read_parameter, &n->a));
+  for (const node *a = n->a; a; a = a->next) {
+    if (++count > PARAMETERS_MAX)
+      return template_fail(p->t, a->at, "more than %d parameters are not supported", PARAMETERS_MAX);
+    if (a->a && a->next && !a->next->a)
+      return template_fail(p->t, a->next->at, "a parameter without a default follows one with a default");
+  }
+  p->macros++;
+  BRIM_TRY(read_apart(p, "endmacro ", &n->c));
+  p->macros--;
   return BRIM_OK;
-}
-
-static brim_status read_call_block(parser *p, node *n)
-{
-  node *outer = p->macro;
-  n->kind = NODE_CALL_BLOCK;
-  if (now(p)->kind == '(') BRIM_TRY(read_parameters(p, &n->a));
-  BRIM_TRY(read_expression(p, &n->b));
-  if (n->b->kind != NODE_CALL) return template_fail(p->t, n->b->at, "{%% call %%} needs the call of a macro");
-  n->e = outer;
-  p->macro = n;
-  BRIM_TRY(read_apart(p, "endcall", &n->c));
-  p->macro = outer;
-  return BRIM_OK;
-}
-
-static brim_status read_filter_block(parser *p, node *n)
-{
-  n->kind = NODE_FILTER_BLOCK;
-  do BRIM_TRY(read_filter(p, &n->b));
-  while (accept(p, '|'));
-  return read_apart(p, "endfilter", &n->c);
 }
 
 static brim_status read_generation(parser *p, node *n)
@@ -748,78 +557,60 @@ static brim_status read_generation(parser *p, node *n)
     return template_fail(p->t, n->at, "{%% generation %%} in a macro or another block has no place in the output");
   n->kind = NODE_GENERATION;
   p->t->generates = true;
-  return read_apart(p, "endgeneration", &n->c);
+  return read_apart(p, "endgeneration ", &n->c);
 }
 
-static brim_status read_break(parser *p, node *n)
+static brim_status read_jump(parser *p, node *n)
 {
-  n->kind = NODE_BREAK;
-  return p->loops > 0 ? BRIM_OK : template_fail(p->t, n->at, "'break' is not in a loop");
-}
-static brim_status read_continue(parser *p, node *n)
-{
-  n->kind = NODE_CONTINUE;
-  return p->loops > 0 ? BRIM_OK : template_fail(p->t, n->at, "'continue' is not in a loop");
+  n->kind = p->now[-1].text.text[0] == 'b' ? NODE_BREAK : NODE_CONTINUE;
+  return p->loops > 0 ? BRIM_OK : template_fail(p->t, n->at, "'%.*s' is not in a loop", SHOWN(p->now[-1].text));
 }
 
 static const struct {
   const char *word;
   brim_status (*read)(parser *p, node *n);
-} statements[] = {{"if", read_if},
-                  {"for", read_for},
-                  {"set", read_set},
-                  {"macro", read_macro},
-                  {"call", read_call_block},
-                  {"filter", read_filter_block},
-                  {"generation", read_generation},
-                  {"break", read_break},
-                  {"continue", read_continue}};
+} statements[] = {{"if", read_if},        {"for", read_for},    {"set", read_set},
+                  {"macro", read_macro},  {"break", read_jump}, {"generation", read_generation},
+                  {"continue", read_jump}};
 
 static brim_status read_statement(parser *p, node **out)
 {
-  const token *k = now(p);
-  if (k->kind != TOKEN_NAME) return unexpected(p, "the name of a statement");
+  const token *k = p->now;
   for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
     if (!accept_word(p, statements[i].word)) continue;
     BRIM_TRY(make(p, NODE_DATA, k->at, out));
     BRIM_TRY(enter(p));
-    const brim_status status = statements[i].read(p, *out);
+    BRIM_TRY(statements[i].read(p, *out));
     p->nested--;
-    BRIM_TRY(status);
     return expect(p, TOKEN_CLOSE, "'%}'");
   }
-  return unknown(p, k, "statement");
+  if (k->kind != TOKEN_NAME) return unexpected(p, "the name of a statement");
+  return template_fail(p->t, k->at, "the statement '%.*s' is not supported", SHOWN(k->text));
 }
 
 static brim_status read_part(parser *p, node **out)
 {
-  const token *k = now(p);
-  skip(p);
+  const token *k = take(p);
   if (k->kind == TOKEN_BLOCK) return read_statement(p, out);
   BRIM_TRY(make(p, k->kind == TOKEN_DATA ? NODE_DATA : NODE_PRINT, k->at, out));
   (*out)->text = k->text;
   if (k->kind == TOKEN_DATA) return BRIM_OK;
-  BRIM_TRY(read_tuple(p, read_expression, false, &(*out)->a));
+  BRIM_TRY(read_tuple(p, &(*out)->a));
   return expect(p, TOKEN_CLOSE, "'}}'");
 }
 
-static bool is_end(const parser *p, const char *const *ends)
+static brim_status read_body(parser *p, const char *ends, node **out)
 {
-  for (size_t i = 0; ends && ends[i] && now(p)->kind == TOKEN_BLOCK; i++)
-    if (is_word(ahead(p), ends[i])) return true;
-  return false;
-}
-
-static brim_status read_body(parser *p, const char *const *ends, node **out)
-{
-  while (!is_end(p, ends)) {
-    if (now(p)->kind == TOKEN_END && !ends) return BRIM_OK;
-    if (now(p)->kind == TOKEN_END) return unexpected(p, ends[0]);
+  for (; p->now->kind != TOKEN_END; out = &(*out)->next) {
+    const bool at_tag = p->now->kind == TOKEN_BLOCK && ahead(p)->kind == TOKEN_NAME;
+    if (at_tag && slice_in_words(ahead(p)->text, ends)) {
+      take(p);
+      return BRIM_OK;
+    }
     BRIM_TRY(read_part(p, out));
-    out = &(*out)->next;
   }
-  skip(p);
-  return BRIM_OK;
+  return ends[0] ? template_fail(p->t, p->now->at, "the template ends where one of these is needed: %s", ends)
+                 : BRIM_OK;
 }
 
 /* ---- the whole ---- */
@@ -829,7 +620,7 @@ static brim_status take_source(template *t, const char *text, size_t bytes)
 {
   char *to = memory_take(&t->memory, bytes + 1);
   size_t used = 0;
-  if (!to) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the template '%s'", t->title);
+  if (!to) return template_no_memory(t);
   for (size_t i = 0; i < bytes; i++) {
     to[used++] = text[i] == '\r' ? '\n' : text[i];
     if (text[i] == '\r' && i + 1 < bytes && text[i + 1] == '\n') i++;
@@ -842,17 +633,19 @@ static brim_status take_source(template *t, const char *text, size_t bytes)
 static brim_status read_template(template *t, const char *text, size_t bytes)
 {
   parser p = {.t = t};
+  buffer tokens = {0};
   if (bytes > TEMPLATE_BYTES_MAX)
     return brim_fail(BRIM_ELOAD, "the template '%s' has %zu bytes, at most %d are read", t->title, bytes,
                      TEMPLATE_BYTES_MAX);
   const size_t wrong = utf8_check(text, bytes);
   if (wrong < bytes) return brim_fail(BRIM_ELOAD, "'%s' is not UTF-8 at byte %zu", t->title, wrong);
   t->name = memory_take(&t->memory, NAMES_MAX * sizeof *t->name);
-  if (!t->name) return no_memory(&p);
+  if (!t->name) return template_no_memory(t);
   BRIM_TRY(take_source(t, text, bytes));
-  brim_status status = template_scan(t, &p.tokens);
-  if (status == BRIM_OK) status = read_body(&p, NULL, &t->body);
-  free(p.tokens.token);
+  brim_status status = template_scan(t, &tokens);
+  p.now = (const token *)(const void *)tokens.data;
+  if (status == BRIM_OK) status = read_body(&p, "", &t->body);
+  free(tokens.data);
   return status;
 }
 
@@ -866,7 +659,7 @@ brim_status template_read(const char *name, const char *text, size_t bytes, temp
   }
   memcpy(t->title, name, strlen(name));
   t->memory.most = TEMPLATE_MEMORY_MAX;
-  t->loop = t->caller = -1;
+  t->loop = -1;
   const brim_status status = read_template(t, text, bytes);
   if (status == BRIM_OK)
     *out = t;

@@ -139,32 +139,14 @@ static brim_status add(cuda_backend *b, const cuda_sdpa *wanted, cuda_sdpa_plan 
   return BRIM_OK;
 }
 
-/* The scratch of a sample's gradients: two bytes for each of its scores, in whole tiles, and the gradients of keys and
- * values for each query head. */
-static uint64_t sample_bytes(const cuda_sdpa *a)
-{
-  const uint64_t tile = 128, rows = cuda_round_up((uint64_t)a->T, tile), columns = cuda_round_up((uint64_t)a->S, tile);
-  const uint64_t keys = a->heads == a->kv_heads ? 0 : 2 * (uint64_t)(a->S * a->D);
-  if (a->result == CUDA_SDPA_Y) return 0;
-  return (uint64_t)a->heads * (2 * (rows * columns + keys) + rows * sizeof(float));
-}
-
-static int64_t samples_of(const cuda_sdpa *a)
-{
-  const uint64_t each = sample_bytes(a);
-  int64_t samples = a->N;
-  while (samples > 1 && (a->N % samples != 0 || (uint64_t)samples * each > CUDA_SDPA_SCRATCH)) samples--;
-  return samples;
-}
-
 brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
                               uint64_t *scratch_bytes)
 {
   cuda_sdpa wanted = *sdpa;
   BRIM_TRY(check(b, sdpa));
-  if (sample_bytes(sdpa) > CUDA_SDPA_SCRATCH_MAX)
+  if (cuda_sdpa_sample_bytes(sdpa) > CUDA_SDPA_SCRATCH_MAX)
     return brim_fail(BRIM_ENOTSUP, "cuDNN's gradients of attention take too much scratch");
-  wanted.N = samples_of(sdpa);
+  wanted.N = cuda_sdpa_samples(sdpa);
   cuda_sdpa_plan *p = find(b, &wanted);
   if (!p) BRIM_TRY(add(b, &wanted, &p));
   p->users++;

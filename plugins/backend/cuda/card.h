@@ -1,0 +1,49 @@
+/* GPUs that are only described (backend.card): brim plans for them without a GPU, and runs nothing.
+ *
+ * The backend's own kernels need from a GPU only its multiprocessors and its compute capability, so what they take is
+ * exact. cuBLASLt and cuDNN say what they need only on a GPU. Their scratch is assumed: the most that the backend
+ * allows a product or a convolution, and for gradients of attention what sdpa.h describes. */
+#ifndef CUDA_CARD_H
+#define CUDA_CARD_H
+#include "dnn.h"
+#include "product.h"
+#include "sdpa.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUDA_CARDS "none|rtx3060|rtx3090|rtx4090|rtx5090|l4|l40s|a100_40gb|a100|h100|h200|b200"
+
+/* The plugin's parameters; cuda_params come first, as the rest of the backend knows only those. */
+typedef struct cuda_plugin_params {
+  cuda_params own;
+  int32_t card; /* index into CUDA_CARDS */
+} cuda_plugin_params;
+
+typedef struct cuda_card {
+  const char *name; /* as the driver names it */
+  int capability;   /* 90: compute capability 9.0 */
+  int processors;   /* multiprocessors */
+  uint64_t bytes;   /* of memory that programs see */
+} cuda_card;
+
+/* The card that an instance plans for; NULL: a real GPU. */
+const cuda_card *cuda_card_of(const cuda_backend *b);
+brim_status cuda_card_describe(const cuda_card *card, int device, brim_device_info *out);
+/* Selects the card: its properties, without streams and handles. */
+void cuda_card_select(cuda_backend *b, const cuda_card *card);
+/* ENODEVICE: nothing can be placed on a described card. */
+brim_status cuda_card_refuse(const cuda_card *card);
+
+/* What load.c returns instead of the libraries' answers. */
+brim_status cuda_card_product(cuda_product_plan **plan, uint64_t *scratch_bytes);
+brim_status cuda_card_dnn(cuda_dnn_plan **plan, uint64_t *scratch_bytes);
+brim_status cuda_card_sdpa(const cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,
+                           uint64_t *scratch_bytes);
+/* Whether a plan of a library is one of these. */
+bool cuda_card_made(const void *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
