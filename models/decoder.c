@@ -26,7 +26,8 @@ enum { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 enum { WEIGHTS_FLOAT32, WEIGHTS_BFLOAT16, WEIGHTS_FLOAT16, WEIGHTS_FLOAT64 };
 
 typedef struct decoder {
-  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context, window, window_pattern;
+  int64_t layers, heads, kv_heads, head_size, width, mlp_width, vocabulary, context, window, window_pattern,
+      window_from;
   double rope_base, sliding_rope_base, rope_share, norm_eps, norm_offset;
   int32_t rope_type, norms, qk_norm, activation, weights_type;
   double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude;
@@ -51,6 +52,8 @@ static const brim_param params[] = {
                "1 for each block with the window, 0 for each without; []: see window_pattern"),
     BRIM_PARAM(I64, decoder, window_pattern, "0", "[0,1024]",
                "every block but the last of this number in succession has the window; 0: all have"),
+    BRIM_PARAM(I64, decoder, window_from, "0", "[0,1024]",
+               "with a window and without window_layers: the first block that has it, counted from 0"),
     BRIM_PARAM(F64, decoder, rope_base, "10000", "(0,inf)", "base of the rotary embedding's frequencies (rope_theta)"),
     BRIM_PARAM(F64, decoder, sliding_rope_base, "0", "[0,inf)",
                "base in blocks with a window, whose frequencies are not scaled; 0: as in the others"),
@@ -126,7 +129,8 @@ static double rope_original(const decoder *m)
 static bool slides(const decoder *m, int64_t i)
 {
   if (m->window_layers.count > 0) return m->window_layers.item[i] > 0;
-  return m->window_pattern > 0 ? (i + 1) % m->window_pattern != 0 : m->window > 0;
+  if (m->window_pattern > 0) return (i + 1) % m->window_pattern != 0;
+  return m->window > 0 && i >= m->window_from;
 }
 
 /* ---- rotary embedding ---- */
@@ -224,8 +228,10 @@ static brim_status check(const decoder *m, const brim_graph *g, const brim_tenso
 {
   BRIM_TRY(check_samples("decoder", tokens, SAMPLES_TOKENS));
   if (m->context > 0 && tokens->shape.dim[1] > m->context && m->rope_type != ROPE_DYNAMIC)
-    return brim_fail(BRIM_ECONFIG, "decoder: samples have %lld tokens, more than model.context %lld",
-                     (long long)tokens->shape.dim[1], (long long)m->context);
+    return brim_fail(BRIM_ECONFIG,
+                     "decoder: samples have %lld tokens, more than model.context %lld\n"
+                     "set dataset.context to at most %lld",
+                     (long long)tokens->shape.dim[1], (long long)m->context, (long long)m->context);
   if (m->vocabulary > 0 && brim_classes(g) != m->vocabulary)
     return brim_fail(BRIM_ECONFIG, "decoder: the dataset has %lld tokens, but the embedding has only %lld rows",
                      (long long)brim_classes(g), (long long)m->vocabulary);

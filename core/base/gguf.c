@@ -305,11 +305,24 @@ static brim_status read_head(reading *r, uint64_t *tensors, uint64_t *values)
   return take_u64(r, "the number of keys", values);
 }
 
+/* Of several files, each has a part of the tensors, and only the first has the network. */
+static brim_status check_whole(const reading *r)
+{
+  int64_t files = 1;
+  const brim_gguf_value *v = brim_gguf_find(r->file, "split.count");
+  if (!v || v->is_array || !brim_gguf_integer(v, 0, &files) || files <= 1) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "'%s' is one of the %lld files of a model, and brim reads a model from one file\n"
+                   "llama.cpp joins them: llama-gguf-split --merge FIRST.gguf WHOLE.gguf",
+                   r->file->path, (long long)files);
+}
+
 static brim_status read_all(reading *r)
 {
   uint64_t tensors = 0, values = 0;
   BRIM_TRY(read_head(r, &tensors, &values));
   BRIM_TRY(read_values(r, values));
+  BRIM_TRY(check_whole(r));
   r->file->architecture = brim_gguf_text(r->file, "general.architecture");
   if (!r->file->architecture[0]) return bad(r, "it has no general.architecture");
   return read_tensors(r, tensors);

@@ -141,6 +141,15 @@ static void print_counts(const data_command *c, const char *split, const totals 
                    100 * share_of(n->counted, n->filled));
 }
 
+/* dataset.validation_fraction takes samples of the training split. */
+static void print_held_out(const data_command *c, const brim_dataset_info *info, brim_text *out)
+{
+  const int64_t count = c->data->count[BRIM_PART_VALIDATION];
+  if (info == &c->data->train && c->data->validation.count == 0 && count > 0)
+    brim_text_printf(out, "  held out for validation: %" PRId64 " of the %s\n", count,
+                     info->task == BRIM_TASK_TOKENS ? "rows" : "samples");
+}
+
 static json_t *counts_json(const totals *n)
 {
   return json_pack("{s:I, s:I, s:f, s:I, s:I}", "rows", (json_int_t)n->rows, "tokens", (json_int_t)n->filled, "filled",
@@ -165,6 +174,7 @@ static brim_status show_split(const data_command *c, const char *split, const br
   json_t *report = NULL;
   if (info->task != BRIM_TASK_TOKENS) {
     print_samples_of(c, split, info, text);
+    print_held_out(c, info, text);
     json_object_set_new(json, split, json_pack("{s:I}", "samples", (json_int_t)info->count));
     return BRIM_OK;
   }
@@ -172,6 +182,7 @@ static brim_status show_split(const data_command *c, const char *split, const br
   BRIM_TRY(report_of(c, split, &report));
   json_t *facts = counts_json(&n);
   print_counts(c, split, &n, text);
+  print_held_out(c, info, text);
   if (report) {
     print_report(report, text);
     json_object_set(facts, "report", report);

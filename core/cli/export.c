@@ -86,6 +86,19 @@ static brim_status check_absent(const export_wishes *w, const char *path)
                    path);
 }
 
+/* Formats of whole models cannot express the parameters of low-rank updates or of a probe alone. */
+static brim_status check_merge(const export_wishes *w, const brim_parameters *p)
+{
+  if (w->merge || is_peft(w) || !needs_base(w)) return BRIM_OK;
+  for (size_t i = 0; i < p->count; i++)
+    if (brim_ends_with(p->tensor[i].name, ".lora_A.weight"))
+      return brim_fail(BRIM_ECONFIG,
+                       "the run trained low-rank updates of a model, and --format %s is for whole models\n"
+                       "--merge adds the updates to the model's weights; --format peft writes the updates alone",
+                       w->format);
+  return BRIM_OK;
+}
+
 static brim_status check_output(const export_wishes *w)
 {
   if (is_peft(w) && (w->merge || w->dtype))
@@ -95,8 +108,9 @@ static brim_status check_output(const export_wishes *w)
     return brim_fail(BRIM_ECONFIG, "-o %s: the name of a GGUF file must end in .gguf", w->output);
   if (!is_peft(w) && !needs_base(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG,
-                     "-o %s: the file's name must end in .safetensors\nin a folder of yours: -o %s%smodel.safetensors",
-                     w->output, w->output, brim_ends_with(w->output, "/") ? "" : "/");
+                     "-o %s: with --format %s the file's name must end in .safetensors\nin a folder of yours: -o "
+                     "%s%smodel.safetensors",
+                     w->output, w->format, w->output, brim_ends_with(w->output, "/") ? "" : "/");
   if (is_peft(w) && brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG, "-o %s: --format peft writes a folder: give its name, without .safetensors",
                      w->output);
@@ -261,8 +275,10 @@ static brim_status export_run(const brim_cli *cli, const export_wishes *w, brim_
   BRIM_TRY(check_output(w));
   BRIM_TRY(brim_cli_run_checkpoint(w->run, w->which, checkpoint, sizeof checkpoint));
   BRIM_TRY(brim_parameters_read(arena, checkpoint, &parameters));
-  const brim_status status = is_peft(w) || w->merge ? export_wrapper(cli, w, &wanted, checkpoint, arena, &parameters)
-                                                    : write_parameters(cli, w, &wanted, arena, &parameters);
+  brim_status status = check_merge(w, &parameters);
+  if (status == BRIM_OK)
+    status = is_peft(w) || w->merge ? export_wrapper(cli, w, &wanted, checkpoint, arena, &parameters)
+                                    : write_parameters(cli, w, &wanted, arena, &parameters);
   brim_parameters_close(&parameters);
   return status;
 }

@@ -58,10 +58,11 @@ static brim_status number(const char *option, const char *text, double least, do
   return BRIM_OK;
 }
 
-/* Called again after the model's own values were read, which these replace. */
+/* Called again after the model's own values were read, which these replace. Options that need sampling mean it. */
 static brim_status take_sampling(generate *g)
 {
   brim_sampling *s = &g->how.sampling;
+  if (s->temperature == 0 && (g->top_k || g->top_p || g->sample_count > 1)) s->temperature = 1;
   BRIM_TRY(brim_cli_whole_number("--top-k", g->top_k, 0, INT32_MAX, &s->top_k));
   BRIM_TRY(number("--temperature", g->temperature, 0, 1000, &s->temperature));
   BRIM_TRY(number("--repetition-penalty", g->penalty, 1e-3, 1000, &s->repetition_penalty));
@@ -318,7 +319,9 @@ static const brim_option options[] = {
     {"--system", BRIM_CLI_STRING(generate, system), "TEXT", "with --chat: the system message"},
     {"--tokens", BRIM_CLI_STRING(generate, tokens), "N", "number of tokens to generate (default: 200)"},
     {"--temperature", BRIM_CLI_STRING(generate, temperature), "T",
-     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: 1)"},
+     "divides the logits: below 1 favors probable tokens; 0: always the most probable token (default: that of the "
+     "model; "
+     "1 for your own models)"},
     {"--top-k", BRIM_CLI_STRING(generate, top_k), "K", "sample only from the K most probable tokens (default: 0, all)"},
     {"--top-p", BRIM_CLI_STRING(generate, top_p), "P",
      "sample only from the most probable tokens whose probabilities add up to P"},
@@ -373,5 +376,6 @@ const brim_command brim_command_generate = {
     "dataset\n"
     "has no text for its tokens (as dataset=tokens), prompt and output are numbers of tokens. If the folder in\n"
     "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
-    "the defaults.\n",
+    "the defaults. As in transformers, models from Hugging Face and GGUF files choose the most probable token without\n"
+    "do_sample; --temperature 1, --top-k, --top-p and several --num-samples sample.\n",
     options};

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "cli/run_folder.h"
+#include "store/rundir.h"
 
 /* ---- finding it ---- */
 
@@ -27,6 +28,19 @@ static bool is_model(const char *path)
   const bool is_folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
   if (is_folder) return has_file(path, "config.json") && !has_file(path, "config.yaml");
   return brim_ends_with(path, ".gguf");
+}
+
+/* A path that is neither a run nor a model. */
+static brim_status check_path(const char *path)
+{
+  struct stat info;
+  if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "there is no run or model '%s': %s", path, strerror(errno));
+  if (!S_ISDIR(info.st_mode) || has_file(path, "config.yaml") || has_file(path, "config.json")) return BRIM_OK;
+  if (has_file(path, BRIM_RUN_LOCK_NAME)) return BRIM_OK; /* of a run that ended early */
+  return brim_fail(BRIM_ELOAD,
+                   "'%s' is neither the folder of a run, which has config.yaml, nor that of a model from Hugging Face, "
+                   "which has config.json",
+                   path);
 }
 
 /* The configuration of a model: its network, its tokenizer, and samples as long as it allows. The data are never
@@ -72,6 +86,7 @@ brim_status brim_generate_model_open(const brim_cli *cli, const brim_operands *o
                                      brim_generate_model *out)
 {
   out->path = o->word[0];
+  BRIM_TRY(check_path(out->path));
   if (!is_model(out->path)) return configure_run(cli, o, which, out);
   if (which) return brim_fail(BRIM_ECONFIG, "--checkpoint is for runs, but '%s' is a model", out->path);
   return configure_model(cli, o, out);
@@ -101,7 +116,7 @@ static brim_status read_number(const reading *r, const char *key, double least, 
   return BRIM_OK;
 }
 
-/* Samples as transformers does: without do_sample the most probable token. */
+/* As transformers does: without do_sample it chooses the most probable token. */
 static brim_status read_sampling(const reading *r, brim_sampling *out)
 {
   const json_t *samples = json_object_get(r->root, "do_sample");
@@ -110,9 +125,10 @@ static brim_status read_sampling(const reading *r, brim_sampling *out)
   if (samples && !json_is_boolean(samples) && !json_is_null(samples))
     return brim_fail(BRIM_ELOAD, "%s: do_sample must be true or false", r->path);
   if (!json_is_true(samples)) {
-    if (json_is_false(samples)) out->temperature = 0;
+    out->temperature = 0;
     return BRIM_OK;
   }
+  out->temperature = 1;
   BRIM_TRY(read_number(r, "temperature", 0, 1000, &out->temperature));
   BRIM_TRY(read_number(r, "top_p", 1e-9, 1, &out->top_p));
   BRIM_TRY(read_number(r, "top_k", 0, INT32_MAX, &top_k));
@@ -145,6 +161,7 @@ brim_status brim_generate_model_defaults(const brim_generate_model *m, brim_gene
   json_error_t problem;
   const char *folder = m->config->settings.model.weights;
   const int length = snprintf(path, sizeof path, "%s/generation_config.json", folder);
+  if (folder[0] && is_model(folder)) out->sampling.temperature = 0; /* the default of transformers */
   if (!folder[0] || length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0) return BRIM_OK;
   json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
   if (!root) return brim_fail(BRIM_ELOAD, "%s:%d:%d: %s", path, problem.line, problem.column, problem.text);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/gguf.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -42,6 +43,14 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
   return BRIM_OK;
 }
 
+/* Whether it is a language model as Hugging Face or llama.cpp has it. */
+static bool is_model(const char *path)
+{
+  char config[PATH_MAX];
+  if (brim_is_gguf(path)) return true;
+  return snprintf(config, sizeof config, "%s/config.json", path) < (int)sizeof config && access(config, F_OK) == 0;
+}
+
 brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path, size_t room)
 {
   BRIM_TRY(check_globals(cli, run));
@@ -59,7 +68,12 @@ brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path
                      "'%s' is a file of weights, not the folder of a run\n"
                      "this makes a run of it: brim train MODEL AND DATA model.weights=%s training.epochs=0",
                      run, run);
-  return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
+  brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
+  if (!is_model(run)) return BRIM_ELOAD;
+  return brim_fail_add(BRIM_ELOAD,
+                       "it is a model: brim generate takes models, and brim eval does with --text and --choices\n"
+                       "this makes a run of it: brim train model=hf model.weights=%s DATA training.epochs=0",
+                       run);
 }
 
 brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, const char *const *word, size_t count)

@@ -183,8 +183,9 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
   log_auto_backend(config);
   log_environment();
   ending->joined = true;
-  BRIM_TRY(join(config, &options.dist));
-  const brim_status status = brim_run(&options);
+  brim_status status = join(config, &options.dist);
+  if (status != BRIM_OK && !options.dist) return status;
+  if (status == BRIM_OK) status = brim_run(&options);
   if (status == BRIM_ECOMM) brim_dist_give_up(options.dist, status);
   if (status != BRIM_OK && options.dist) ending->reported = brim_cli_fail(status);
   brim_dist_close(options.dist, false, ending->reported);

@@ -1,5 +1,6 @@
 #include "config/family.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,11 @@ static const char *config_path(brim_composition *c, const char *group, const cha
   if (brim_is_gguf(folder)) return folder;
   const char *path = brim_arena_printf(c->arena, "%s/config.json", folder);
   if (stat(path, &info) == 0) return path;
+  if (stat(folder, &info) != 0) {
+    brim_problem(&c->problems, BRIM_ELOAD, "cannot open the folder '%s' of %s: %s", folder, key, strerror(errno));
+    brim_problem_hint(&c->problems, "brim downloads nothing: docs/guide/models.md says how to fetch a model");
+    return NULL;
+  }
   brim_problem(&c->problems, BRIM_ELOAD, "no config.json in '%s', so %s=hf does not know the network", folder, group);
   brim_problem_hint(&c->problems, "set %s to a folder as Hugging Face has it, or choose a model by its name", key);
   return NULL;
@@ -58,8 +64,8 @@ static const struct {
   const char *name;
   enum brim_yaml_kind kind;
 } sections[] = {{"model", BRIM_YAML_MAP},     {"keys", BRIM_YAML_MAP},      {"only", BRIM_YAML_MAP},
-                {"values", BRIM_YAML_MAP},    {"required", BRIM_YAML_LIST}, {"nullable", BRIM_YAML_LIST},
-                {"harmless", BRIM_YAML_LIST}, {"inside", BRIM_YAML_SCALAR}};
+                {"values", BRIM_YAML_MAP},    {"switches", BRIM_YAML_MAP},  {"required", BRIM_YAML_LIST},
+                {"nullable", BRIM_YAML_LIST}, {"harmless", BRIM_YAML_LIST}, {"inside", BRIM_YAML_SCALAR}};
 
 static bool is_list_of_texts(const brim_yaml *node)
 {
@@ -68,7 +74,7 @@ static bool is_list_of_texts(const brim_yaml *node)
   return good;
 }
 
-/* In `keys` each value is a name or a list of names, in `only` a list of allowed values, in `values` a map. */
+/* In `keys` each value is a name or a list of names, in `only` and `switches` a list, in `values` a map. */
 static bool is_section(const char *name, enum brim_yaml_kind kind, const brim_yaml *node)
 {
   if (kind == BRIM_YAML_LIST) return is_list_of_texts(node);
@@ -77,7 +83,7 @@ static bool is_section(const char *name, enum brim_yaml_kind kind, const brim_ya
   for (size_t i = 0; good && i < node->count; i++) {
     const brim_yaml *value = node->item[i];
     if (strcmp(name, "keys") == 0) good = value->kind == BRIM_YAML_SCALAR || is_list_of_texts(value);
-    if (strcmp(name, "only") == 0) good = is_list_of_texts(value);
+    if (strcmp(name, "only") == 0 || strcmp(name, "switches") == 0) good = is_list_of_texts(value);
     if (strcmp(name, "values") == 0) good = value->kind == BRIM_YAML_MAP;
   }
   return good;
@@ -150,6 +156,22 @@ static bool has(const family *f, const char *section, const char *key, const bri
 
 /* ---- config.json ---- */
 
+static bool is_true(const brim_yaml *value)
+{
+  return value && value->kind == BRIM_YAML_SCALAR && !value->quoted && strcmp(value->scalar, "true") == 0;
+}
+
+/* Whether the key counts only with a switch that config.json does not have on. */
+static bool is_off(const family *f, const char *key)
+{
+  const brim_yaml *switches = brim_yaml_get(f->part[1], "switches");
+  for (size_t i = 0; switches && i < switches->count; i++)
+    for (size_t k = 0; k < switches->item[i]->count; k++)
+      if (strcmp(switches->item[i]->item[k]->scalar, key) == 0)
+        return !is_true(brim_yaml_get(f->config, switches->key[i]));
+  return false;
+}
+
 static bool is_one_of(const brim_yaml *allowed, const brim_yaml *value)
 {
   if (value->kind == BRIM_YAML_LIST) { /* all of them must be */
@@ -196,6 +218,7 @@ static void check_keys(const family *f, const brim_yaml *map, const char *prefix
     const brim_yaml *value = map->item[i], *allowed = NULL;
     const brim_yaml_origin at = brim_yaml_key_origin(value);
     if (has(f, "harmless", key, NULL) || (brim_yaml_is_null(value) && has(f, "nullable", key, NULL))) continue;
+    if (is_off(f, key)) continue;
     if (has_inner_keys(f, key)) {
       if (value->kind == BRIM_YAML_MAP)
         check_keys(f, value, brim_arena_printf(f->c->arena, "%s.", key));
@@ -203,6 +226,9 @@ static void check_keys(const family *f, const brim_yaml *map, const char *prefix
         brim_problem_at(problems, &at, "'%s' must be a map", key);
     } else if (has(f, "only", key, &allowed)) {
       check_allowed(f, key, value, allowed);
+    } else if (has(f, "switches", key, NULL)) {
+      if (!is_true(value) && (value->kind != BRIM_YAML_SCALAR || strcmp(value->scalar, "false") != 0))
+        brim_problem_at(problems, &value->origin, "'%s' must be true or false", key);
     } else if (!has(f, "keys", key, NULL)) {
       brim_problem_at(problems, &at, "brim does not know the key '%s' of a %s model", key, f->type);
       brim_problem_hint(problems,
@@ -228,7 +254,8 @@ static void check_required(const family *f, const char *path)
   for (int i = 0; i < 2; i++) {
     const brim_yaml *list = brim_yaml_get(f->part[i], "required");
     for (size_t k = 0; list && k < list->count; k++)
-      if (!brim_yaml_get(f->config, list->item[k]->scalar) && !has_default(f, list->item[k]->scalar))
+      if (!brim_yaml_get(f->config, list->item[k]->scalar) && !has_default(f, list->item[k]->scalar) &&
+          !is_off(f, list->item[k]->scalar))
         brim_problem(&f->c->problems, BRIM_ELOAD, "%s has no '%s'", path, list->item[k]->scalar);
   }
   const brim_yaml *old = brim_yaml_get(f->config, "rope_scaling"), *now = brim_yaml_get(f->config, "rope_parameters");
@@ -280,7 +307,7 @@ static void take(const family *f, const brim_yaml *part)
   const brim_yaml *keys = brim_yaml_get(part, "keys");
   for (size_t k = 0; keys && k < keys->count; k++) {
     const brim_yaml *value = brim_yaml_get_path(f->config, keys->key[k]);
-    if (value) set(f, keys->item[k], translated(f, keys->key[k], value));
+    if (value && !is_off(f, keys->key[k])) set(f, keys->item[k], translated(f, keys->key[k], value));
   }
 }
 

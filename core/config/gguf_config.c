@@ -18,6 +18,8 @@ const brim_gguf_model brim_gguf_models[] = {{"llama", "llama", "LlamaForCausalLM
                                             {"gemma2", "gemma2", "Gemma2ForCausalLM"},
                                             {"gemma3", "gemma3_text", "Gemma3ForCausalLM"},
                                             {"phi3", "phi3", "Phi3ForCausalLM"},
+                                            {"olmo2", "olmo2", "Olmo2ForCausalLM"},
+                                            {"granite", "granite", "GraniteForCausalLM"},
                                             {"llama", "mistral", "MistralForCausalLM"}, /* only written */
                                             {NULL, NULL, NULL}};
 
@@ -30,6 +32,10 @@ const brim_gguf_row brim_gguf_rows[] = {{"block_count", "num_hidden_layers", BRI
                                         {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BRIM_GGUF_F32},
                                         {"attention.sliding_window", "sliding_window", BRIM_GGUF_U32},
                                         {"attention.sliding_window_pattern", "sliding_window_pattern", BRIM_GGUF_U32},
+                                        {"attention.scale", "attention_multiplier", BRIM_GGUF_F32},
+                                        {"embedding_scale", "embedding_multiplier", BRIM_GGUF_F32},
+                                        {"residual_scale", "residual_multiplier", BRIM_GGUF_F32},
+                                        {"logit_scale", "logits_scaling", BRIM_GGUF_F32},
                                         {"attn_logit_softcapping", "attn_logit_softcapping", BRIM_GGUF_F32},
                                         {"final_logit_softcapping", "final_logit_softcapping", BRIM_GGUF_F32},
                                         {"rope.freq_base", "rope_theta", BRIM_GGUF_F32},
@@ -244,6 +250,14 @@ static void put_sizes(const reading *r)
         own_key(r, "rope.dimension_count"));
 }
 
+/* Without a number, heads of keys and values are as many as those of queries; transformers has other defaults. */
+static void put_kv_heads(const reading *r)
+{
+  const brim_gguf_value *heads = brim_gguf_find_own(r->file, "attention.head_count");
+  if (heads && !brim_gguf_find_own(r->file, "attention.head_count_kv"))
+    put_value(r, r->out, "num_key_value_heads", heads);
+}
+
 static bool has_tensor(const reading *r, const char *name)
 {
   return brim_gguf_tensor_find(r->file, name) != NULL;
@@ -336,6 +350,7 @@ static brim_status read_all(const reading *r)
     if (v) put_value(r, r->out, brim_gguf_rows[i].config, v);
   }
   put_sizes(r);
+  put_kv_heads(r);
   put_switches(r);
   BRIM_TRY(put_scaling(r));
   for (size_t i = 0; i < sizeof token_rows / sizeof token_rows[0]; i++) {

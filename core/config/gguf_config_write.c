@@ -106,6 +106,23 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   return BRIM_OK;
 }
 
+/* In transformers, a config.json without the key means other numbers in some families. */
+static brim_status put_kv_heads(const brim_yaml *config, const char *type, const char *architecture,
+                                brim_gguf_head *head)
+{
+  static const char key[] = "attention.head_count_kv", *const as_queries[] = {"llama", "phi3", "olmo2", "granite"};
+  char name[200];
+  bool is_known = brim_yaml_get(config, "num_key_value_heads") != NULL;
+  for (size_t i = 0; i < sizeof as_queries / sizeof as_queries[0]; i++)
+    is_known = is_known || strcmp(as_queries[i], type) == 0;
+  if (!is_known)
+    return brim_fail(BRIM_ECONFIG, "config.json of the type %s needs 'num_key_value_heads' for an export to GGUF",
+                     type);
+  snprintf(name, sizeof name, "%s.%s", architecture, key);
+  brim_gguf_put_u32(head, name, (uint32_t)brim_gguf_config_heads(config, key));
+  return BRIM_OK;
+}
+
 /* The size of a head, of which all or a part is rotated. */
 static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
@@ -166,16 +183,21 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   if (!type) return brim_fail(BRIM_ECONFIG, "config.json has no model_type");
   if (!architecture) return refuse(type, "model_type");
   const brim_yaml *window = brim_yaml_get(config, "sliding_window");
+  const brim_yaml *uses_window = brim_yaml_get(config, "use_sliding_window"); /* of Qwen */
   if (strcmp(type->scalar, "mistral") == 0 && window && !brim_yaml_is_null(window))
     return refuse(window, "sliding_window");
+  if (uses_window && uses_window->kind == BRIM_YAML_SCALAR && strcmp(uses_window->scalar, "true") == 0)
+    return refuse(uses_window, "use_sliding_window");
   BRIM_TRY(check_layer_types(config, architecture));
   brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
     if (strcmp(brim_gguf_rows[i].config, "sliding_window") == 0 && !has_window(architecture)) continue;
     if (strcmp(brim_gguf_rows[i].config, "sliding_window_pattern") == 0) continue; /* see check_layer_types */
+    if (strcmp(brim_gguf_rows[i].config, "num_key_value_heads") == 0) continue;    /* see put_kv_heads */
     BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, find_value(config, brim_gguf_rows[i].config), head));
   }
   put_head_size(config, architecture, head);
+  BRIM_TRY(put_kv_heads(config, type->scalar, architecture, head));
   static const brim_gguf_row original = {"rope.scaling.original_context_length", "original_max_position_embeddings",
                                          BRIM_GGUF_U32};
   if (strcmp(architecture, "phi3") == 0)

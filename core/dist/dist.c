@@ -183,13 +183,12 @@ brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out)
   brim_dist *d = brim_xcalloc(1, sizeof *d);
   d->options = *options;
   const brim_status status = join(d);
-  if (status != BRIM_OK) {
-    if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all ranks found the same error */
+  if (status == BRIM_ECONFIG && d->world.rank > 0) brim_log_mute(); /* all ranks found the same error */
+  if (status == BRIM_OK || (status != BRIM_ECOMM && d->world.ranks > 0))
+    *out = d;
+  else
     brim_dist_close(d, status == BRIM_ECOMM, brim_status_exit(status));
-    return status;
-  }
-  *out = d;
-  return BRIM_OK;
+  return status;
 }
 
 static void leave(brim_dist *d, int exit_status)

@@ -28,7 +28,8 @@ typedef struct brim_dist_options {
 extern const brim_plugin brim_comm_auto;
 
 /* [init] Joins the job that this process was started in. *out is NULL if it was started alone. ECONFIG if dist.ranks
- * differs from the number that was started, or the ranks' configurations differ; ECOMM, ELOAD. */
+ * differs from the number that was started, or the ranks' configurations differ; ECOMM, ELOAD. If *out is set after an
+ * error, report the error before brim_dist_close, because mpirun ends all ranks when the first one has ended. */
 brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out);
 /* [init] Leaves the job. `failed`: the other ranks may have ended, so this one does not wait for them. Otherwise the
  * process will end with `exit_status`, and does so even if the communicator hangs. */

@@ -528,8 +528,11 @@ static brim_status choose_model(writer *w)
   w->is_gemma = w->is_llama && brim_starts_with(brim_gguf_architecture(w->file), "gemma");
   if (w->is_llama) return BRIM_OK;
   if (strcmp(model, "gpt2") == 0) return choose_pre(w);
-  return brim_fail(BRIM_ELOAD, "'%s': " KEY("model") " is '%.100s'; brim reads gpt2 and llama", brim_gguf_path(w->file),
-                   model[0] ? model : "(none)");
+  return brim_fail(
+      BRIM_ELOAD,
+      "'%s': " KEY(
+          "model") " is '%.100s'; brim reads gpt2 and llama\nset dataset.tokenizer to the model's tokenizer.json",
+      brim_gguf_path(w->file), model[0] ? model : "(none)");
 }
 
 brim_status brim_gguf_tokenizer_text(const brim_gguf *file, brim_text *tokenizer, brim_text *config)

@@ -83,6 +83,7 @@ static void look_beside(brim_weights_files *f, const char *path)
 
 static brim_status open_file(brim_weights_files *f, const char *path)
 {
+  const char *slash = strrchr(path, '/');
   static const char *const pickles[] = {".bin", ".pth", ".pt", ".ckpt", ".pth.tar"};
   for (size_t i = 0; i < sizeof pickles / sizeof pickles[0]; i++)
     if (brim_ends_with(path, pickles[i]))
@@ -90,8 +91,9 @@ static brim_status open_file(brim_weights_files *f, const char *path)
           BRIM_ELOAD,
           "'%s' was written by torch.save; brim does not read such files, as they can contain programs\nconvert it to "
           "safetensors with PyTorch: python3 -c \"import torch; from safetensors.torch import save_file; "
-          "save_file(torch.load('%s', map_location='cpu', weights_only=True), 'model.safetensors')\"",
-          path, path);
+          "save_file({k: v.clone() for k, v in torch.load('%s', map_location='cpu', weights_only=True).items()}, "
+          "'%.*smodel.safetensors')\"",
+          path, path, slash ? (int)(slash - path) + 1 : 0, path);
   if (brim_is_gguf(path)) return open_gguf(f, path);
   make_room(f, 1);
   look_beside(f, path);

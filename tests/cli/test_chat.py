@@ -168,7 +168,7 @@ class Refused(Chat):
         cases = [('{"messages": [', "a.jsonl:2:14: not JSON"),
                  ("[1]", "a.jsonl:2: a list, but each line must be a row"),
                  ('"text"', "a.jsonl:2: the row is not an object"),
-                 ('{"text": "a"}', 'a.jsonl:2: "messages" is not a list'),
+                 ('{"text": "a"}', 'a.jsonl:2: the row has no "messages"'),
                  (messages("a", " \n"), "a.jsonl:2: message 2 is an empty answer"),
                  (messages("a"), "a.jsonl:2: the conversation has no answer"),
                  ({"messages": []}, "a.jsonl:2: the conversation has no answer"),

@@ -181,6 +181,37 @@ class Family(Decoder):
         self.copy("gemma2_default", layer_types=["full_attention", "chunked_attention"])
         self.assertIn("model.window_layers", self.config(status=USAGE).err)
 
+    def test_the_last_blocks_of_qwen_have_a_window_if_its_switch_is_on(self):
+        """max_window_layers is the number of blocks without it; layer_types, which version 5 writes, counts before."""
+        for changes, *values in (({}, 3, 1, "[0, 1]"), ({"layer_types": "absent"}, 3, 1, "[]"),
+                                 ({"layer_types": None, "sliding_window": None}, 0, 1, "[]"),
+                                 ({"use_sliding_window": False}, 0, 0, "[]"),
+                                 ({"use_sliding_window": "absent"}, 0, 0, "[]")):
+            with self.subTest(changes):
+                shutil.rmtree(self.folder / "model", ignore_errors=True)
+                self.copy("qwen2_window", **changes)
+                out = self.config().out
+                for key, value in zip(("window", "window_from", "window_layers"), values):
+                    self.assertIn(f"\n  {key}: {value}\n", out)
+        for changes, message in (({"max_window_layers": "absent"}, "config.json has no 'max_window_layers'"),
+                                 ({"use_sliding_window": "yes"}, "'use_sliding_window' must be true or false")):
+            shutil.rmtree(self.folder / "model")
+            self.copy("qwen2_window", **changes)
+            result = self.finish(self.start("config", "model=hf", "model.weights=model", *self.data()))
+            self.assert_error(result, message)
+
+    def test_max_window_layers_and_layer_types_are_the_same_network(self):
+        losses = []
+        self.write_tokens([[i % TOKENS for i in range(k, k + CONTEXT + 1)] for k in range(4)])
+        for name, changes in (("types", {}), ("number", {"layer_types": "absent"}),
+                              ("none", {"use_sliding_window": False})):
+            shutil.rmtree(self.folder / "model", ignore_errors=True)
+            self.copy("qwen2_window", **changes)
+            self.train(name, "model=hf", "model.weights=model", *self.data(), *STEP, "training.batch_size=4")
+            losses.append(self.records(name)[0]["loss"])
+        self.assertEqual(losses[0], losses[1])
+        self.assertNotEqual(losses[0], losses[2])
+
     def test_old_names_of_longrope(self):
         rope = {"type": "su", "short_factor": [1.5], "long_factor": [2.5]}
         for name in "su", "yarn":
@@ -239,7 +270,7 @@ class Family(Decoder):
     def test_missing_folders(self):
         for words, message in [
             ([], "model=hf reads the network from the folder in model.weights, which is not set"),
-            (["model.weights=nowhere"], "no config.json in 'nowhere', so model=hf does not know the network"),
+            (["model.weights=nowhere"], "cannot open the folder 'nowhere' of model.weights: No such file"),
         ]:
             result = self.finish(self.start("config", "model=hf", *self.data(), *words))
             self.assertNotEqual(result.status, 0)

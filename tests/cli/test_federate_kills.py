@@ -3,6 +3,7 @@ undisturbed one."""
 
 import os
 import random
+import time
 
 import states
 from support import FULL, Case, killed, main
@@ -24,6 +25,10 @@ PRIVATE = [*(word for word in WORDS if not word.startswith("aggregator")), "mode
            "privacy.noise_multiplier=0.2"]
 # Clients keep gradients; and what compression left out, and personal models.
 FEDDYN = [*(word for word in WORDS if not word.startswith(("aggregator", "server_optimizer"))), "federate.local=feddyn"]
+# Edges average their clients' models several times before a round commits.
+EDGES = [*(word for word in WORDS if not word.startswith("aggregator")), "federate.norm_buffers=average",
+         "federate.edges=3", "federate.edge_rounds=3", "edge_network=dynamic", "federate.local=fedprox",
+         "federate.mu=0.3", "federate.compression=quantize"]
 DITTO = [*WORDS, "federate.personal=ditto", "federate.compression=top_k", "federate.error_feedback=true"]
 
 
@@ -31,6 +36,7 @@ class Kills(Case):
     def setUp(self):
         super().setUp()
         self.draw = random.Random(SEED)
+        self.round_seconds, self.keeps_states = 0, False  # of the undisturbed run
 
     def size(self, run, name):
         """The size of a file of the run, which may not exist yet."""
@@ -43,8 +49,8 @@ class Kills(Case):
 
     def moment(self, run):
         """A condition that becomes true during the run: after a random number of records, or of changes among its
-        files, such as the parts of a checkpoint, or of writes to client states."""
-        kind = self.draw.random()
+        files, such as the parts of a checkpoint, or of writes to client states, if there are any."""
+        kind = self.draw.uniform(0 if self.keeps_states else 0.4, 1)
         if kind < 0.4:
             path, writes, seen = self.folder / run / "states.bin", self.draw.randint(1, 40), set()
 
@@ -71,11 +77,12 @@ class Kills(Case):
         return ["federate", *(["--resume", run] if begun else [f"run.dir={run}", *words])]
 
     def kill(self, run, *words):
-        """Starts or resumes the run and kills it at a random moment; False: it ended before."""
-        moment = self.moment(run)
+        """Starts or resumes the run and kills it at a random moment, or up to a round later; False: it ended before."""
+        moment, later = self.moment(run), self.draw.choice([0, self.draw.random()])
         process = self.start(*self.words(run, *words))
         while process.poll() is None and not moment():
             pass
+        time.sleep(later * self.round_seconds)
         process.kill()
         result = self.finish(process)
         if not killed(result):
@@ -97,6 +104,12 @@ class Kills(Case):
     def test_a_private_federation_too(self):
         self.compare(PRIVATE, KILLS // 5)
 
+    def test_one_with_edges_does_too(self):
+        self.compare([*KEEPING, "federate.edges=3", "edge_network=dynamic"], KILLS // 5)
+
+    def test_one_whose_edges_make_several_rounds_does_too(self):
+        self.compare(EDGES, KILLS // 2)
+
     def test_one_with_asynchronous_rounds_does_too(self):
         words = [word for word in WORDS if not word.startswith(("aggregator", "federate.norm_buffers"))]
         self.compare([*words, "federate.async=true", "federate.concurrency=8", "federate.max_staleness=2",
@@ -113,7 +126,10 @@ class Kills(Case):
                 for client, values in states.read(self.folder / run, self.checkpoint(run, 24), "f").items()}
 
     def compare(self, words, wanted):
+        start = time.monotonic()
         self.brim("federate", "run.dir=whole", *words)
+        self.round_seconds = (time.monotonic() - start) / 24
+        self.keeps_states = (self.folder / "whole" / "states.bin").exists()
         kills, runs = 0, 0
         while kills < wanted:
             run = f"cut{runs}"

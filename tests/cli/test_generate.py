@@ -83,10 +83,16 @@ class Defaults(Generate):
         self.assertEqual(self.tokens("--temperature", "0")[0], whole[:whole.index(whole[2])])
 
     def test_sampling_follows_the_models_values_unless_words_say_otherwise(self):
+        several = self.tokens("--num-samples", "3")
+        self.assertEqual(self.tokens(), self.tokens("--temperature", "0"))  # without the file too
         greedy, drawn = self.tokens("--temperature", "0"), self.tokens("--seed", "3", "--top-k", "7", "--top-p", "0.9",
                                                                        "--temperature", "1.5")
         self.write_defaults(do_sample=False, temperature=1.5)
         self.assertEqual(self.tokens(), greedy)
+        self.write_defaults(temperature=1.5)  # without do_sample, as in transformers
+        self.assertEqual(self.tokens(), greedy)
+        self.assertEqual(self.tokens("--num-samples", "3"), several)  # several texts must differ
+        self.assertEqual(self.tokens("--num-samples", "3", "--temperature", "0"), 3 * greedy)
         self.write_defaults(do_sample=True, temperature=1.5, top_k=7, top_p=0.9)
         self.assertEqual(self.tokens("--seed", "3"), drawn)
         self.assertEqual(self.tokens("--temperature", "0"), greedy)
@@ -109,7 +115,7 @@ class Defaults(Generate):
         self.assert_error(self.brim("generate", "model", status=LOAD), "model/generation_config.json:1:")
         result = self.brim("generate", "model", "--checkpoint", "best", status=USAGE)
         self.assert_error(result, "--checkpoint is for runs")
-        self.assert_error(self.brim("generate", "nowhere", status=LOAD), "there is no run 'nowhere'")
+        self.assert_error(self.brim("generate", "nowhere", status=LOAD), "there is no run or model 'nowhere'")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ class Export(Gguf):
     def test_a_gguf_has_the_network_of_the_folder(self):
         """Bits of a loss: names, order of rows, frequencies and sizes all count."""
         for name in ("llama_default", "llama_llama3", "llama_linear", "llama_yarn", "llama_longrope", "qwen2_llama3",
-                     "qwen3_default", "phi3_default", "phi3_longrope"):
+                     "qwen3_default", "phi3_default", "phi3_longrope", "olmo2_default", "granite_yarn"):
             with self.subTest(name):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
                 self.tune(name=name)
@@ -199,6 +199,7 @@ class Export(Gguf):
             self.assert_error(self.export(*words, status=USAGE), message)
         for name, config, message in [
             ("mistral_llama3", {"sliding_window": 5}, "GGUF cannot express 'sliding_window' of config.json"),
+            ("qwen2_window", {}, "GGUF cannot express 'use_sliding_window' of config.json"),
             ("smollm3_llama3", {"no_rope_layers": [0, 1]}, "another 'no_rope_layers', which GGUF cannot express"),
             ("gemma2_default", {"query_pre_attn_scalar": 8}, "GGUF cannot express 'layer_types' of config.json"),
             ("llama_dynamic", {}, "GGUF cannot express 'rope_type' of config.json"),
@@ -244,6 +245,13 @@ class Reading(Gguf):
                       *STEP, f"run.dir={where}-run")
             losses.append(self.records(f"{where}-run")[0]["loss"])
         self.assertEqual(*losses)
+
+    def test_one_file_of_several_is_refused_with_a_way_to_join_them(self):
+        key = b"split.count"
+        head = struct.pack("<4sIQQQ", b"GGUF", 3, 0, 1, len(key)) + key + struct.pack("<IH", 2, 3)
+        (self.folder / "a-00002-of-00003.gguf").write_bytes(head + bytes(64))
+        result = self.brim("config", "model=hf", "model.weights=a-00002-of-00003.gguf", *self.data(), status=LOAD)
+        self.assert_error(result, "is one of the 3 files of a model", "llama-gguf-split --merge")
 
     def test_what_brim_does_not_know_is_refused_with_its_place(self):
         self.tune()

@@ -440,9 +440,18 @@ static brim_tensor *add_attention(maker *m, brim_tensor *x)
   if (s.rank != 3 || s.dim[1] > 64) return NULL;
   const int64_t kv_heads = pick(m, 1, 2), heads = kv_heads * pick(m, 1, 2), size = 2 * pick(m, 1, 4);
   if (s.dim[1] * heads * size > ELEMENTS_MAX) return NULL;
-  brim_tensor *q = brim_linear(m->g, new_name(m), x, heads * size);
-  brim_tensor *k = brim_linear_no_bias(m->g, new_name(m), x, kv_heads * size);
-  brim_tensor *v = brim_linear(m->g, new_name(m), x, kv_heads * size);
+  const int64_t keys = kv_heads * size;
+  brim_tensor *q, *k, *v;
+  if (pick(m, 0, 1)) {
+    brim_tensor *all = brim_linear(m->g, new_name(m), x, heads * size + 2 * keys);
+    q = brim_slice(m->g, all, 2, 0, heads * size);
+    k = brim_slice(m->g, all, 2, heads * size, keys);
+    v = brim_slice(m->g, all, 2, heads * size + keys, keys);
+  } else {
+    q = brim_linear(m->g, new_name(m), x, heads * size);
+    k = brim_linear_no_bias(m->g, new_name(m), x, keys);
+    v = brim_linear(m->g, new_name(m), x, keys);
+  }
   if (pick(m, 0, 1)) {
     const int32_t interleaved = (int32_t)pick(m, 0, 1);
     q = brim_rotary(m->g, q, (brim_rotary_options){.heads = heads, .interleaved = interleaved});

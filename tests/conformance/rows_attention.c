@@ -1,5 +1,13 @@
 /* Rows of attention and rotary embedding. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
 #include "conformance/bench.h"
+#include "graph/fuse.h"
 #include "graph/generate.h"
 
 #define PRODUCTS_MAX                                                                                                   \
@@ -170,6 +178,88 @@ static brim_tensor *make_cache_write(bench *b)
   return NULL;
 }
 BENCH_ROW(cache_write) = {"cache_write", make_cache_write, .by_sample = true, .skips = true};
+
+/* ---- q, k and v in one tensor ---- */
+
+/* The parts of a tensor of q, k and v. */
+static void cut(bench *b, brim_tensor *x, const brim_attention_options *o, int64_t D, brim_tensor *part[3])
+{
+  const int64_t keys = (o->kv_heads ? o->kv_heads : o->heads) * D, size[] = {o->heads * D, keys, keys};
+  for (int64_t i = 0, at = 0; i < 3; at += size[i++]) part[i] = brim_slice(b->g, x, 2, at, size[i]);
+}
+
+/* The fusion pass must have left only attention_qkv and the nodes of its input. */
+static brim_tensor *join(bench *b, brim_tensor *y)
+{
+  brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
+  for (size_t i = 0; i < b->g->node_count && b->g->status == BRIM_OK; i++)
+    if (strcmp(b->g->node[i]->op, "attention") == 0 || strcmp(b->g->node[i]->op, "slice") == 0)
+      fail_msg("attention_qkv was not made: there is a node %s", b->g->node[i]->op);
+  return y;
+}
+
+static brim_tensor *attend_joined(bench *b, int64_t T, int64_t D, brim_attention_options o,
+                                  brim_attention_limits limits)
+{
+  const int64_t kv = o.kv_heads ? o.kv_heads : o.heads;
+  brim_tensor *part[3];
+  cut(b, bench_input(b, &(brim_shape){3, {b->o.batch, T, (o.heads + 2 * kv) * D}}, "qkv"), &o, D, part);
+  return join(b, brim_attention_limited(b->g, part[0], part[1], part[2], o, &limits));
+}
+
+static brim_tensor *make_attention_qkv(bench *b)
+{
+  const brim_attention_options o = pick_options(b);
+  int64_t D = pick_size(b), T = pick_length(b);
+  brim_attention_limits limits = {sizeof limits};
+  if (o.causal && bench_pick(b, 0, 1)) limits = pick_limits(b);
+  while (o.heads * T * T * D > PRODUCTS_MAX && D > 1) D = (D + 1) / 2;
+  while (o.heads * T * T * D > PRODUCTS_MAX) T = (T + 1) / 2;
+  if (o.causal && bench_pick(b, 0, 1)) bench_places(b, T, bench_pick(b, 1, 30), 1);
+  return attend_joined(b, T, D, o, limits);
+}
+BENCH_ROW(attention_qkv) = {"attention_qkv", make_attention_qkv, .by_sample = true, .skips = true, .terms = 0.1};
+
+static brim_tensor *make_attention_qkv_large(bench *b)
+{
+  const brim_attention_options o = {.heads = 2, .kv_heads = 1, .causal = 1, .dropout = 0.1};
+  return attend_joined(b, 200, 64, o, (brim_attention_limits){sizeof(brim_attention_limits)});
+}
+BENCH_ROW(attention_qkv_large) = {"attention_qkv, 200", make_attention_qkv_large, .by_sample = true, .large = true,
+                                  .terms = 0.1};
+
+/* Rotary embedding in between becomes one node. */
+static brim_tensor *make_attention_qkv_rotary(bench *b)
+{
+  const int64_t kv = bench_pick(b, 1, 3), heads = kv * bench_pick(b, 1, 2), T = b->o.size == SIZE_ONE ? 1 : 9;
+  const int64_t D = 2 * bench_pick(b, 1, 12), dims = 2 * bench_pick(b, 1, D / 2);
+  const brim_attention_options o = {.heads = heads, .kv_heads = kv, .causal = 1};
+  if (bench_pick(b, 0, 1)) bench_places(b, T, bench_pick(b, 1, 30), 1);
+  brim_tensor *part[3];
+  cut(b, bench_input(b, &(brim_shape){3, {b->o.batch, T, (heads + 2 * kv) * D}}, "qkv"), &o, D, part);
+  for (int i = 0; i < 2; i++)
+    part[i] = brim_rotary(b->g, part[i], (brim_rotary_options){.heads = i ? kv : heads, .dims = dims});
+  brim_tensor *y = join(b, brim_attention(b->g, part[0], part[1], part[2], o));
+  if (b->g->status == BRIM_OK && b->g->node_count != 2) fail_msg("%zu nodes, not 2", b->g->node_count);
+  return y;
+}
+BENCH_ROW(attention_qkv_rotary) = {"attention_qkv, rotary", make_attention_qkv_rotary, .by_sample = true, .skips = true,
+                                   .terms = 0.1};
+
+/* Its keys and values go to caches, from the tensor. Texts begin here, so nothing else is read from the caches. */
+static brim_tensor *make_attention_qkv_cached(bench *b)
+{
+  const int64_t kv = bench_pick(b, 1, 3), T = pick_length(b), D = pick_size(b);
+  const brim_attention_options o = {.heads = 2 * kv, .kv_heads = kv, .causal = 1};
+  brim_tensor *part[3];
+  b->g->generation.capacity = T + bench_pick(b, 0, 30);
+  bench_places(b, T, INT32_MAX, 1);
+  cut(b, bench_input(b, &(brim_shape){3, {b->o.batch, T, 4 * kv * D}}, "qkv"), &o, D, part);
+  join(b, brim_attention(b->g, part[0], part[1], part[2], o));
+  return NULL;
+}
+BENCH_ROW(attention_qkv_cached) = {"attention_qkv, cached keys", make_attention_qkv_cached, .by_sample = true,
+                                   .skips = true, .terms = 0.1};
 
 /* Head sizes between those for which kernels are built: 96 and 160. */
 static brim_tensor *make_attention_96(bench *b)

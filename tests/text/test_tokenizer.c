@@ -355,6 +355,10 @@ static void wrong_merges_are_refused_with_their_line(void **state)
   expect_error(vocabulary, "h e\n\nQQ e\n", "'M', line 3: the merged token is not in");
   expect_error(vocabulary, "h \n", "'M', line 1: two tokens with a space");
   expect_error(vocabulary, " h\n", "'M', line 1: two tokens with a space");
+  char many[512]; /* more merges than are looked up together */
+  for (int i = 0; i < 100; i++) snprintf(many + 4 * i, sizeof many - 4 * (size_t)i, "h e\n");
+  snprintf(many + 400, sizeof many - 400, "QQ e\nh e\n");
+  expect_error(vocabulary, many, "'M', line 101: the merged token is not in");
   free(vocabulary);
 }
 

@@ -425,15 +425,48 @@ static brim_status build_activations(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
+/* Two attentions, on parts of one tensor each; the second one's are rotated. */
+static brim_status build_attentions(const void *self, brim_graph *g)
+{
+  (void)self;
+  static const char *const names[] = {"qkv0", "qkv1"};
+  brim_tensor *x = brim_reshape(g, brim_input(g), 3, (int64_t[]){brim_shape_of(brim_input(g)).dim[0], 28, 28});
+  for (int i = 0; i < 2; i++) {
+    brim_tensor *part[3];
+    brim_split(g, brim_linear(g, names[i], x, 84), 2, 3, part);
+    for (int k = 0; k < 2 && i == 1; k++) part[k] = brim_rotary(g, part[k], (brim_rotary_options){.heads = 2});
+    x = brim_add(g, x, brim_attention(g, part[0], part[1], part[2], (brim_attention_options){.heads = 2}));
+  }
+  brim_output(g, brim_linear(g, "head", brim_flatten(g, x), brim_classes(g)));
+  return BRIM_OK;
+}
+
+/* Neither the parts nor their gradients, padded and added up, are made. */
+static void attention_on_one_tensor_needs_less_memory(void **unused)
+{
+  (void)unused;
+  brim_plan *plain = fused_plan_of(build_attentions, 300, BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_QKV),
+            *fused = fused_plan_of(build_attentions, 300, BRIM_FUSE_ALL);
+  assert_int_equal(count_ops(&fused->program[0], "attention_qkv"), 4); /* with their gradients */
+  assert_int_equal(count_ops(&fused->program[0], "slice") + count_ops(&fused->program[0], "pad"), 0);
+  assert_true(fused->peak_bytes < plain->peak_bytes);
+  brim_plan_free(plain);
+  brim_plan_free(fused);
+}
+
 /* Each kind by itself and all together, in training and in evaluation. */
 static void fusion_never_needs_more_memory(void **unused)
 {
   (void)unused;
-  static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_RESIDUAL_NORM,
-                                   BRIM_FUSE_DROPOUT_ADD, BRIM_FUSE_ALL};
+  static const uint64_t kinds[] = {BRIM_FUSE_BIAS_ACTIVATION,
+                                   BRIM_FUSE_NORM_ACTIVATION,
+                                   BRIM_FUSE_RESIDUAL_NORM,
+                                   BRIM_FUSE_DROPOUT_ADD,
+                                   BRIM_FUSE_QKV,
+                                   BRIM_FUSE_ALL};
   brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual, build_blocks,
-                                                               build_activations};
-  for (int b = 0; b < 4; b++)
+                                                               build_activations, build_attentions};
+  for (size_t b = 0; b < sizeof builds / sizeof builds[0]; b++)
     for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
       brim_plan *plain = fused_plan_of(builds[b], batch, 0);
       for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
@@ -838,6 +871,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(cnn_has_the_parameters_of_pytorch_example),
       cmocka_unit_test(fusion_never_needs_more_memory),
+      cmocka_unit_test(attention_on_one_tensor_needs_less_memory),
       cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
       cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
       cmocka_unit_test(results_with_other_readers_are_not_fused_away),

@@ -113,6 +113,7 @@ BRIM_OP(linear_add) = {
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .reread = BRIM_OP_FROM(1),
+    .each_token = brim_op_each_token_last,
     .infer = infer_linear_add,
     .gradient = gradient_linear_add,
     .cost = cost_linear_add};

@@ -94,7 +94,7 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
     const int64_t t = at.first + tile_row<X::R>(i);
     if (t >= a.queries) continue;
     const bool sees = attention_low<X::LIMITED>(a, at.sample, t) < attention_high<X::LIMITED>(a, at.sample, t);
-    tile_store(y + attention_query(a, at.sample, at.head, t) + first, r.sum[i], sees ? 1 / total : 0,
+    tile_store(y + attention_result(a, at.sample, at.head, t) + first, r.sum[i], sees ? 1 / total : 0,
                (int)cuda_min(a.size - first, X::DEPTH), a.vector);
     if (at.chunk == 0 && tile_lane() == 0)
       lse[attention_row(a, at.sample, at.head, t)] = sees ? r.greatest[i] + logf(total) : 0;
@@ -118,11 +118,10 @@ static __device__ inline void score_tile(const attention_sizes &a, const place &
     const int width = a.size - first < X::DEPTH ? a.size - first : X::DEPTH;
     __syncthreads();
     if (a.chunks > 1 || !q_there)
-      tile_load<T, X::DEPTH, X::ROWS, false>(q_tile, q + first, a.heads * a.size, a.queries - at.first, width,
-                                             a.vector);
-    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
+      tile_load<T, X::DEPTH, X::ROWS, false>(q_tile, q + first, a.q_stride, a.queries - at.first, width, a.vector);
+    tile_load<T, X::DEPTH, X::COLUMNS, true>(k_tile, k + first, a.k_stride, a.keys - row, width, a.vector);
     if (step == a.chunks)
-      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.kv_heads * a.size, a.keys - row, width, a.vector);
+      tile_load<T, X::DEPTH, X::COLUMNS, true>(v_tile, v + first, a.k_stride, a.keys - row, width, a.vector);
     __syncthreads();
     tile_dot<X::R, X::C, X::DEPTH>(score, q_tile, k_tile);
   }
@@ -184,45 +183,76 @@ static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
   }
 }
 
+template <typename T> struct inputs {
+  const T *q, *k, *v;
+};
+
 template <typename T, typename X>
-static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
+static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a, const inputs<T> &in)
 {
   const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
   const int64_t blocks = attention_blocks(c, a.samples, a.heads, a.queries, a.size);
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
-  return cuda_launch(b, attention_kernel<T, X>, attention_geometry(blocks, attention_shared_bytes(c)), control, a,
-                     (const T *)l->in[0], (const T *)l->in[1], (const T *)l->in[2], (T *)l->out[0], (float *)l->out[1],
-                     blocks);
+  return cuda_launch(b, attention_kernel<T, X>, attention_geometry(blocks, attention_shared_bytes(c)), control, a, in.q,
+                     in.k, in.v, (T *)l->out[0], (float *)l->out[1], blocks);
 }
 
 template <typename T, bool LIMITED>
-static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
+static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const attention_sizes &a,
+                                    const inputs<T> &in)
 {
   switch (attention_depth(a.size)) {
   case 32:
-    return launch_cut<T, cut<32, 4, 8, LIMITED>>(b, l, a);
+    return launch_cut<T, cut<32, 4, 8, LIMITED>>(b, l, a, in);
   case 64:
-    return launch_cut<T, cut<64, 4, 8, LIMITED>>(b, l, a);
+    return launch_cut<T, cut<64, 4, 8, LIMITED>>(b, l, a, in);
   default:
-    return launch_cut<T, cut<128, 4, 4, LIMITED>>(b, l, a); /* 32 keys at a time: two blocks on a multiprocessor */
+    return launch_cut<T, cut<128, 4, 4, LIMITED>>(b, l, a, in); /* 32 keys at a time: two blocks on a multiprocessor */
   }
+}
+
+template <typename T> static inputs<T> inputs_of(const brim_launch *l, const attention_form &form)
+{
+  const T *q = (const T *)l->in[0];
+  if (!form.joined) return {q, (const T *)l->in[1], (const T *)l->in[2]};
+  return {q, q + attention_first_key(l->node, &form), q + attention_first_value(l->node, &form)};
+}
+
+static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t places)
+{
+  if (l->state) return cuda_attention_run(b, l);
+  const attention_form form = attention_form_of(l->node, qkv);
+  const attention_sizes a = attention_sizes_of(l, form, places);
+  CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
+    const inputs<T> in = inputs_of<T>(l, form);
+    if (attention_is_limited(a)) return launch_attention<T, true>(b, l, a, in);
+    return launch_attention<T, false>(b, l, a, in);
+  });
 }
 
 static CUDA_PREPARE(attention_prepare)
 {
   (void)program;
-  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, state, need);
+  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, false, state, need);
 }
-
 static CUDA_RUN(attention_run)
 {
-  if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
-  const attention_sizes a = attention_sizes_of(launch, 3);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
-    if (attention_is_limited(a)) return launch_attention<T, true>((cuda_backend *)self, launch, a);
-    return launch_attention<T, false>((cuda_backend *)self, launch, a);
-  });
+  return run((cuda_backend *)self, launch, false, 3);
 }
 BRIM_KERNEL(attention) = {
     .op = "attention", .prepare = attention_prepare, .run = attention_run, .release = cuda_attention_release};
+
+static CUDA_PREPARE(attention_qkv_prepare)
+{
+  (void)program;
+  return cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_Y, true, state, need);
+}
+static CUDA_RUN(attention_qkv_run)
+{
+  return run((cuda_backend *)self, launch, true, launch->node->attr.attention.cached ? 3 : 1);
+}
+BRIM_KERNEL(attention_qkv) = {.op = "attention_qkv",
+                              .prepare = attention_qkv_prepare,
+                              .run = attention_qkv_run,
+                              .release = cuda_attention_release};

@@ -1,11 +1,14 @@
 /* Shared code of attention and its gradient: sizes, the keys that a query sees, dropout's mask. */
 #ifndef CUDA_ATTENTION_CUH
 #define CUDA_ATTENTION_CUH
+#include "attention_form.h"
 #include "tile.cuh"
 
-/* Sizes; a kernel's argument. q, y, dy, dq [N,T,heads,D], k, v, dk, dv [N,S,kv_heads,D], lse and delta [N,heads,T]. */
+/* Sizes; a kernel's argument. q, y, dy, dq [N,T,heads,D], k, v, dk, dv [N,S,kv_heads,D], lse and delta [N,heads,T]. q,
+ * k and v may be parts of one tensor [N,T,heads + 2*kv_heads,D], as are dq, dk and dv then (attention_qkv). */
 typedef struct attention_sizes {
   int64_t samples, queries, keys, heads, kv_heads; /* N, T, S */
+  int64_t q_stride, k_stride;                      /* from one position to the next: of q and dq; of k, v, dk and dv */
   int32_t size, chunks;                            /* D; see tile_geometry.h */
   float scale, softcap;                            /* softcap 0: none */
   bool causal, cached;
@@ -17,18 +20,20 @@ typedef struct attention_sizes {
 } attention_sizes;
 
 /* places: the input that holds them, if the node has it. */
-static inline attention_sizes attention_sizes_of(const brim_launch *launch, uint32_t places)
+static inline attention_sizes attention_sizes_of(const brim_launch *launch, const attention_form &form, uint32_t places)
 {
   const brim_node *node = launch->node;
   const brim_attention_attr *attr = &node->attr.attention;
-  const brim_shape *q = &node->in[0]->shape, *k = &node->in[1]->shape;
+  const brim_shape *q = &node->in[0]->shape;
   attention_sizes a = {};
   a.samples = q->dim[0];
   a.queries = q->dim[1];
-  a.keys = k->dim[1];
+  a.keys = form.keys;
   a.heads = attr->heads;
   a.kv_heads = attr->kv_heads;
-  a.size = (int32_t)(q->dim[2] / attr->heads);
+  a.q_stride = form.q_stride;
+  a.k_stride = form.k_stride;
+  a.size = (int32_t)form.size;
   a.chunks = (int32_t)attention_chunks(a.size);
   a.scale = (float)attr->scale;
   a.softcap = (float)attr->softcap;
@@ -81,14 +86,19 @@ template <bool LIMITED> static __device__ inline float attention_slope(const att
   return 1 - capped / a.softcap * (capped / a.softcap);
 }
 
-/* The positions of a query's and of a key's D numbers; of lse and delta of a head's queries. */
+/* The positions of a query's and of a key's D numbers; of a query's in y and dy; of lse and delta of a head's queries.
+ */
 static __device__ inline int64_t attention_query(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
 {
-  return ((n * a.queries + t) * a.heads + h) * a.size;
+  return (n * a.queries + t) * a.q_stride + h * a.size;
 }
 static __device__ inline int64_t attention_key(const attention_sizes &a, int64_t n, int64_t g, int64_t s)
 {
-  return ((n * a.keys + s) * a.kv_heads + g) * a.size;
+  return (n * a.keys + s) * a.k_stride + g * a.size;
+}
+static __device__ inline int64_t attention_result(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
+{
+  return ((n * a.queries + t) * a.heads + h) * a.size;
 }
 static __device__ inline int64_t attention_row(const attention_sizes &a, int64_t n, int64_t h, int64_t t)
 {

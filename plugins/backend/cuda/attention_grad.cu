@@ -69,10 +69,12 @@ template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void load_queries(const attention_sizes &a, const place &at, int64_t t, int chunk,
                                            const operands<T> &o, float *q, float *dy)
 {
-  const int64_t from = attention_query(a, at.sample, at.head, t) + (int64_t)chunk * DEPTH;
-  const int width = (int)cuda_min(a.size - (int64_t)chunk * DEPTH, DEPTH);
-  tile_load<T, DEPTH, COUNT, COLUMNS>(q, o.q + from, a.heads * a.size, a.queries - t, width, a.vector);
-  tile_load<T, DEPTH, COUNT, COLUMNS>(dy, o.dy + from, a.heads * a.size, a.queries - t, width, a.vector);
+  const int64_t first = (int64_t)chunk * DEPTH;
+  const int width = (int)cuda_min(a.size - first, DEPTH);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(q, o.q + attention_query(a, at.sample, at.head, t) + first, a.q_stride,
+                                      a.queries - t, width, a.vector);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(dy, o.dy + attention_result(a, at.sample, at.head, t) + first, a.heads * a.size,
+                                      a.queries - t, width, a.vector);
 }
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void load_keys(const attention_sizes &a, const place &at, int64_t s, int chunk,
@@ -80,8 +82,8 @@ static __device__ inline void load_keys(const attention_sizes &a, const place &a
 {
   const int64_t from = attention_key(a, at.sample, at.group, s) + (int64_t)chunk * DEPTH;
   const int width = (int)cuda_min(a.size - (int64_t)chunk * DEPTH, DEPTH);
-  tile_load<T, DEPTH, COUNT, COLUMNS>(k, o.k + from, a.kv_heads * a.size, a.keys - s, width, a.vector);
-  tile_load<T, DEPTH, COUNT, COLUMNS>(v, o.v + from, a.kv_heads * a.size, a.keys - s, width, a.vector);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(k, o.k + from, a.k_stride, a.keys - s, width, a.vector);
+  tile_load<T, DEPTH, COUNT, COLUMNS>(v, o.v + from, a.k_stride, a.keys - s, width, a.vector);
 }
 
 template <typename T, typename X>
@@ -359,12 +361,9 @@ static brim_status launch_all(cuda_backend *b, const cuda_control *control, cons
 }
 
 template <typename T, bool LIMITED>
-static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const attention_sizes &a)
+static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const attention_sizes &a, const operands<T> &o,
+                               const T *y)
 {
-  const operands<T> o = {(const T *)l->in[0], (const T *)l->in[1],     (const T *)l->in[2],
-                         (const T *)l->in[5], (const float *)l->in[4], (float *)l->workspace,
-                         (T *)l->out[0],      (T *)l->out[1],          (T *)l->out[2]};
-  const T *y = (const T *)l->in[3];
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
   /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
@@ -378,24 +377,67 @@ static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const atte
   }
 }
 
-static CUDA_PREPARE(attention_grad_prepare)
+/* `y`: the input that holds it, followed by lse, dy and places. */
+template <typename T> static operands<T> operands_of(const brim_launch *l, const attention_form &form, uint32_t y)
 {
-  (void)program;
-  BRIM_TRY(cuda_attention_prepare((cuda_backend *)self, node, CUDA_SDPA_GRADIENTS, state, need));
-  if (!*state) need->workspace_bytes = node->in[4]->bytes; /* delta, of lse's shape */
+  const T *q = (const T *)l->in[0];
+  T *dq = (T *)l->out[0];
+  operands<T> o = {};
+  o.q = q;
+  o.k = form.joined ? q + attention_first_key(l->node, &form) : (const T *)l->in[1];
+  o.v = form.joined ? q + attention_first_value(l->node, &form) : (const T *)l->in[2];
+  o.dy = (const T *)l->in[y + 2];
+  o.lse = (const float *)l->in[y + 1];
+  o.delta = (float *)l->workspace;
+  o.dq = dq;
+  o.dk = form.joined ? dq + attention_first_key(l->node, &form) : (T *)l->out[1];
+  o.dv = form.joined ? dq + attention_first_value(l->node, &form) : (T *)l->out[2];
+  return o;
+}
+
+static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t y)
+{
+  if (l->state) return cuda_attention_run(b, l);
+  const attention_form form = attention_form_of(l->node, qkv);
+  const attention_sizes a = attention_sizes_of(l, form, y + 3);
+  CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
+    const operands<T> o = operands_of<T>(l, form, y);
+    if (attention_is_limited(a)) return launch_grad<T, true>(b, l, a, o, (const T *)l->in[y]);
+    return launch_grad<T, false>(b, l, a, o, (const T *)l->in[y]);
+  });
+}
+
+static brim_status prepare(cuda_backend *b, const brim_node *node, bool qkv, void **state, brim_kernel_need *need)
+{
+  BRIM_TRY(cuda_attention_prepare(b, node, CUDA_SDPA_GRADIENTS, qkv, state, need));
+  if (!*state) need->workspace_bytes = node->in[qkv ? 2 : 4]->bytes; /* delta, of lse's shape */
   return BRIM_OK;
 }
 
+static CUDA_PREPARE(attention_grad_prepare)
+{
+  (void)program;
+  return prepare((cuda_backend *)self, node, false, state, need);
+}
 static CUDA_RUN(attention_grad_run)
 {
-  if (launch->state) return cuda_attention_run((cuda_backend *)self, launch);
-  const attention_sizes a = attention_sizes_of(launch, 6);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, {
-    if (attention_is_limited(a)) return launch_grad<T, true>((cuda_backend *)self, launch, a);
-    return launch_grad<T, false>((cuda_backend *)self, launch, a);
-  });
+  return run((cuda_backend *)self, launch, false, 3);
 }
 BRIM_KERNEL(attention_grad) = {.op = "attention_grad",
                                .prepare = attention_grad_prepare,
                                .run = attention_grad_run,
                                .release = cuda_attention_release};
+
+static CUDA_PREPARE(attention_qkv_grad_prepare)
+{
+  (void)program;
+  return prepare((cuda_backend *)self, node, true, state, need);
+}
+static CUDA_RUN(attention_qkv_grad_run)
+{
+  return run((cuda_backend *)self, launch, true, 1);
+}
+BRIM_KERNEL(attention_qkv_grad) = {.op = "attention_qkv_grad",
+                                   .prepare = attention_qkv_grad_prepare,
+                                   .run = attention_qkv_grad_run,
+                                   .release = cuda_attention_release};

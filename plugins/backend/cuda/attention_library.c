@@ -5,25 +5,30 @@
 
 #include <stdlib.h>
 
+#include "attention_form.h"
+
 typedef struct library_state {
   cuda_sdpa_plan *plan;
   enum cuda_sdpa_result result;
+  attention_form form;
   int64_t runs;
-  uint64_t query_bytes, key_bytes, lse_bytes; /* of one run's values */
+  uint64_t query_bytes, key_bytes, y_bytes, lse_bytes; /* from one run's values to the next's */
 } library_state;
 
-static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result result)
+static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result result, const attention_form *f)
 {
   const brim_attention_attr *attr = &node->attr.attention;
-  const brim_shape *q = &node->in[0]->shape, *k = &node->in[1]->shape;
+  const brim_shape *q = &node->in[0]->shape;
   return (cuda_sdpa){.result = result,
                      .type = node->in[0]->dtype,
                      .N = q->dim[0],
                      .T = q->dim[1],
-                     .S = k->dim[1],
+                     .S = f->keys,
                      .heads = attr->heads,
                      .kv_heads = attr->kv_heads,
-                     .D = q->dim[2] / attr->heads,
+                     .D = f->size,
+                     .q_stride = f->q_stride,
+                     .k_stride = f->k_stride,
                      .scale = (float)attr->scale,
                      .causal = attr->causal != 0};
 }
@@ -32,7 +37,7 @@ static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result res
 static const char *reason_against(const brim_node *node, const cuda_sdpa *a)
 {
   const brim_attention_attr *attr = &node->attr.attention;
-  const bool has_places = node->in_count > 3 && node->in[node->in_count - 1]->dtype == BRIM_DTYPE_I32;
+  const bool has_places = node->in[node->in_count - 1]->dtype == BRIM_DTYPE_I32;
   if (a->type == BRIM_DTYPE_F32) return "cuDNN's attention needs precision=bf16 or fp16";
   if (attr->dropout_p > 0) return "cuDNN's attention does not expose its dropout mask";
   if (a->causal && a->T > a->S) return "cuDNN's attention does not support queries that see no key";
@@ -41,10 +46,11 @@ static const char *reason_against(const brim_node *node, const cuda_sdpa *a)
   return attr->softcap > 0 ? "brim does not give soft caps to cuDNN's attention" : NULL;
 }
 
-brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
-                                   brim_kernel_need *need)
+brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, bool qkv,
+                                   void **state, brim_kernel_need *need)
 {
-  const cuda_sdpa a = description_of(node, result);
+  const attention_form form = attention_form_of(node, qkv);
+  const cuda_sdpa a = description_of(node, result, &form);
   int64_t at_once = 0;
   *state = NULL;
   need->refused = reason_against(node, &a);
@@ -60,9 +66,11 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
   }
   need->library = "cuDNN";
   made->result = result;
+  made->form = form;
   made->runs = a.N / at_once;
-  made->query_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(a.type);
-  made->key_bytes = (uint64_t)(at_once * a.S * a.kv_heads * a.D) * brim_dtype_bytes(a.type);
+  made->query_bytes = (uint64_t)(at_once * a.T * a.q_stride) * brim_dtype_bytes(a.type);
+  made->key_bytes = (uint64_t)(at_once * a.S * a.k_stride) * brim_dtype_bytes(a.type);
+  made->y_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(a.type);
   made->lse_bytes = (uint64_t)(at_once * a.heads * a.T) * sizeof(float);
   *state = made;
   return BRIM_OK;
@@ -73,20 +81,29 @@ static void *part(const void *of, int64_t run, uint64_t bytes)
   return (char *)of + (uint64_t)run * bytes;
 }
 
+/* Keys or values, or their gradients: the part of a joined tensor from number `first` on, or a tensor of their own. */
+static void *keys(const brim_launch *l, const library_state *s, void *const *of, uint32_t own, int64_t first)
+{
+  if (!s->form.joined) return of[own];
+  return (char *)of[0] + (uint64_t)first * brim_dtype_bytes(l->node->in[0]->dtype);
+}
+
 static cuda_sdpa_values values_of(const brim_launch *l, const library_state *s, int64_t run)
 {
+  const int64_t key = attention_first_key(l->node, &s->form), value = attention_first_value(l->node, &s->form);
+  const uint32_t y = s->form.joined ? 1 : 3; /* its input in the gradient, followed by lse and dy */
   void *const *in = l->in, *const *out = l->out;
   const bool back = s->result == CUDA_SDPA_GRADIENTS;
   cuda_sdpa_values v = {.q = part(in[0], run, s->query_bytes),
-                        .k = part(in[1], run, s->key_bytes),
-                        .v = part(in[2], run, s->key_bytes),
-                        .y = part(back ? in[3] : out[0], run, s->query_bytes),
-                        .lse = part(back ? in[4] : out[1], run, s->lse_bytes)};
+                        .k = part(keys(l, s, in, 1, key), run, s->key_bytes),
+                        .v = part(keys(l, s, in, 2, value), run, s->key_bytes),
+                        .y = part(back ? in[y] : out[0], run, s->y_bytes),
+                        .lse = part(back ? in[y + 1] : out[1], run, s->lse_bytes)};
   if (!back) return v;
-  v.dy = part(in[5], run, s->query_bytes);
+  v.dy = part(in[y + 2], run, s->y_bytes);
   v.dq = part(out[0], run, s->query_bytes);
-  v.dk = part(out[1], run, s->key_bytes);
-  v.dv = part(out[2], run, s->key_bytes);
+  v.dk = part(keys(l, s, out, 1, key), run, s->key_bytes);
+  v.dv = part(keys(l, s, out, 2, value), run, s->key_bytes);
   return v;
 }
 

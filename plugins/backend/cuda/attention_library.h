@@ -6,10 +6,10 @@
 extern "C" {
 #endif
 
-/* [plan] state: the state for run and release, with its scratch in `need`; NULL, without an error, if the library does
- * not compute this node. */
-brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, void **state,
-                                   brim_kernel_need *need);
+/* [plan] qkv: the node is attention_qkv, or its gradient. state: the state for run and release, with its scratch in
+ * `need`; NULL, without an error, if the library does not compute this node. */
+brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, bool qkv,
+                                   void **state, brim_kernel_need *need);
 /* [step] Runs a launch with a state. */
 brim_status cuda_attention_run(cuda_backend *b, const brim_launch *launch);
 /* [init] */

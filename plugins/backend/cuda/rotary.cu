@@ -5,7 +5,8 @@
  *     y[b] = x[b] * cos + x[a] * sin
  *
  * with a = 2i, b = 2i + 1 (interleaved) or a = i, b = i + dims/2 (halves), times an amplitude. The gradient
- * turns dy back. x is read and y is written once; y may overwrite x, as a thread reads its pairs before it writes them.
+ * turns dy back. Heads from `turned` on are copied. x is read and y is written once; y may overwrite x, as a thread
+ * reads its pairs before it writes them.
  *
  * t is the token's position, or its place in its document.
  *
@@ -21,7 +22,8 @@ enum { PAIRS = 512 }; /* maximum of a block: 4 KiB of shared memory */
 typedef struct rotary {
   brim_rotary_attr attr;                         /* divisor: of the host */
   double divisor[BRIM_ROTARY_DIVISORS_MAX];      /* a copy for the device, with longrope */
-  int64_t samples, positions, heads, size, dims; /* N, T, heads, D */
+  int64_t samples, positions, heads, size, dims; /* N, T, heads that are turned, D */
+  int64_t stride;                                /* from one position to the next */
   double direction;
   int32_t interleaved;
   const int32_t *places; /* [N,T], or NULL */
@@ -100,16 +102,23 @@ static __device__ inline void turn_samples(T *y, const T *x, const rotary &r, in
   for (int64_t e = threadIdx.x; e < samples * r.heads * packs.by; e += blockDim.x) {
     int64_t head = e;
     const int64_t pair = cuda_take(&packs, &head) * V, h = cuda_take(&r.by_heads, &head);
-    const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size;
+    const int64_t at = ((first + head) * r.positions + t) * r.stride + h * r.size;
     turn<T, V>(y + at, x + at, r, first_pair + pair, &cosine[pair], &sine[pair]);
   }
   if (blockIdx.z == 0 && r.size > r.dims && x != y)
     for (int64_t e = threadIdx.x; e < samples * r.heads * r.rest.by; e += blockDim.x) {
       int64_t head = e;
       const int64_t d = r.dims + cuda_take(&r.rest, &head), h = cuda_take(&r.by_heads, &head);
-      const int64_t at = (((first + head) * r.positions + t) * r.heads + h) * r.size + d;
+      const int64_t at = ((first + head) * r.positions + t) * r.stride + h * r.size + d;
       y[at] = x[at];
     }
+  const int64_t turned = r.heads * r.size;
+  if (blockIdx.z == 0 && r.stride > turned && x != y)
+    for (int64_t sample = first; sample < first + samples; sample++)
+      for (int64_t d = turned + threadIdx.x; d < r.stride; d += blockDim.x) {
+        const int64_t at = (sample * r.positions + t) * r.stride + d;
+        y[at] = x[at];
+      }
   __syncthreads();
 }
 
@@ -146,7 +155,8 @@ static brim_status turn_by(cuda_backend *b, const brim_launch *launch, double di
   rotary r = {};
   r.samples = x->dim[0];
   r.positions = x->dim[1];
-  r.heads = a->heads;
+  r.heads = a->turned > 0 ? a->turned : a->heads;
+  r.stride = x->dim[2];
   r.size = x->dim[2] / a->heads;
   r.dims = a->dims;
   r.attr = *a;

@@ -14,11 +14,13 @@ typedef struct cuda_sdpa {
   uint32_t type;                /* BF16 or F16: of all but lse */
   int64_t N, T, S;              /* samples, queries, keys */
   int64_t heads, kv_heads, D;   /* of queries; of keys and values; numbers of a head */
+  int64_t q_stride, k_stride;   /* from one position to the next: of q and dq; of k, v, dk and dv */
   float scale;
   bool causal; /* query t sees the keys 0 .. t + S - T; T <= S */
 } cuda_sdpa;
 
-/* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D]; lse [N,heads,T] F32. */
+/* q, y, dy, dq [N,T,heads*D], k, v, dk, dv [N,S,kv_heads*D]; lse [N,heads,T] F32. The rows of all but y and dy may be
+ * parts of longer ones. */
 typedef struct cuda_sdpa_values {
   void *q, *k, *v, *y, *lse; /* y and lse are inputs if the gradients are the result */
   void *dy, *dq, *dk, *dv;   /* of gradients only */

@@ -130,7 +130,8 @@ static brim_status add_message(const chat_file *f, chat_conversation *c, const j
   const char *name = json_string_value(json_object_get(from, role_key));
   const json_t *content = json_object_get(from, content_key);
   if (!name) return fail_at(f, "message %zu has no \"%s\"", number, role_key);
-  if (!content && !has_items(from, "tool_calls")) return fail_at(f, "message %zu has no \"%s\"", number, content_key);
+  if ((!content || json_is_null(content)) && !has_items(from, "tool_calls"))
+    return fail_at(f, "message %zu has no \"%s\"", number, content_key);
   const char *role = chat_role(name);
   if (!role) return fail_at(f, "message %zu is of the unknown role '%.40s'", number, name);
   json_t *copy = json_copy((json_t *)(uintptr_t)from);
@@ -147,8 +148,17 @@ static brim_status add_text(const chat_file *f, chat_conversation *c, const char
   return message && json_array_append_new(c->messages, message) == 0 ? BRIM_OK : fail_memory(f);
 }
 
+static brim_status fail_other_form(const chat_file *f, const char *key)
+{
+  const brim_status status = fail_at(f, "the row has no \"%s\"", key);
+  return brim_fail_add(status,
+                       "all rows of a file have the form of its first row; dataset.path=[a.jsonl,b.jsonl] reads "
+                       "files of several forms");
+}
+
 static brim_status add_list(const chat_file *f, chat_conversation *c, const json_t *list, const char *key)
 {
+  if (!list) return fail_other_form(f, key);
   if (!json_is_array(list)) return fail_at(f, "\"%s\" is not a list", key);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *message = json_array_get(list, i);
@@ -174,7 +184,8 @@ static brim_status get_text(const chat_file *f, const json_t *row, const char *k
   const json_t *value = json_object_get(row, key);
   *text = json_string_value(value);
   *bytes = json_string_length(value);
-  return *text ? BRIM_OK : fail_at(f, value ? "\"%s\" is not a text" : "the row has no \"%s\"", key);
+  if (!value) return fail_other_form(f, key);
+  return *text ? BRIM_OK : fail_at(f, "\"%s\" is not a text", key);
 }
 
 static brim_status read_alpaca(const chat_file *f, chat_conversation *c)
@@ -283,6 +294,16 @@ static bool next_line(chat_file *f, const char **line, size_t *bytes)
   return false;
 }
 
+/* jansson sees one line, and calls its end the end of file. */
+static brim_status fail_json(const chat_file *f, const json_error_t *error)
+{
+  const char *end = strstr(error->text, " near end of file");
+  const int bytes = end ? (int)(end - error->text) : (int)strlen(error->text);
+  const brim_status status = brim_fail(BRIM_ELOAD, "%s:%" PRId64 ":%d: not JSON: %.*s%s", f->name, f->line,
+                                       error->column, bytes, error->text, end ? " at the end of the line" : "");
+  return f->knows_form ? status : brim_fail_add(status, "each line must be a JSON object\n" FORMS);
+}
+
 static brim_status parse(chat_file *f, const char *line, size_t bytes, chat_conversation *c)
 {
   json_error_t error;
@@ -292,8 +313,7 @@ static brim_status parse(chat_file *f, const char *line, size_t bytes, chat_conv
     const brim_status status = fail_at(f, "a list that spans lines, but each line must be a row");
     return brim_fail_add(status, "convert it: jq -c '.[]' %s > rows.jsonl", f->name);
   }
-  if (!c->row)
-    return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ":%d: not JSON: %s", f->name, f->line, error.column, error.text);
+  if (!c->row) return fail_json(f, &error);
   if (json_is_array(c->row)) {
     const brim_status status = fail_at(f, "a list, but each line must be a row");
     return brim_fail_add(status, "convert it: jq -c '.[]' %s > rows.jsonl", f->name);
@@ -329,6 +349,7 @@ static brim_status map(int fd, chat_file *f)
 {
   struct stat st;
   if (fstat(fd, &st) != 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", f->name, strerror(errno));
+  if (S_ISDIR(st.st_mode)) return brim_fail(BRIM_ELOAD, "'%s' is a folder, not a file of JSON lines", f->name);
   if (!S_ISREG(st.st_mode)) return brim_fail(BRIM_ELOAD, "'%s' is not a file of JSON lines", f->name);
   if (st.st_size == 0) return brim_fail(BRIM_ELOAD, "'%s' is empty", f->name);
   void *text = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

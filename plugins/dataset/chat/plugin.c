@@ -145,17 +145,18 @@ static void summarize(chat_dataset *d, int split)
   const chat_facts *f = &h->facts;
   char *out = d->summary[split];
   const int64_t places = h->tokens - h->documents;
-  int at = snprintf(out, sizeof d->summary[split],
-                    "%" PRId64 " conversations in %" PRId64 " rows of %" PRId64 " tokens, %.1f %% full; %.1f %% of the "
-                    "tokens count",
-                    h->documents, h->rows, h->context, 100 * (double)places / ((double)h->rows * (double)h->context),
-                    100 * (double)h->counted / (double)places);
+  int at = snprintf(
+      out, sizeof d->summary[split],
+      "%" PRId64 " conversation%s in %" PRId64 " row%s of %" PRId64 " tokens, %.1f %% full; %.1f %% of the "
+      "tokens count",
+      h->documents, h->documents == 1 ? "" : "s", h->rows, h->rows == 1 ? "" : "s", h->context,
+      100 * (double)places / ((double)h->rows * (double)h->context), 100 * (double)h->counted / (double)places);
   const size_t room = sizeof d->summary[split];
-  if (f->skipped > 0) at += snprintf(out + at, room - (size_t)at, "; %" PRId64 " longer ones are left out", f->skipped);
-  if (f->cut > 0) at += snprintf(out + at, room - (size_t)at, "; %" PRId64 " longer ones are cut", f->cut);
+  if (f->skipped > 0) at += snprintf(out + at, room - (size_t)at, "; too long and left out: %" PRId64, f->skipped);
+  if (f->cut > 0) at += snprintf(out + at, room - (size_t)at, "; too long and cut: %" PRId64, f->cut);
   if (f->unanswered > 0)
-    snprintf(out + at, room - (size_t)at, "; %" PRId64 " end without an answer, their last messages are left out",
-             f->unanswered);
+    snprintf(out + at, room - (size_t)at,
+             "; without an answer at the end: %" PRId64 ", whose last messages are left out", f->unanswered);
 }
 
 static brim_status chat_open(void *self, const char *name)

@@ -319,9 +319,10 @@ static brim_status check_end(const chat_maker *m, const char *file, const chat_c
                 "token that counts is '%.*s', which ends no turn",
                 file, c->line, (int)(bytes < 40 ? bytes : 40), piece);
   return brim_fail_add(status, template_has_generation(m->template)
-                                   ? "the template's {%% generation %%} must contain the token that ends the turn"
-                                   : "the template must end each answer with a special token; dataset.template "
-                                     "sets another one");
+                                   ? "the template's {%% generation %%} must contain the token that ends the turn, and "
+                                     "the vocabulary must have it; dataset.template=alpaca needs only an end of text"
+                                   : "the template must end each answer with a special token of the vocabulary; "
+                                     "dataset.template sets another one");
 }
 
 static brim_status check_ends(const finding *f, const chat_tokens *t)

@@ -72,10 +72,18 @@ static brim_status find_in_folder(const char *path, bool prefer_json, file *voca
         name_file(merges, folder, (size_t)bytes, pairs[k][1]))
       return BRIM_OK;
   }
-  return brim_fail(BRIM_ELOAD,
-                   "no vocabulary in '%s'\nlooked for vocab.json and merges.txt, encoder.json and vocab.bpe, "
-                   "tokenizer.json\n%s",
-                   path, WHERE_FROM);
+  const brim_status status =
+      brim_fail(BRIM_ELOAD,
+                "no vocabulary in '%s'\nlooked for vocab.json and merges.txt, encoder.json and vocab.bpe, "
+                "tokenizer.json",
+                path);
+  if (name_file(merges, folder, (size_t)bytes, "tokenizer.model"))
+    return brim_fail_add(
+        status,
+        "'%s' is for SentencePiece or tiktoken; transformers makes a tokenizer.json of it: python3 -c "
+        "\"from transformers import AutoTokenizer as T; T.from_pretrained('%s').save_pretrained('%s')\"",
+        merges->name, path, path);
+  return brim_fail_add(status, "set dataset.tokenizer to a folder with one of them; %s", WHERE_FROM);
 }
 
 static brim_status find(const char *path, bool prefer_json, file *vocabulary, file *merges, file *config)

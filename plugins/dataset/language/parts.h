@@ -173,6 +173,10 @@ struct tokenizer {
 
 /* Returns the entry of a pair, or the free entry for it. */
 bpe_merge *merge_place(const tokenizer *t, int32_t left, int32_t right);
+void merge_prefetch(const tokenizer *t, int32_t left, int32_t right);
+/* tokenizer_id() of up to NAMES_TOGETHER texts, in less time: it waits for memory for all of them together. */
+enum { NAMES_TOGETHER = 96 };
+void names_find(const tokenizer *t, const slice *text, size_t count, int32_t *id);
 /* Appends a token to the table of names; false if there is one of that text. */
 bool names_add(tokenizer *t, int32_t id);
 brim_status names_reserve(tokenizer *t, size_t count);

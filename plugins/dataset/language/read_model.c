@@ -160,10 +160,17 @@ brim_status read_unigram_vocabulary(reading *r, scan *s)
 
 /* ---- merges ---- */
 
+enum { WAITING_MAX = NAMES_TOGETHER / 3 };
+
 typedef struct merges {
   bpe_merge *merge;
   size_t count, room;
-  buffer pair;
+  struct {
+    size_t at, cut, bytes, number;
+  } waiting[WAITING_MAX]; /* pairs whose tokens have not been looked up, in `text` */
+  size_t waiting_count;
+  buffer text;
+  size_t begin; /* of the pair that is being read */
 } merges;
 
 /* Fails for a merge, numbered from 1 like lines. */
@@ -173,33 +180,57 @@ static brim_status fail_merge(const reading *r, size_t number, const char *what)
                    r->merges ? "line" : "merge", number, what);
 }
 
-/* Adds the merge of the two tokens in m->pair, the second of which begins at `cut`. */
-static brim_status add_merge(const reading *r, merges *m, size_t number, size_t cut)
+/* Looks the tokens of the waiting pairs up. */
+static brim_status add_waiting(const reading *r, merges *m)
 {
-  const slice pair = {m->pair.data, m->pair.count};
-  if (cut == 0 || cut == pair.bytes) return fail_merge(r, number, "two tokens with a space between them are needed");
-  const int32_t left = tokenizer_id(r->t, pair.text, cut);
-  const int32_t right = tokenizer_id(r->t, pair.text + cut, pair.bytes - cut);
-  const int32_t both = tokenizer_id(r->t, pair.text, pair.bytes);
-  if (left < 0 || right < 0 || both < 0)
-    return fail_merge(r, number,
-                      both < 0 ? "the merged token is not in the vocabulary"
-                               : "one of the two tokens is not in the vocabulary");
-  BRIM_TRY(grow(r, (void **)&m->merge, m->count, &m->room, sizeof *m->merge));
-  m->merge[m->count] = (bpe_merge){left, right, both, (uint32_t)m->count};
-  m->count++;
+  slice text[NAMES_TOGETHER] = {{0}};
+  int32_t id[NAMES_TOGETHER];
+  const size_t count = m->waiting_count;
+  for (size_t i = 0; i < count; i++) {
+    const char *pair = m->text.data + m->waiting[i].at;
+    const size_t cut = m->waiting[i].cut, bytes = m->waiting[i].bytes;
+    text[3 * i] = (slice){pair, cut};
+    text[3 * i + 1] = (slice){pair + cut, bytes - cut};
+    text[3 * i + 2] = (slice){pair, bytes};
+  }
+  names_find(r->t, text, 3 * count, id);
+  BRIM_TRY(grow(r, (void **)&m->merge, m->count + count, &m->room, sizeof *m->merge));
+  for (size_t i = 0; i < count; i++) {
+    const int32_t left = id[3 * i], right = id[3 * i + 1], both = id[3 * i + 2];
+    if (left < 0 || right < 0 || both < 0)
+      return fail_merge(r, m->waiting[i].number,
+                        both < 0 ? "the merged token is not in the vocabulary"
+                                 : "one of the two tokens is not in the vocabulary");
+    m->merge[m->count] = (bpe_merge){left, right, both, (uint32_t)m->count};
+    m->count++;
+  }
+  m->waiting_count = m->text.count = m->begin = 0;
   return BRIM_OK;
 }
 
-/* "Ä t" in m->pair */
+/* Adds the merge of the two tokens at the end of m->text, the second of which begins after `cut` bytes. */
+static brim_status add_merge(const reading *r, merges *m, size_t number, size_t cut)
+{
+  const size_t bytes = m->text.count - m->begin;
+  if (cut == 0 || cut == bytes) return fail_merge(r, number, "two tokens with a space between them are needed");
+  m->waiting[m->waiting_count].at = m->begin;
+  m->waiting[m->waiting_count].cut = cut;
+  m->waiting[m->waiting_count].bytes = bytes;
+  m->waiting[m->waiting_count++].number = number;
+  m->begin = m->text.count;
+  return m->waiting_count == WAITING_MAX ? add_waiting(r, m) : BRIM_OK;
+}
+
+/* "Ä t" at the end of m->text */
 static brim_status add_pair(const reading *r, merges *m, size_t number)
 {
-  char *text = m->pair.data, *space = memchr(text, ' ', m->pair.count);
+  const size_t bytes = m->text.count - m->begin;
+  char *text = bytes ? m->text.data + m->begin : NULL, *space = bytes ? memchr(text, ' ', bytes) : NULL;
   if (!space) return add_merge(r, m, number, 0);
-  const size_t cut = (size_t)(space - text), rest = m->pair.count - cut - 1;
+  const size_t cut = (size_t)(space - text), rest = bytes - cut - 1;
   if (memchr(space + 1, ' ', rest)) return fail_merge(r, number, "there are more than two tokens");
   memmove(space, space + 1, rest);
-  m->pair.count--;
+  m->text.count--;
   return add_merge(r, m, number, cut);
 }
 
@@ -214,7 +245,11 @@ static brim_status place_merges(const reading *r, const merges *m)
   for (size_t i = 0; i < places; i++) t->merge[i].left = -1;
   t->merge_mask = places - 1;
   t->merge_count = m->count;
-  for (size_t i = 0; i < m->count; i++) *merge_place(t, m->merge[i].left, m->merge[i].right) = m->merge[i];
+  for (size_t i = 0; i < m->count; i++) {
+    const bpe_merge *soon = &m->merge[i + 16 < m->count ? i + 16 : i];
+    merge_prefetch(t, soon->left, soon->right);
+    *merge_place(t, m->merge[i].left, m->merge[i].right) = m->merge[i];
+  }
   return BRIM_OK;
 }
 
@@ -224,17 +259,16 @@ static brim_status read_pairs(const reading *r, scan *s, merges *m)
   BRIM_TRY(scan_expect(s, '['));
   if (scan_take(s, ']')) return BRIM_OK;
   do {
-    const size_t number = m->count + 1;
-    m->pair.count = 0;
+    const size_t number = m->count + m->waiting_count + 1;
     if (scan_take(s, '[')) {
-      BRIM_TRY(scan_string(s, &m->pair));
-      const size_t cut = m->pair.count;
+      BRIM_TRY(scan_string(s, &m->text));
+      const size_t cut = m->text.count - m->begin;
       BRIM_TRY(scan_expect(s, ','));
-      BRIM_TRY(scan_string(s, &m->pair));
+      BRIM_TRY(scan_string(s, &m->text));
       BRIM_TRY(scan_expect(s, ']'));
       BRIM_TRY(add_merge(r, m, number, cut));
     } else {
-      BRIM_TRY(scan_string(s, &m->pair));
+      BRIM_TRY(scan_string(s, &m->text));
       BRIM_TRY(add_pair(r, m, number));
     }
   } while (scan_take(s, ','));
@@ -255,8 +289,7 @@ static brim_status read_lines(const reading *r, merges *m)
     if (end > at && text[end - 1] == '\r') end--;
     const bool version = number == 1 && end - at >= 8 && memcmp(text + at, "#version", 8) == 0;
     if (end == at || version) continue;
-    m->pair.count = 0;
-    BRIM_TRY(buffer_add(&m->pair, text + at, end - at));
+    BRIM_TRY(buffer_add(&m->text, text + at, end - at));
     BRIM_TRY(add_pair(r, m, number));
   }
   return BRIM_OK;
@@ -266,9 +299,10 @@ brim_status read_merges(reading *r, scan *s)
 {
   merges m = {0};
   brim_status status = s ? read_pairs(r, s, &m) : read_lines(r, &m);
+  if (status == BRIM_OK) status = add_waiting(r, &m);
   if (status == BRIM_OK) status = place_merges(r, &m);
   free(m.merge);
-  free(m.pair.data);
+  free(m.text.data);
   return status;
 }
 

@@ -44,11 +44,33 @@ int32_t tokenizer_id(const tokenizer *t, const char *token, size_t bytes)
   return t->names.entry[names_place(t, token, bytes, (uint32_t)hash_bytes(token, bytes))].id;
 }
 
+void names_find(const tokenizer *t, const slice *text, size_t count, int32_t *id)
+{
+  const names *n = &t->names;
+  uint32_t hash[NAMES_TOGETHER];
+  for (size_t i = 0; i < count; i++) {
+    hash[i] = (uint32_t)hash_bytes(text[i].text, text[i].bytes);
+    __builtin_prefetch(&n->entry[hash[i] & n->mask]);
+  }
+  for (size_t i = 0; i < count; i++) {
+    id[i] = n->entry[hash[i] & n->mask].id;
+    if (id[i] >= 0) __builtin_prefetch(&t->token[id[i]]);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (id[i] >= 0) __builtin_prefetch(t->token[id[i]].text);
+  for (size_t i = 0; i < count; i++) id[i] = n->entry[names_place(t, text[i].text, text[i].bytes, hash[i])].id;
+}
+
 static uint64_t mixed(uint32_t left, uint32_t right)
 {
   uint64_t x = (uint64_t)left << 32 | right;
   x = (x ^ x >> 31) * 0x9E3779B97F4A7C15u;
   return x ^ x >> 29;
+}
+
+void merge_prefetch(const tokenizer *t, int32_t left, int32_t right)
+{
+  __builtin_prefetch(&t->merge[mixed((uint32_t)left, (uint32_t)right) & t->merge_mask], 1);
 }
 
 bpe_merge *merge_place(const tokenizer *t, int32_t left, int32_t right)

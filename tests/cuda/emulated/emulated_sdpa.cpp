@@ -23,11 +23,12 @@ enum { SCRATCH_BYTES = 1000 }; /* overwritten, to detect values of others there 
 /* The numbers of each head in turn: [N,heads,length,D]. */
 struct heads {
   uint32_t type;
-  int64_t count, length, D;
+  int64_t count, length, D, stride; /* stride: from one position in memory to the next */
   std::vector<float> value;
 
-  heads(const cuda_sdpa &a, bool keys)
-      : type(a.type), count(keys ? a.kv_heads : a.heads), length(keys ? a.S : a.T), D(a.D)
+  heads(const cuda_sdpa &a, bool keys) : heads(a, keys, keys ? a.k_stride : a.q_stride) {}
+  heads(const cuda_sdpa &a, bool keys, int64_t its_stride)
+      : type(a.type), count(keys ? a.kv_heads : a.heads), length(keys ? a.S : a.T), D(a.D), stride(its_stride)
   {
     value.resize(static_cast<size_t>(a.N * count * length * D));
   }
@@ -35,11 +36,10 @@ struct heads {
   /* Calls f with each element's place in memory, where positions come before heads, and the element. */
   template <typename F> void each(int64_t samples, F f)
   {
-    int64_t place = 0;
     for (int64_t n = 0; n < samples; n++)
       for (int64_t i = 0; i < length; i++)
         for (int64_t h = 0; h < count; h++)
-          for (int64_t d = 0; d < D; d++) f(place++, at(n, h, i)[d]);
+          for (int64_t d = 0; d < D; d++) f((n * length + i) * stride + h * D + d, at(n, h, i)[d]);
   }
   void take(int64_t samples, const void *from)
   {
@@ -83,7 +83,7 @@ template <typename F> void each_query(const cuda_sdpa &a, F f)
 
 void attend(const cuda_sdpa &a, const cuda_sdpa_values &o)
 {
-  heads q(a, false), k(a, true), v(a, true), y(a, false);
+  heads q(a, false), k(a, true), v(a, true), y(a, false, a.heads * a.D);
   std::vector<float> score(static_cast<size_t>(a.S));
   q.take(a.N, o.q);
   k.take(a.N, o.k);
@@ -107,7 +107,8 @@ void attend(const cuda_sdpa &a, const cuda_sdpa_values &o)
 
 void attend_back(const cuda_sdpa &a, const cuda_sdpa_values &o)
 {
-  heads q(a, false), k(a, true), v(a, true), y(a, false), dy(a, false), dq(a, false), dk(a, true), dv(a, true);
+  heads q(a, false), k(a, true), v(a, true), y(a, false, a.heads * a.D), dy(a, false, a.heads * a.D);
+  heads dq(a, false), dk(a, true), dv(a, true);
   q.take(a.N, o.q);
   k.take(a.N, o.k);
   v.take(a.N, o.v);

@@ -106,8 +106,8 @@ static brim_status make_plan(cuda_backend *b, cuda_sdpa_plan *p, const cuda_sdpa
 static bool is_same(const cuda_sdpa *a, const cuda_sdpa *b)
 {
   return a->result == b->result && a->type == b->type && a->N == b->N && a->T == b->T && a->S == b->S &&
-         a->heads == b->heads && a->kv_heads == b->kv_heads && a->D == b->D && a->scale == b->scale &&
-         a->causal == b->causal;
+         a->heads == b->heads && a->kv_heads == b->kv_heads && a->D == b->D && a->q_stride == b->q_stride &&
+         a->k_stride == b->k_stride && a->scale == b->scale && a->causal == b->causal;
 }
 
 static cuda_sdpa_plan *find(cuda_backend *b, const cuda_sdpa *wanted)

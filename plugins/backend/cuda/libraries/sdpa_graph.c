@@ -27,18 +27,18 @@ typedef struct builder {
   uint32_t used;
   brim_status status;
   const cuda_sdpa *sdpa;
-  cudnnDataType_t small;                /* of q, k and v, and of every factor of a matrix product */
-  layout query, key, value, score, row; /* q; k and v as factors of products; rows of scores, with one number each */
+  cudnnDataType_t small;                 /* of q, k and v, and of every factor of a matrix product */
+  layout query, key, result, score, row; /* q, dq; k, v, dk, dv; y, dy; scores; a number for each row of them */
 } builder;
 
 static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
 {
   return (layout){{n, heads, rows, columns}, {heads * rows * columns, rows * columns, columns, 1}};
 }
-/* [N,length,heads*D] */
-static layout heads_of(int64_t n, int64_t heads, int64_t length, int64_t D)
+/* [N,length,heads*D]; stride: from one position to the next */
+static layout heads_of(int64_t n, int64_t heads, int64_t length, int64_t D, int64_t stride)
 {
-  return (layout){{n, heads, length, D}, {length * heads * D, D, heads * D, 1}};
+  return (layout){{n, heads, length, D}, {length * stride, D, stride, 1}};
 }
 static layout transposed(layout of)
 {
@@ -239,7 +239,7 @@ static void forward(builder *g)
         stored(g, CUDA_SDPA_LSE, g->row, CUDNN_DATA_FLOAT));
   const tensor weights =
       apply(g, (each){CUDNN_POINTWISE_DIV, power, total, .type = CUDNN_DATA_FLOAT}, between(g, g->score, g->small));
-  multiply(g, weights, activation(g, CUDA_SDPA_V, g->key), activation(g, CUDA_SDPA_OUT, g->query));
+  multiply(g, weights, activation(g, CUDA_SDPA_V, g->key), activation(g, CUDA_SDPA_OUT, g->result));
 }
 
 /* ---- backward ---- */
@@ -247,7 +247,7 @@ static void forward(builder *g)
 /* delta: the sum of dy * y of each row; kept in scratch. */
 static tensor make_delta(builder *g, tensor dy)
 {
-  const tensor y = activation(g, CUDA_SDPA_OUT, g->query);
+  const tensor y = activation(g, CUDA_SDPA_OUT, g->result);
   const layout product = packed(g->query.size[0], g->query.size[1], g->query.size[2], g->query.size[3]);
   const tensor products = apply_float(g, CUDNN_POINTWISE_MUL, dy, y, product);
   const tensor sum = reduce(g, CUDNN_REDUCE_TENSOR_ADD, products, between(g, g->row, CUDNN_DATA_FLOAT));
@@ -273,7 +273,7 @@ static void multiply_back(builder *g, tensor scores, tensor by, int uid)
 
 static void backward(builder *g)
 {
-  const tensor q = activation(g, CUDA_SDPA_Q, g->query), dy = activation(g, CUDA_SDPA_DY, g->query);
+  const tensor q = activation(g, CUDA_SDPA_Q, g->query), dy = activation(g, CUDA_SDPA_DY, g->result);
   const tensor k = activation(g, CUDA_SDPA_K, transposed(g->key)), v = activation(g, CUDA_SDPA_V, transposed(g->key));
   const tensor scale = number(g, CUDA_SDPA_SCALE, CUDNN_DATA_FLOAT);
   const tensor delta = make_delta(g, dy), lse = stored(g, CUDA_SDPA_LSE, g->row, CUDNN_DATA_FLOAT);
@@ -298,8 +298,9 @@ brim_status cuda_sdpa_describe(const cuda_backend *b, cuda_dnn_plan *plan, const
   builder g = {.plan = plan,
                .sdpa = a,
                .small = a->type == BRIM_DTYPE_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
-               .query = heads_of(a->N, a->heads, a->T, a->D),
-               .key = heads_of(a->N, a->kv_heads, a->S, a->D),
+               .query = heads_of(a->N, a->heads, a->T, a->D, a->q_stride),
+               .key = heads_of(a->N, a->kv_heads, a->S, a->D, a->k_stride),
+               .result = heads_of(a->N, a->heads, a->T, a->D, a->heads * a->D),
                .score = packed(a->N, a->heads, a->T, a->S),
                .row = packed(a->N, a->heads, a->T, 1)};
   if (a->result == CUDA_SDPA_Y)
