@@ -300,7 +300,7 @@ static bool is_tried(const brim_blocks *b, size_t length, int64_t room)
 
 static void reach(const brim_blocks *b, size_t at, const place *next)
 {
-  place *p = &b->place[at * b->places + (size_t)((double)next->kept * b->places_a_byte)];
+  place *p = &b->place[at * b->places + (size_t)(int64_t)((double)next->kept * b->places_a_byte)];
   if (p->work >= 0 && (p->work < next->work || (p->work == next->work && p->kept <= next->kept))) return;
   *p = *next;
 }
@@ -308,13 +308,14 @@ static void reach(const brim_blocks *b, size_t at, const place *next)
 static void extend(const brim_blocks *b, size_t at, size_t from, int64_t room)
 {
   const place *p = &b->place[at * b->places + from];
+  const int64_t left = room - p->kept;
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
     if (!is_tried(b, n, room)) continue;
     const brim_choices *with = &b->chain.block[at].closed[n];
     bool fits = false;
     for (int i = 0; i < with->count; i++) {
       const brim_choice *c = &with->item[i];
-      if (p->kept + c->peak > room || p->kept + c->kept > room) continue;
+      if (c->peak > left || c->kept > left) continue;
       fits = true;
       reach(b, at + n, &(place){p->kept + c->kept, p->work + c->work, (int16_t)n, (int16_t)i, (int16_t)from});
     }

@@ -5,6 +5,8 @@
 
 /* ---- walking ---- */
 
+#define FEW 48 /* numbers that are sorted without a call for each comparison */
+
 static void list_ids(brim_walk *w, brim_arena *arena)
 {
   const brim_graph *g = w->g;
@@ -49,6 +51,21 @@ static int by_index(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
+/* Sorts the nodes to clone. Most often there are a few, in nearly the opposite order. */
+static void sort_nodes(uint32_t *node, size_t count)
+{
+  if (count > FEW) {
+    qsort(node, count, sizeof *node, by_index);
+    return;
+  }
+  for (size_t i = 1; i < count; i++) {
+    const uint32_t moved = node[i];
+    size_t to = i;
+    for (; to > 0 && node[to - 1] > moved; to--) node[to] = node[to - 1];
+    node[to] = moved;
+  }
+}
+
 /* Pushes the maker of a dropped tensor onto the stack, unless it has been cloned already. */
 static void ask_for(brim_walk *w, uint32_t tensor, size_t *count)
 {
@@ -67,7 +84,7 @@ static void make_again(brim_walk *w, uint32_t tensor)
     const uint32_t *begin = &w->in.begin[w->stack[done]];
     for (uint32_t k = begin[0]; k < begin[1]; k++) ask_for(w, w->in.id[k], &count);
   }
-  if (count > 1) qsort(w->stack, count, sizeof *w->stack, by_index);
+  sort_nodes(w->stack, count);
   for (size_t i = 0; i < count; i++) {
     const uint32_t node = w->stack[i];
     const bool first = i + 1 < count && w->stack[i + 1] == node + 1 && brim_walk_is_second(w, node + 1);
@@ -257,7 +274,7 @@ uint64_t brim_estimate_run(brim_estimate *e)
   const brim_graph *g = e->w.g;
   e->now = (int32_t)g->forward_count;
   e->when = 0;
-  memset(e->first, 0xff, 2 * g->tensor_count * sizeof *e->first);
+  memset(e->first + g->tensor_count, 0xff, e->w.tensors * sizeof *e->first); /* clones of the forward pass's tensors */
   memcpy(e->first, e->forward_first, g->tensor_count * sizeof *e->first);
   memcpy(e->last, e->forward_last, g->tensor_count * sizeof *e->last);
   brim_walk_backward(&e->w);

@@ -159,7 +159,7 @@ static void find_besides(const brim_planner *p, const brim_plan *plan, brim_card
 brim_status brim_cards_find(const brim_planner *p, const brim_choice *choice, const brim_plan *plan, brim_cards *out)
 {
   line by_context = {.planner = p, .choice = *choice, .of_context = true, .most = CONTEXT_MAX};
-  line by_batch = {.planner = p, .choice = *choice, .start = 1, .most = BATCH_MAX};
+  line by_batch = {.planner = p, .choice = *choice, .start = 1, .most = brim_setup_limit_batch(p->setup, BATCH_MAX)};
   *out = (brim_cards){0};
   if (p->setup->data.train.task != BRIM_TASK_TOKENS || brim_setup_is_federated(p->setup)) return BRIM_OK;
   if (choice->recompute == BRIM_RECOMPUTE_AUTO) by_context.choice.within_bytes = by_batch.choice.within_bytes = 1;

@@ -61,6 +61,7 @@ def plan(binary, words, env):
     for key in VOLATILE:
         out.pop(key, None)
     out["frontier"].pop("limit_bytes")
+    out.get("cards", {}).pop("described", None)
     for choice in out["frontier"]["choices"]:
         choice.pop("fits")
     return r.returncode, out

@@ -4,6 +4,7 @@ of the simulation, no process exceeds its limit, and none is left running."""
 import json
 import os
 import pathlib
+import random
 import signal
 import threading
 
@@ -136,6 +137,40 @@ class Limits(Processes):
                 users = [(user["pid"], user["bytes"]) for user in device["users"] or []]
                 if device["backend"] == "cpu" and users:
                     seen.append((device["index"], users))
+
+    def write_csv(self, name, columns, label, value):
+        """Writes columns of sensor values, and one computed from each row's number."""
+        draw = random.Random(7)
+        lines = [",".join([*(f"x{k}" for k in range(columns)), label])]
+        lines += [",".join([*(f"{draw.gauss(0, 1):.4f}" for _ in range(columns)), str(value(i))]) for i in range(400)]
+        (self.folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def test_the_cases_with_sensor_data_have_the_same_bits_apart(self):
+        self.write_csv("mental.csv", 32, "Label", lambda i: i % 3)
+        self.write_csv("room.csv", 3, "temperature", lambda i: 20 + i % 24 / 10)
+        for case, file, network in ("mental_state", "mental", "satellite"), ("temperature", "room", "congested_heavy"):
+            with self.subTest(case):
+                words = [f"experiment={case}", f"dataset.path={self.folder / file}.csv", f"network={network}",
+                         "total_clients=2", "clients_per_round=2", "rounds=2", "federate.local_epochs=1",
+                         "memory.timing=false", *self.DEVICES]
+                self.federate(f"{case} simulated", *words)
+                self.federate(f"{case} apart", *words, PROCESSES)
+                self.assert_same(f"{case} simulated", f"{case} apart")
+                self.assertGreater(self.summary(f"{case} apart")["simulated_seconds"], 0)
+
+    def test_a_sweep_compares_all_scenarios(self):
+        """Without training, so that only the simulated world takes time."""
+        networks = ["excellent", "good", "moderate", "poor", "very_poor", "satellite", "congested_light",
+                    "congested_moderate", "congested_heavy", "dynamic"]
+        words = [word for word in self.EMOTION if not word.startswith(("network=", "rounds="))]
+        self.federate("all", "-m", *words, "rounds=2", "federate.train=false", "backend=cpu",
+                      f"network={','.join(networks)}")
+        jobs = json.loads(self.read("all", "sweep.json"))["jobs"]
+        self.assertEqual([job["status"] for job in jobs], ["finished"] * len(networks))
+        seconds = {name: self.summary(f"all/{i}")["simulated_seconds"] for i, name in enumerate(networks)}
+        self.assertLess(seconds["excellent"], seconds["good"])
+        self.assertLess(seconds["good"], seconds["poor"])
+        self.assertLess(seconds["poor"], seconds["very_poor"])
 
     def test_two_clients_on_two_devices_keep_to_their_limits(self):
         self.federate("simulated", *self.EMOTION, "backend=cpu")

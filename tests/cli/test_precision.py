@@ -76,7 +76,8 @@ class Bfloat16(Case):
         words = ["model=gpt2", "model.layers=1", "model.width=48", "model.heads=4", "dataset=tokens",
                  f"dataset.path={folder}", "dataset.vocabulary=300", "dataset.context=37", "backend=cpu",
                  "precision=bf16", "training.steps=2", "memory.timing=false"]
-        for name, size, count, threads in (("whole", 8, 1, 1), ("pairs", 2, 4, 2), ("single", 1, 8, 1), ("half", 4, 2, 2)):
+        cases = ("whole", 8, 1, 1), ("pairs", 2, 4, 2), ("single", 1, 8, 1), ("half", 4, 2, 2)
+        for name, size, count, threads in cases:
             self.train(name, *words, f"training.batch_size={size}", f"training.gradient_accumulation_steps={count}",
                        f"backend.threads={threads}")
         for name in ("pairs", "single", "half"):

@@ -67,6 +67,10 @@ uint64_t brim_check_allocated(void);
 /* Bytes leaked per repetition, over BRIM_CHECK_MANY_TIMES of them, since `before` bytes were allocated; a few bytes may
  * be the C library's own and count as none. */
 uint64_t brim_check_kept(uint64_t before);
+/* Says that the plugin cannot be created with its defaults, with the thread's error. */
+enum brim_finding brim_check_untried(brim_check *c);
+/* Says whether creating and destroying leaked, after BRIM_CHECK_MANY_TIMES of them since `before`. */
+enum brim_finding brim_check_created(brim_check *c, uint64_t before);
 
 enum brim_check_trial { BRIM_TRIAL_DONE, BRIM_TRIAL_REFUSED, BRIM_TRIAL_FAILED };
 /* Creates and calls a plugin with one more word in its configuration. REFUSED: with an error message of its own. Sets

@@ -423,10 +423,7 @@ static enum brim_finding check_create(brim_check *c)
   uint64_t before = 0;
   asked *a = new_asked();
   if (configure(c, NULL, a) != BRIM_OK) {
-    brim_check_say(c, BRIM_FOUND_UNTRIED,
-                   "cannot be tried with its defaults: %s\nset the parameters that it needs: key=value",
-                   brim_error_text());
-    finding = brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
+    finding = brim_check_untried(c);
     free_asked(a);
     return finding;
   }
@@ -437,11 +434,7 @@ static enum brim_finding check_create(brim_check *c)
     if (finding == BRIM_FOUND_OK && brim_guard_any_lost())
       finding = brim_check_say(c, BRIM_FOUND_FAILED, "destroy crashes or does not return");
   }
-  const uint64_t kept = brim_check_kept(before);
-  if (finding == BRIM_FOUND_OK && kept > 0)
-    finding = brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
-  else if (finding == BRIM_FOUND_OK)
-    brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
+  if (finding == BRIM_FOUND_OK) finding = brim_check_created(c, before);
   free_asked(a);
   return finding;
 }

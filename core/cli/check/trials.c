@@ -1,4 +1,5 @@
 /* Checks that several kinds of plugins share: parameters at the ends of their ranges, and memory leaks. See check.h. */
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,23 @@ uint64_t brim_check_kept(uint64_t before)
 {
   const uint64_t after = brim_check_allocated(), kept = after > before ? (after - before) / BRIM_CHECK_MANY_TIMES : 0;
   return kept >= LEAK_BYTES ? kept : 0;
+}
+
+enum brim_finding brim_check_untried(brim_check *c)
+{
+  brim_check_say(c, BRIM_FOUND_UNTRIED,
+                 "cannot be tried with its defaults: %s\nset the parameters that it needs: key=value",
+                 brim_error_text());
+  return brim_check_words(c, brim_error_text(), BRIM_FOUND_UNTRIED);
+}
+
+enum brim_finding brim_check_created(brim_check *c, uint64_t before)
+{
+  const uint64_t kept = brim_check_kept(before);
+  if (kept > 0)
+    return brim_check_say(c, BRIM_FOUND_WARNING, "create and destroy leak %" PRIu64 " bytes each time", kept);
+  brim_check_say(c, BRIM_FOUND_OK, "made and destroyed %d times", BRIM_CHECK_WARM_TIMES + BRIM_CHECK_MANY_TIMES);
+  return BRIM_FOUND_OK;
 }
 
 /* The ends of a range, where included, and the names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
