@@ -6,8 +6,8 @@
     ENV/bin/python scripts/bench/lora.py FOLDER [--rounds 3] [--steps 3] [--cases all,half] [--modes eager,compile]
 
 FOLDER: a model as Hugging Face stores it, for example SmolLM2-135M. Rank 16 on all linear layers, AdamW, 4 samples of
-512 tokens in a step, fp32. In the case `all` every token counts in the loss, in `half` every second half of a sample. The
-programs run in turn. Prints the medians of:
+512 tokens in a step, fp32. In the case `all` every token counts in the loss, in `half` the second half of a sample.
+The programs run in turn. Prints the medians of:
 
 - tokens/s, and the processor time of a step, which depends less on other load: the difference between runs of
   different length
