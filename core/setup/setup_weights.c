@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "exec/initialize.h"
 #include "setup/features.h"
 
@@ -68,41 +69,82 @@ void brim_setup_weights_close(brim_setup_weights *w)
 
 /* ---- frozen parameters ---- */
 
+/* Values whose hash a thread computes while the next ones are read: both take about as long. */
+typedef struct hashing {
+  pthread_t thread;
+  bool runs;
+  uint64_t hash;
+  void *values, *narrow; /* narrow: in single precision, if the values are not; else NULL */
+  size_t bytes;
+} hashing;
+
 typedef struct reader {
   const brim_setup *setup;
   const brim_graph *graph;
   const brim_frozen_sink *sink;
   brim_setup_weights weights;
   size_t next; /* of the weights' parameters */
-  uint64_t hash;
+  hashing hashing;
+  uint64_t bytes_most; /* of one parameter, and of those that are in memory at the same time */
 } reader;
 
+static void *hash_values(void *context)
+{
+  hashing *h = context;
+  h->hash = brim_hash(h->hash, h->narrow ? h->narrow : h->values, h->bytes);
+  return NULL;
+}
+
+static void begin_hashing(hashing *h, const brim_parameter *p)
+{
+  const brim_shape *shape = &p->value->shape;
+  if (h->hash == 0) h->hash = BRIM_HASH_START;
+  h->hash = brim_hash(h->hash, p->value->name, strlen(p->value->name) + 1);
+  h->hash = brim_hash(h->hash, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+  h->runs = brim_thread_start(&h->thread, "brim-hash", hash_values, h) == 0;
+  if (!h->runs) hash_values(h);
+}
+
+/* Waits for the hash and frees the values. */
+static void end_hashing(hashing *h)
+{
+  if (h->runs) pthread_join(h->thread, NULL);
+  free(h->values);
+  free(h->narrow);
+  *h = (hashing){.hash = h->hash};
+}
+
+static brim_status read_values(reader *r, const brim_parameter *p, void *values)
+{
+  const size_t at = r->next;
+  const bool is_listed = r->weights.weights && r->graph->parameter + r->weights.index[at] == p;
+  if (is_listed) r->next++;
+  if (is_listed && brim_weights_source(r->weights.weights, at))
+    return brim_weights_read(r->weights.weights, at, values);
+  brim_first_values(p, (uint64_t)r->setup->settings->seed, r->graph->real, values);
+  return BRIM_OK;
+}
+
+/* Leaves the values to the thread that hashes them. */
 static brim_status read_one(reader *r, const brim_parameter *p)
 {
   const uint32_t dtype = r->graph->real;
-  const brim_shape *shape = &p->value->shape;
-  const size_t count = (size_t)brim_shape_count(shape), at = r->next;
-  const bool is_listed = r->weights.weights && r->graph->parameter + r->weights.index[at] == p;
-  void *values = brim_try_malloc(count * brim_dtype_bytes(dtype));
-  float *narrow = brim_try_malloc(count * sizeof *narrow);
+  const size_t count = (size_t)brim_shape_count(&p->value->shape), bytes = count * sizeof(float);
+  if (r->hashing.bytes + bytes > r->bytes_most) end_hashing(&r->hashing);
+  void *values = brim_try_malloc(count * brim_dtype_bytes(dtype)), *narrow = NULL;
+  if (dtype != BRIM_DTYPE_F32) narrow = brim_try_malloc(bytes);
   brim_status status = BRIM_OK;
-  if (!values || !narrow) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", p->value->name);
-  if (is_listed) r->next++;
-  if (status == BRIM_OK && is_listed && brim_weights_source(r->weights.weights, at))
-    status = brim_weights_read(r->weights.weights, at, values);
-  else if (status == BRIM_OK)
-    brim_first_values(p, (uint64_t)r->setup->settings->seed, dtype, values);
-  if (status == BRIM_OK) {
-    if (r->hash == 0) r->hash = BRIM_HASH_START;
-    if (dtype != BRIM_DTYPE_F32) brim_convert(BRIM_DTYPE_F32, narrow, dtype, values, count);
-    r->hash = brim_hash(r->hash, p->value->name, strlen(p->value->name) + 1);
-    r->hash = brim_hash(r->hash, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
-    r->hash = brim_hash(r->hash, dtype != BRIM_DTYPE_F32 ? narrow : values, count * sizeof *narrow);
-  }
-  if (status == BRIM_OK && r->sink) status = r->sink->take(r->sink->context, p, dtype, values);
-  free(values);
-  free(narrow);
-  return status;
+  if (!values || (dtype != BRIM_DTYPE_F32 && !narrow))
+    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the values of '%s'", p->value->name);
+  if (status == BRIM_OK) status = read_values(r, p, values);
+  if (status == BRIM_OK && narrow) brim_convert(BRIM_DTYPE_F32, narrow, dtype, values, count);
+  end_hashing(&r->hashing);
+  r->hashing.values = values;
+  r->hashing.narrow = narrow;
+  r->hashing.bytes = bytes;
+  if (status != BRIM_OK) return status;
+  begin_hashing(&r->hashing, p);
+  return r->sink ? r->sink->take(r->sink->context, p, dtype, values) : BRIM_OK;
 }
 
 brim_status brim_frozen_read(const brim_setup *s, const brim_graph *g, const brim_frozen_sink *sink, uint64_t *hash)
@@ -110,14 +152,19 @@ brim_status brim_frozen_read(const brim_setup *s, const brim_graph *g, const bri
   reader r = {.setup = s, .graph = g, .sink = sink};
   bool any = false;
   *hash = 0;
-  for (size_t i = 0; i < g->parameter_count; i++) any = any || g->parameter[i].is_frozen;
+  for (size_t i = 0; i < g->parameter_count; i++) {
+    const uint64_t bytes = (uint64_t)brim_shape_count(&g->parameter[i].value->shape) * sizeof(float);
+    any = any || g->parameter[i].is_frozen;
+    if (g->parameter[i].is_frozen && bytes > r.bytes_most) r.bytes_most = bytes;
+  }
   if (!any) return BRIM_OK;
   BRIM_TRY(brim_setup_weights_open(s, g, &r.weights));
   brim_status status = BRIM_OK;
   for (size_t i = 0; i < g->parameter_count && status == BRIM_OK; i++)
     if (g->parameter[i].is_frozen) status = read_one(&r, &g->parameter[i]);
+  end_hashing(&r.hashing);
   brim_setup_weights_close(&r.weights);
-  *hash = r.hash;
+  *hash = r.hashing.hash;
   return status;
 }
 

@@ -15,7 +15,10 @@
 #include "conv_winograd.h"
 
 /* Minimum channels of x and y. With fewer, most of the work would be transforms, and most of the memory scratch. */
-enum { CHANNELS_MIN = 64 };
+enum {
+  CHANNELS_MIN = 64,
+  CHUNK_MAX = 128, /* tiles of a thread at a time */
+};
 
 /* The convolution to compute: the forward pass or the gradient of its input. */
 typedef struct winograd {
@@ -46,7 +49,7 @@ static winograd winograd_of(cpu_backend *b, const cpu_conv_key *k, int64_t sampl
   v.in.rows = cpu_divide_up(v.y.height, WINOGRAD_OUT);
   v.in.columns = cpu_divide_up(v.y.width, WINOGRAD_OUT);
   v.tiles = samples * v.in.rows * v.in.columns;
-  const int64_t rounds = cpu_divide_up(v.tiles, b->simd->gemm_rows_max * b->threads), step = b->simd->gemm_rows;
+  const int64_t rounds = cpu_divide_up(v.tiles, (int64_t)CHUNK_MAX * b->threads), step = b->simd->gemm_rows;
   v.chunk = cpu_divide_up(cpu_divide_up(v.tiles, rounds * b->threads), step) * step;
   return v;
 }

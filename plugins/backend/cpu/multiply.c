@@ -39,22 +39,25 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
   return (uint64_t)b->threads * cpu_aligned(b->simd->gemm_scratch_bytes);
 }
 
-/* Blocks have as many rows as are packed at once and up to eight panels of columns, or fewer if there would be too few
- * blocks for the threads. */
+enum {
+  PANELS_MAX = 24,      /* of a block: then packing its rows takes little of its time */
+  TASKS_PER_THREAD = 8, /* or more, if there are enough panels, so that threads end at about the same time */
+};
+
+/* Blocks have at most as many rows as are packed at once, nearly the same number in each, and up to PANELS_MAX panels
+ * of columns; less of both if there would be too few blocks for the threads. */
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 {
   const cpu_gemm *g = &products->gemm;
   if (g->m == 0 || g->n == 0 || products->count == 0) return;
   product p = {.backend = b, .products = *products, .workspace = workspace};
-  const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns);
+  const int64_t panels = cpu_divide_up(g->n, b->simd->gemm_columns), tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
   const int64_t threads = cpu_divide_up(b->threads, products->count); /* for each product */
-  p.rows_per_task = b->simd->gemm_rows_max;
-  if (panels * cpu_divide_up(g->m, p.rows_per_task) < threads) {
-    const int64_t tiles = cpu_divide_up(g->m, b->simd->gemm_rows);
-    p.rows_per_task = cpu_divide_up(tiles, cpu_divide_up(threads, panels)) * b->simd->gemm_rows;
-  }
+  p.row_tasks = cpu_max(cpu_divide_up(g->m, b->simd->gemm_rows_max), cpu_divide_up(threads, panels));
+  p.rows_per_task = cpu_divide_up(tiles, p.row_tasks) * b->simd->gemm_rows;
   p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);
-  p.columns_per_task = cpu_max(1, cpu_min(8, panels * p.row_tasks / threads)) * b->simd->gemm_columns;
+  p.columns_per_task =
+      cpu_max(1, cpu_min(PANELS_MAX, panels * p.row_tasks / (TASKS_PER_THREAD * threads))) * b->simd->gemm_columns;
   p.tasks = p.row_tasks * cpu_divide_up(g->n, p.columns_per_task);
   cpu_pool_run(b->pool, products->count * p.tasks, multiply_block, &p);
 }

@@ -175,9 +175,9 @@ void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
 enum {
   GEMM_VECTORS = 2, /* of a row of a tile */
   GEMM_COLUMNS = GEMM_VECTORS * LANES,
-  GEMM_ROWS = LANES == 16 ? 8 : 6, /* 16 accumulators of 32 registers, or 12 of 16 */
-  GEMM_DEPTH = 256,                /* K of a packed block: a panel of B fits the L1 cache */
-  GEMM_ROWS_MAX = 128 / GEMM_ROWS * GEMM_ROWS + (128 % GEMM_ROWS ? GEMM_ROWS : 0),
+  GEMM_ROWS = LANES == 16 ? 14 : 6, /* 28 accumulators of 32 registers, or 12 of 16 */
+  GEMM_DEPTH = 256,                 /* K of a packed block: a panel of B fits the L1 cache */
+  GEMM_ROWS_MAX = (LANES == 16 ? 18 : 22) * GEMM_ROWS,
   GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };

@@ -13,6 +13,8 @@
  * when a text is generated, the time is that of reading the weights. */
 #include "simd_math.h"
 
+enum { GEMM_ROWS_PART = LANES == 16 ? 8 : 3 }; /* rows of the smaller tile at the end of the rows */
+
 typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
 } tile;
@@ -48,17 +50,17 @@ static inline __attribute__((always_inline)) void multiply(tile *t, int64_t dept
   multiply_strided(t, depth, a, row_stride, depth_stride, b, GEMM_COLUMNS, rows, vectors);
 }
 
-/* Does half the work for a tile of which at most one vector, or half the rows, is needed. */
+/* Does less work for a tile of which at most one vector, or GEMM_ROWS_PART rows, are needed. */
 static inline __attribute__((always_inline)) void multiply_wanted(tile *t, int64_t depth, const float *a,
                                                                   int row_stride, int depth_stride, const float *b,
                                                                   int64_t rows, int64_t columns)
 {
-  if (columns <= LANES && rows <= GEMM_ROWS / 2)
-    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS / 2, 1);
+  if (columns <= LANES && rows <= GEMM_ROWS_PART)
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS_PART, 1);
   else if (columns <= LANES)
     multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, 1);
-  else if (rows <= GEMM_ROWS / 2)
-    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS / 2, GEMM_VECTORS);
+  else if (rows <= GEMM_ROWS_PART)
+    multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS_PART, GEMM_VECTORS);
   else
     multiply(t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, GEMM_VECTORS);
 }
@@ -139,7 +141,7 @@ static inline __attribute__((always_inline)) void load_rows(const cpu_gemm *g, t
 /* Unrolled, because the compiler would make the loop a string instruction, which takes longer to start. */
 static inline void clear(tile *t)
 {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int r = 0; r < GEMM_ROWS; r++) t->v[r][0] = t->v[r][1] = (vf){0};
 }
 
@@ -185,6 +187,42 @@ static void rectify(tile *t)
   rectify_rows(t, GEMM_ROWS, GEMM_VECTORS);
 }
 
+/* A whole tile of C at `c`, whose values never leave registers between their load and their store. The next tile of C
+ * is fetched meanwhile: its rows are far apart, so processors do not prefetch them by themselves. */
+static inline __attribute__((always_inline)) void multiply_whole(float *c, int64_t ldc, int64_t depth, const float *a,
+                                                                 int row_stride, int depth_stride, const float *b,
+                                                                 const float *bias, bool from_c, bool relu)
+{
+  tile t;
+  const vf zero = {0};
+#pragma GCC unroll 16
+  for (int r = 0; r < GEMM_ROWS; r++)
+    for (int j = 0; j < GEMM_VECTORS; j++) {
+      const float *next = (const float *)((uintptr_t)c + (uintptr_t)(((GEMM_ROWS + r) * ldc + j * LANES) * 4));
+      __builtin_prefetch(next, 1); /* harmless past the end */
+      t.v[r][j] = from_c ? load(c + r * ldc + j * LANES) : bias ? load(bias + j * LANES) : zero;
+    }
+  multiply(&t, depth, a, row_stride, depth_stride, b, GEMM_ROWS, GEMM_VECTORS);
+  if (relu) rectify_rows(&t, GEMM_ROWS, GEMM_VECTORS);
+#pragma GCC unroll 16
+  for (int r = 0; r < GEMM_ROWS; r++)
+    for (int j = 0; j < GEMM_VECTORS; j++) store(c + r * ldc + j * LANES, t.v[r][j]);
+}
+
+/* For each form of packed A and each kind of first values, so that all conditions are outside the loop. */
+static void multiply_whole_tile(const cpu_gemm *g, int64_t m, int64_t n, int64_t depth, bool from_c, bool relu,
+                                const float *a, const float *b)
+{
+  float *c = g->c + m * g->ldc + n;
+  const float *bias = g->bias ? g->bias + n : NULL;
+  if (g->a_transposed)
+    multiply_whole(c, g->ldc, depth, a, 1, GEMM_ROWS, b, bias, from_c, relu);
+  else if (from_c)
+    multiply_whole(c, g->ldc, depth, a, GEMM_A_STRIDE, 1, b, NULL, true, relu);
+  else
+    multiply_whole(c, g->ldc, depth, a, GEMM_A_STRIDE, 1, b, bias, false, relu);
+}
+
 /* Multiplies a panel of B with the packed rows of A. */
 static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n, int64_t columns, int64_t depth,
                            bool first, bool last, const float *a, const float *b)
@@ -192,6 +230,10 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
   for (int64_t m = m0; m < m1; m += GEMM_ROWS, a += GEMM_ROWS * GEMM_A_STRIDE) {
     const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
     tile t;
+    if (rows == GEMM_ROWS && columns == GEMM_COLUMNS) {
+      multiply_whole_tile(g, m, n, depth, g->accumulate || !first, last && g->relu, a, b);
+      continue;
+    }
     load_tile(g, &t, m, n, rows, columns, g->accumulate || !first);
     if (g->a_transposed)
       multiply_wanted(&t, depth, a, 1, GEMM_ROWS, b, rows, columns);
@@ -206,10 +248,11 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
 
 enum {
   FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the L1 cache */
-  FEWEST_ROWS = 4,          /* for which squares of B are transposed in registers */
-  FEW_DEPTH = 64,           /* rows of B at once, each on a page of its own */
-  TURNED_DEPTH = 1024,      /* K of a packed block of A: long runs along the rows of B */
-  SMALL_DEPTH = 32          /* maximum K of products in which C dominates */
+  TURNED_ROWS = LANES == 16 ? 8 : 6,
+  FEWEST_ROWS = 4,     /* for which squares of B are transposed in registers */
+  FEW_DEPTH = 64,      /* rows of B at once, each on a page of its own */
+  TURNED_DEPTH = 1024, /* K of a packed block of A: long runs along the rows of B */
+  SMALL_DEPTH = 32     /* maximum K of products in which C dominates */
 };
 
 /* Processors do not prefetch by themselves if rows are read in turn. */
@@ -233,7 +276,7 @@ static inline __attribute__((always_inline)) void turned_tile(const cpu_gemm *g,
                                                               int vectors)
 {
   const bool from_c = k0 > 0 || g->accumulate;
-  float values[GEMM_ROWS][GEMM_COLUMNS] = {{0}};
+  float values[TURNED_ROWS][GEMM_COLUMNS] = {{0}};
   tile t;
   for (int r = 0; r < outputs; r++) {
     const float first = g->bias ? g->bias[n + r] : 0;
@@ -257,9 +300,9 @@ static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
     int64_t n = n0;
     pack_panel_transposed(&turned, m0, rows, k, depth, scratch);
     if (rows <= LANES)
-      for (; n + GEMM_ROWS <= n1; n += GEMM_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, GEMM_ROWS, 1);
+      for (; n + TURNED_ROWS <= n1; n += TURNED_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, TURNED_ROWS, 1);
     else
-      for (; n + GEMM_ROWS <= n1; n += GEMM_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, GEMM_ROWS, 2);
+      for (; n + TURNED_ROWS <= n1; n += TURNED_ROWS) turned_tile(g, m0, rows, n, k, depth, scratch, TURNED_ROWS, 2);
     for (; n < n1; n++) turned_tile(g, m0, rows, n, k, depth, scratch, 1, 2);
   }
 }
@@ -340,8 +383,8 @@ static void multiply_few(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
         const int64_t rows = m1 - m < GEMM_ROWS ? m1 - m : GEMM_ROWS;
         tile t;
         load_tile(g, &t, m, n, rows, columns, g->accumulate || k > 0);
-        if (rows <= GEMM_ROWS / 2)
-          multiply_strided(&t, depth, a, GEMM_A_STRIDE, 1, b, stride, GEMM_ROWS / 2, GEMM_VECTORS);
+        if (rows <= GEMM_ROWS_PART)
+          multiply_strided(&t, depth, a, GEMM_A_STRIDE, 1, b, stride, GEMM_ROWS_PART, GEMM_VECTORS);
         else
           multiply_strided(&t, depth, a, GEMM_A_STRIDE, 1, b, stride, GEMM_ROWS, GEMM_VECTORS);
         if (k + depth == g->k && g->relu) rectify(&t);
@@ -374,13 +417,21 @@ static void multiply_small(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0
 
 /* ---- choosing a method ---- */
 
+/* The depth of a block: K in parts of nearly the same size, in whole vectors. */
+static int64_t even_depth(int64_t k)
+{
+  const int64_t parts = (k + GEMM_DEPTH - 1) / GEMM_DEPTH, part = parts > 0 ? (k + parts - 1) / parts : GEMM_DEPTH;
+  return (part + LANES - 1) / LANES * LANES;
+}
+
 static void multiply_packed(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *scratch)
 {
   float *a = scratch, *b = scratch + GEMM_ROWS_MAX * GEMM_A_STRIDE;
+  const int64_t most = even_depth(g->k);
   for (int64_t m = m0; m < m1; m += GEMM_ROWS_MAX) {
     const int64_t m_end = m1 - m < GEMM_ROWS_MAX ? m1 : m + GEMM_ROWS_MAX;
-    for (int64_t k = 0; k < g->k; k += GEMM_DEPTH) {
-      const int64_t depth = g->k - k < GEMM_DEPTH ? g->k - k : GEMM_DEPTH;
+    for (int64_t k = 0; k < g->k; k += most) {
+      const int64_t depth = g->k - k < most ? g->k - k : most;
       (g->a_transposed ? pack_columns : pack_rows)(g, m, m_end, k, depth, a);
       for (int64_t n = n0; n < n1; n += GEMM_COLUMNS) {
         const int64_t columns = n1 - n < GEMM_COLUMNS ? n1 - n : GEMM_COLUMNS;

@@ -145,12 +145,10 @@ static bool copies_small(const brim_node *n)
 
 static bool has_small(const brim_node *n)
 {
-  if (copies_small(n)) return false;
-  for (uint32_t k = 0; k < n->in_count; k++)
-    if (is_small(n->in[k])) return true;
-  for (uint32_t k = 0; k < n->out_count; k++)
-    if (is_small(n->out[k])) return true;
-  return false;
+  bool any = false;
+  for (uint32_t k = 0; k < n->in_count; k++) any = any || is_small(n->in[k]);
+  for (uint32_t k = 0; k < n->out_count; k++) any = any || is_small(n->out[k]);
+  return any && !copies_small(n);
 }
 
 /* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all but
