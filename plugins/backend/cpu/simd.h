@@ -177,7 +177,7 @@ enum {
   GEMM_COLUMNS = GEMM_VECTORS * LANES,
   GEMM_ROWS = LANES == 16 ? 14 : 6, /* 28 accumulators of 32 registers, or 12 of 16 */
   GEMM_DEPTH = 256,                 /* K of a packed block: a panel of B fits the L1 cache */
-  GEMM_ROWS_MAX = (LANES == 16 ? 18 : 22) * GEMM_ROWS,
+  GEMM_ROWS_MAX = (LANES == 16 ? 9 : 22) * GEMM_ROWS,
   GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };
