@@ -181,7 +181,7 @@ brim_status brim_data_sample_seconds(const brim_data *data, const void *params, 
   void *self = (void *)params;
   uint64_t bytes = 0;
   if (data->train.estimated)
-    return brim_fail(BRIM_ENOTSUP, "dataset '%s' must be prepared before its samples can be timed", plugin->id);
+    return brim_fail(BRIM_ENOTSUP, "samples of dataset '%s' cannot be timed: it has not been opened yet", plugin->id);
   BRIM_TRY(brim_data_host_bytes(data, &bytes));
   if (bytes > TIMED_BYTES || bytes > brim_host_memory_now().available_bytes / 2)
     return brim_fail(BRIM_ENOTSUP, "dataset '%s' is too large to be opened for timing", plugin->id);

@@ -64,7 +64,8 @@ brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of host memory that the open splits keep, as far as the dataset reports them. Not between open_start and
  * open_finish. The dataset's errors. */
 brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out);
-/* Passed instead of an epoch: training samples in the order of the split, without augmentation. */
+/* Passed instead of an epoch: training samples without augmentation and without the epoch's shuffle, in the order of
+ * brim_data.split. */
 #define BRIM_EPOCH_PLAIN (-1)
 /* [any thread] Sample `i` of a part in order: for training, in the epoch's permutation, augmented and, if requested,
  * mixed with another one; otherwise unchanged. Writes `elements` values of `real` (BRIM_DTYPE_F32 or _F64; computed in

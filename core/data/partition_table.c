@@ -209,7 +209,7 @@ static brim_status read_groups(const assignment *d, int64_t *group)
   return BRIM_OK;
 }
 
-/* The dataset's k-th client becomes client k, or with fewer clients client k mod clients. */
+/* The dataset's k-th client (from 0) becomes client k, or k mod total_clients if the dataset has more clients. */
 static brim_status own_groups(const assignment *d, const int64_t *group, int64_t *distinct)
 {
   int64_t count = 0;

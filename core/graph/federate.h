@@ -20,7 +20,7 @@ brim_status brim_graph_build_adopt(const brim_graph *like, brim_graph **out);
 brim_status brim_graph_build_distance(const brim_graph *like, brim_graph **out);
 /* [plan] Adds the client's update to the sum. */
 brim_status brim_graph_build_fold(const brim_graph *like, brim_graph **out);
-/* [plan] Adds how far the client has moved to the sum for controls. */
+/* [plan] Adds the difference between the client's parameters and the global model's to the sum for controls. */
 brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **out);
 /* [plan] The server's step: an update whose gradients come from the sum; buffers get the mean of their changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out);

@@ -223,7 +223,8 @@ static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uin
   return true;
 }
 
-/* Drops the best nodes together, or else the first one that does not raise the peak. False if there is none. */
+/* Drops the best nodes together; if that raises the peak, the first of the STALLS_MAX best ones that alone does not.
+ * False if none was dropped. */
 static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
 {
   const size_t ranked = rank_nodes(s);

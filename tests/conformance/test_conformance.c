@@ -505,7 +505,7 @@ static void check_cut(const bench *whole, int64_t batch)
   bench_free(before);
 }
 
-/* Numbers of samples that run at once, and of the pieces they are split into: up to two of each; 0: none. */
+/* The number of samples that run at once, and up to two sizes of the pieces that they are split into (0: none). */
 typedef struct cut {
   int64_t total, batch[2];
 } cut;

@@ -8,7 +8,7 @@
 
 #include "load.c" /* NOLINT(bugprone-suspicious-include) */
 
-/* From the plugin's other files, which nothing here reaches. */
+/* Stubs of functions of the plugin's other files: load.c refers to them, but these tests never call them. */
 uint64_t cuda_device_free_bytes(void)
 {
   return 0;

@@ -1,4 +1,4 @@
-/* Policies for tests, which return the answers that a test set, and the questions to them. */
+/* Policies for tests: each returns the answers that a test has stored in it. Also the questions that tests ask them. */
 #ifndef BRIM_TESTS_MADE_POLICIES_H
 #define BRIM_TESTS_MADE_POLICIES_H
 #include <stdio.h>

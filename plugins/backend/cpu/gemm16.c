@@ -72,7 +72,7 @@ static inline vf pairs_of(const void *from, int64_t at, bool wide, int64_t strid
   return (vf)_mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
 }
 
-/* Packs tiles in which a vector is 32 values along K of one of `count` rows: A in rows, or B by columns if each step is
+/* Packs tiles in which a vector has 32 values along K of one of `count` rows: A; or B, stored [N,K], if each step is
  * then transposed. */
 static inline __attribute__((always_inline)) void pack_along(const void *from, int64_t at, bool wide, int64_t stride,
                                                              int64_t count, const steps *s, bool transposed,
@@ -87,8 +87,8 @@ static inline __attribute__((always_inline)) void pack_along(const void *from, i
   }
 }
 
-/* Packs tiles in which a vector is pairs across K of `count` columns: B by pairs, or A in rows if each step is then
- * transposed. */
+/* Packs tiles in which a vector has a pair of values, neighbours along K, of each of `count` columns: B; or A, stored
+ * [K,M], if each step is then transposed. */
 static inline __attribute__((always_inline)) void pack_across(const void *from, int64_t at, bool wide, int64_t stride,
                                                               int64_t count, const steps *s, bool transposed,
                                                               uint16_t *to)

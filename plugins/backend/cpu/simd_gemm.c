@@ -311,7 +311,9 @@ static void multiply_turned(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n
  * transposed in registers, so that a vector has a column of B and a sum for LANES elements of C. */
 static inline __attribute__((always_inline)) void multiply_squares(const cpu_gemm *g, int64_t m, int64_t n, int rows)
 {
-  enum { AHEAD = 8 * LANES }; /* floats of a row of B: there are more rows than processors prefetch by themselves */
+  enum {
+    AHEAD = 8 * LANES
+  }; /* floats of a row of B that are fetched early: processors follow fewer rows by themselves */
   const float *a[FEWEST_ROWS], *b = g->b + n * g->ldb;
   vf s[FEWEST_ROWS];
   int64_t k = 0;

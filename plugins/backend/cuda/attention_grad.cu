@@ -41,7 +41,8 @@ template <typename T> struct operands {
   T *dq, *dk, *dv;
 };
 
-/* A tile: the head of queries and of keys, the first row and column, and the chunk that the block computes. */
+/* A tile: its sample, the head of its queries (`head`) and of its keys (`group`), its first row and column, and the
+ * chunk that the block computes. */
 struct place {
   int64_t sample, head, group, row, column;
   int chunk;

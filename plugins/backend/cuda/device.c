@@ -151,7 +151,7 @@ brim_status cuda_device_usage(void *self, int device, uint64_t *used, uint64_t *
 brim_status cuda_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count)
 {
   struct cudaDeviceProp properties;
-  if (cuda_card_of(self)) return brim_fail(BRIM_ENOTSUP, "backend.card only describes the GPU");
+  if (cuda_card_of(self)) return brim_fail(BRIM_ENOTSUP, "a GPU that backend.card describes has no users");
   BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   return cuda_nvml_users(&key, out, room, count);

@@ -7,7 +7,8 @@
  * product x * weight adds to one y. The gradients go over the same products: that of x adds dy * weight to x's
  * gradient, that of weight adds dy * x.
  *
- * A transposed convolution is the gradient of x as a layer, with its input in place of dy, starting from a bias. */
+ * A transposed convolution is a layer that computes the gradient of x: its input takes the place of dy, and each sum
+ * starts from the bias. */
 #include "reference.h"
 
 /* The sizes, named as in the formula. */

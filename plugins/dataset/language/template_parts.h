@@ -301,11 +301,12 @@ typedef struct builtin builtin;
 typedef brim_status (*builtin_fn)(run *r, const builtin *b, const value *self, const value *arg, value *out);
 struct builtin {
   const char *name;
-  builtin_fn call;        /* NULL: refused */
-  const char *parameters; /* names with a space after each; NULL: any names, which `self` has as a dictionary */
-  int32_t least;          /* parameters that must be given */
-  int32_t detail;         /* what distinguishes the builtins of a function */
-  uint8_t type;           /* of a method's object */
+  builtin_fn call; /* NULL: refused */
+  const char
+      *parameters; /* names with a space after each; NULL: any, and `self` is the dictionary of these arguments */
+  int32_t least;   /* parameters that must be given */
+  int32_t detail;  /* what distinguishes the builtins of a function */
+  uint8_t type;    /* of a method's object */
 };
 typedef struct bound {
   const builtin *builtin;

@@ -319,7 +319,7 @@ static brim_status estimate(const pixels_set *set, const split *s, split *out)
     if (status == BRIM_OK) widen(out, &header);
     if (status != BRIM_OK && status != BRIM_ELOAD) return status;
   }
-  return out->pixels_max > 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "no picture can be read");
+  return out->pixels_max > 0 ? BRIM_OK : brim_fail(BRIM_EINVAL, "none of the first pictures can be read");
 }
 
 static brim_status set_describe(const void *self, const char *title, brim_dataset_info *out)
