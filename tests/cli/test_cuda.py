@@ -501,8 +501,8 @@ class Messages(CudaCase):
                               f"set precision=fp32, or use a backend that supports {precision}")
 
     def test_too_large_a_run_is_refused_with_a_size_that_fits(self):
-        result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=4096",
-                           "training.batch_size=4096", "run.dir=run", status=NO_FIT)
+        result = self.cuda("train", *RUN, "backend=cuda", "dataset.shape=[1,512,512]", "dataset.train_count=1024",
+                           "training.batch_size=1024", "run.dir=run", status=NO_FIT)
         self.assert_error(result, "MiB free", "training.batch_size=", "would fit")
         self.assertFalse((self.folder / "run").exists())
 
