@@ -44,6 +44,8 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node)
 {
   const cpu_activation *t = table_of(b);
   const brim_activation_attr *attr = &node->attr.fused.activation;
+  const char *second = strchr(node->op, '+');
+  const bool is_gelu = second && strcmp(second, "+gelu") == 0; /* else the attributes may be another operation's */
   const struct {
     const char *op;
     cpu_function function;
@@ -51,9 +53,8 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node)
               {"+sigmoid", t->sigmoid},
               {"+tanh", t->tanh},
               {"+silu", t->silu},
-              {"+gelu", t->gelu[attr->approximate]}};
+              {"+gelu", t->gelu[is_gelu ? attr->approximate : 0]}};
   cpu_epilogue epilogue = {.factor = (float)attr->factor};
-  const char *second = strchr(node->op, '+');
   epilogue.relu = second && strcmp(second, "+relu") == 0;
   for (size_t i = 0; second && i < sizeof rows / sizeof rows[0]; i++)
     if (strcmp(second, rows[i].op) == 0) epilogue.function = rows[i].function;
