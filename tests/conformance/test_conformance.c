@@ -62,9 +62,10 @@ static tally *tally_for_row(const bench_row *row)
   return &tally_of_row[i];
 }
 
+/* A row of several operations counts for the one whose name it has. */
 static tally *tally_for(const bench_row *row, const char *op)
 {
-  if (row->composite) return tally_for_row(row);
+  if (row->composite && strcmp(row->name, op) != 0) return tally_for_row(row);
   for (size_t i = 0; i < brim_op_count(); i++)
     if (strcmp(brim_op_at(i)->name, op) == 0) return &tally_of_op[i];
   return NULL;
