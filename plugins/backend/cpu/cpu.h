@@ -124,6 +124,9 @@ void cpu_multiply16(cpu_backend *b, const cpu_products16 *p, void *workspace);
 /* Returns the only element of a product of M = N = 1, computed by one thread in its part of the workspace. */
 float cpu_multiply16_one(cpu_backend *b, const cpu_gemm16 *g, const uint16_t *bias, int32_t thread, void *workspace);
 
+/* linear.c: adds rows of values, in bfloat16 if `small`, else in fp32, to `sum` [columns], in their order. */
+void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, int64_t columns, float *sum);
+
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */
 #define CPU_PREPARE(name)                                                                                              \
   brim_status name(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,        \

@@ -72,6 +72,13 @@ static inline vf pairs_of(const void *from, int64_t at, bool wide, int64_t strid
   return (vf)_mm512_or_si512(_mm512_cvtepu16_epi32(low), _mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16));
 }
 
+/* Stores a packed tile of a step. */
+static inline __attribute__((always_inline)) void store_step(vf v[TILE], bool transposed, uint16_t *to)
+{
+  if (transposed) transpose_square(v);
+  for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
+}
+
 /* Packs tiles in which a vector has 32 values along K of one of `count` rows: A; or B, stored [N,K], if each step is
  * then transposed. */
 static inline __attribute__((always_inline)) void pack_along(const void *from, int64_t at, bool wide, int64_t stride,
@@ -82,8 +89,7 @@ static inline __attribute__((always_inline)) void pack_along(const void *from, i
     vf v[TILE];
     for (int64_t r = 0; r < TILE; r++)
       v[r] = r < count ? row_of(from, at + r * stride + s->first[i], wide, s->values[i]) : (vf){0};
-    if (transposed) transpose_square(v);
-    for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
+    store_step(v, transposed, to);
   }
 }
 
@@ -97,8 +103,7 @@ static inline __attribute__((always_inline)) void pack_across(const void *from, 
     vf v[TILE];
     for (int64_t p = 0; p < TILE; p++)
       v[p] = pairs_of(from, at + (s->first[i] + 2 * p) * stride, wide, stride, s->values[i] - 2 * p, count);
-    if (transposed) transpose_square(v);
-    for (int r = 0; r < TILE; r++) memcpy(to + r * STEP, &v[r], sizeof v[r]);
+    store_step(v, transposed, to);
   }
 }
 

@@ -5,6 +5,7 @@
  * after sample onto the present value. So a micro-batch of any size, divided into any tasks, gives the same bits,
  * without a second buffer for a grain. linear+add and linear_grad_input+add begin each sum with the value to add to. */
 #include "cpu.h"
+#include "half.h"
 
 static brim_status multiply(cpu_backend *b, const brim_launch *launch, const cpu_gemm *g)
 {
@@ -96,10 +97,11 @@ static CPU_RUN(linear_grad_input_add_run)
   return find_dx(self, launch, 1, true);
 }
 
-/* dbias: a task has some columns, and adds up the rows of each in their order. */
+/* A task has some columns, and adds up the rows of each in their order. */
 typedef struct column_sums {
   const cpu_simd *simd;
-  const float *dy;
+  const cpu_half *half; /* of the values, if they are in bfloat16; NULL: fp32 */
+  const void *values;
   float *sum;
   int64_t rows, columns;
 } column_sums;
@@ -111,7 +113,18 @@ static void sum_columns(void *arg, int64_t task, int32_t thread)
   (void)thread;
   const column_sums *v = arg;
   const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, v->columns - at);
-  for (int64_t n = 0; n < v->rows; n++) v->simd->add(v->sum + at, v->dy + n * v->columns + at, v->sum + at, count);
+  float wide[COLUMNS_PER_TASK];
+  for (int64_t n = 0, from = at; n < v->rows; n++, from += v->columns) {
+    if (v->half) v->half->widen((const uint16_t *)v->values + from, wide, count);
+    v->simd->add(v->sum + at, v->half ? wide : (const float *)v->values + from, v->sum + at, count);
+  }
+}
+
+void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, int64_t columns, float *sum)
+{
+  const cpu_half *half = small ? cpu_half_of(b->isa, BRIM_DTYPE_BF16) : NULL;
+  column_sums sums = {b->simd, half, values, sum, rows, columns};
+  cpu_pool_run(b->pool, cpu_divide_up(columns, COLUMNS_PER_TASK), sum_columns, &sums);
 }
 
 static CPU_RUN(linear_grad_weight_run)
@@ -120,7 +133,6 @@ static CPU_RUN(linear_grad_weight_run)
   const brim_shape *w = &launch->node->out[0]->shape;
   const int64_t rows = cpu_rows(launch->node->in[0]), outputs = w->dim[0];
   const float *dy = cpu_plain_input(b, launch, 1);
-  float *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
   const cpu_gemm g = {.m = outputs,
                       .n = w->dim[1],
                       .k = rows,
@@ -132,8 +144,7 @@ static CPU_RUN(linear_grad_weight_run)
                       .c = launch->out[0],
                       .ldc = w->dim[1],
                       .accumulate = true};
-  column_sums sums = {b->simd, dy, dbias, rows, outputs};
-  if (dbias) cpu_pool_run(b->pool, cpu_divide_up(outputs, COLUMNS_PER_TASK), sum_columns, &sums);
+  if (launch->node->out_count > 1) cpu_add_rows(b, false, dy, rows, outputs, launch->out[1]);
   return multiply(b, launch, &g);
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "cpu.h"
-#include "half.h"
 
 static bool is_plain16(const brim_tensor *t)
 {
@@ -119,29 +118,6 @@ static CPU_RUN(linear16_grad_input_add_run)
   return find_dx(self, launch, 1, true);
 }
 
-/* dbias: a task has some columns, and adds up the rows of each in their order. */
-typedef struct column_sums {
-  const cpu_backend *backend;
-  const uint16_t *dy;
-  float *sum;
-  int64_t rows, columns;
-} column_sums;
-
-enum { COLUMNS_PER_TASK = 256 };
-
-static void sum_columns(void *arg, int64_t task, int32_t thread)
-{
-  (void)thread;
-  const column_sums *v = arg;
-  const int64_t at = task * COLUMNS_PER_TASK, count = cpu_min(COLUMNS_PER_TASK, v->columns - at);
-  const cpu_half *half = cpu_half_of(v->backend->isa, BRIM_DTYPE_BF16);
-  float row[COLUMNS_PER_TASK];
-  for (int64_t n = 0; n < v->rows; n++) {
-    half->widen(v->dy + n * v->columns + at, row, count);
-    v->backend->simd->add(v->sum + at, row, v->sum + at, count);
-  }
-}
-
 static CPU_PREPARE(linear16_grad_weight_prepare)
 {
   need->workspace_bytes += cpu_multiply16_bytes(self);
@@ -153,7 +129,6 @@ static CPU_RUN(linear16_grad_weight_run)
   cpu_backend *b = self;
   const brim_shape *w = &launch->node->out[0]->shape;
   const int64_t rows = cpu_rows(launch->node->in[0]), outputs = w->dim[0];
-  column_sums sums = {b, launch->in[1], launch->node->out_count > 1 ? launch->out[1] : NULL, rows, outputs};
   cpu_products16 p = {.gemm = {.m = outputs,
                                .n = w->dim[1],
                                .k = rows,
@@ -166,7 +141,7 @@ static CPU_RUN(linear16_grad_weight_run)
                       .sum = launch->out[0],
                       .adds = true,
                       .ldc = w->dim[1]};
-  if (sums.sum) cpu_pool_run(b->pool, cpu_divide_up(outputs, COLUMNS_PER_TASK), sum_columns, &sums);
+  if (launch->node->out_count > 1) cpu_add_rows(b, true, launch->in[1], rows, outputs, launch->out[1]);
   cpu_multiply16(b, &p, launch->workspace);
   return BRIM_OK;
 }

@@ -44,8 +44,9 @@ static int library_isa(void)
   return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? ISA_V3 : ISA_V2;
 }
 
-/* Returns the processor's products in bfloat16, if oneDNN may use them too; NULL if there are none. */
-static cpu_gemm16_block products_of_library(void)
+/* Returns the function for products in bfloat16: with AMX or AVX512_BF16, if the processor has it and
+ * $ONEDNN_MAX_CPU_ISA allows it; else NULL. */
+static cpu_gemm16_block choose_gemm16(void)
 {
   const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
   cpu_gemm16_block block = NULL;
@@ -72,7 +73,7 @@ static brim_status choose_isa(cpu_backend *b)
   b->simd = tables[isa];
   b->isa = isa - ISA_V2;
   b->block = library == ISA_V4 ? 16 : 8;
-  b->gemm16 = b->params->isa == ISA_AUTO && isa == ISA_V4 ? products_of_library() : NULL;
+  b->gemm16 = b->params->isa == ISA_AUTO && isa == ISA_V4 ? choose_gemm16() : NULL;
   return BRIM_OK;
 }
 

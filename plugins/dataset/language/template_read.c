@@ -376,7 +376,7 @@ static const char *const operators[LEVELS] = {[LEVEL_OR] = "or ",
                                               [LEVEL_CONCAT] = "~ ",
                                               [LEVEL_PRODUCT] = "* / // % "};
 
-/* Takes an operator of the level; returns 0 if there is none. */
+/* Takes the next token and returns it if it is an operator of this level; otherwise returns 0. */
 static int32_t accept_operator(parser *p, int level)
 {
   const token *k = p->now;
