@@ -51,6 +51,7 @@ const brim_command brim_command_report = {
     "                                                 memory, events, configuration\n"
     "  brim report runs/a runs/b -o both.html         several runs: results side by side, curves, differing keys\n"
     "  brim report multirun/20250101-120000           the runs of a sweep\n"
+    "  brim report runs                               all runs below a folder\n"
     "\n"
     "The report is one self-contained HTML file. A run writes the same file to its folder when it ends\n"
     "(observe.report); this command also works for runs that are in progress or were killed.\n",
