@@ -329,5 +329,9 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
+  if (brim_running_prints(r))
+    r->hooks = brim_hooks_open(&r->settings->hooks, r->dir, brim_config_choice_of(r->config, "model")->plugin->id,
+                               brim_config_choice_of(r->config, "dataset")->name);
+  brim_running_hook(r, BRIM_HOOK_START, r->options->resume ? "resumed" : "started");
   return BRIM_OK;
 }

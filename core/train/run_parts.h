@@ -7,6 +7,7 @@
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "train/hooks.h"
 #include "train/participants.h"
 #include "train/report.h"
 #include "train/run.h"
@@ -28,6 +29,8 @@ typedef struct brim_running {
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
   brim_progress progress;
   brim_report report;
+  const char *evaluated;   /* the split of the newest evaluation, a literal */
+  brim_hooks *hooks;       /* NULL: none are set, or another rank runs them */
   brim_pressure *pressure; /* NULL: memory is not watched */
   brim_work work;          /* the trainer's */
   brim_loop loop;
@@ -101,6 +104,10 @@ double brim_running_own_seconds(const brim_running *r);
 /* ---- run_record.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);
+/* The run's current figures, for a hook. */
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out);
+/* [step] Starts a hook that is set; `detail` may be NULL. */
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 void brim_running_show_progress(brim_running *r);
