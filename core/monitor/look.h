@@ -157,6 +157,7 @@ typedef struct brim_look_run {
   int64_t micro_batch, batch; /* samples; 0: not known */
   double step_seconds, predicted_step_seconds;
   double loader_share; /* of the step that it waits for samples */
+  int64_t workers;     /* threads that decode samples */
   /* the largest plan with a smaller micro-batch that the planner has tried; 0: none */
   int64_t smaller_micro_batch;
   uint64_t smaller_bytes;

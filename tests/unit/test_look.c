@@ -38,7 +38,7 @@ static const char two_hosts[] =
     "\"curves\":[{\"curve\":\"train loss\",\"step\":[50,100,150],\"value\":[2.3,null,0.48]}],"
     "\"events\":[{\"time\":1795811001,\"step\":0,\"event\":\"started\",\"text\":null}],\"retries\":1,\"decisions\":2,"
     "\"micro_batch\":64,\"batch\":128,\"step_seconds\":0.029,\"predicted_step_seconds\":0.019,\"loader_share\":0.31,"
-    "\"smaller_micro_batch\":32,\"smaller_bytes\":70,\"elastic\":true},"
+    "\"workers\":1,\"smaller_micro_batch\":32,\"smaller_bytes\":70,\"elastic\":true},"
     "{\"host\":0,\"name\":\"pid 9\",\"state\":\"waiting\",\"pid\":9,\"user\":\"ann\",\"mine\":true,\"rank\":0,"
     "\"ranks\":1,\"device_index\":null,\"device\":null,\"command\":\"train\",\"started\":1795811100,\"since\":"
     "1795811200,"
@@ -46,7 +46,7 @@ static const char two_hosts[] =
     "\"seconds_left\":null,\"device_bytes\":700,\"libraries_bytes\":null,\"memory\":[],\"folder\":null,\"model\":null,"
     "\"dataset\":null,\"loss\":null,\"score\":null,\"score_name\":null,\"epoch\":null,\"epochs\":null,"
     "\"queue_seconds\":null,\"curves\":[],\"events\":[],\"retries\":0,\"decisions\":0,\"micro_batch\":0,\"batch\":0,"
-    "\"step_seconds\":null,\"predicted_step_seconds\":null,\"loader_share\":null,\"smaller_micro_batch\":0,"
+    "\"step_seconds\":null,\"predicted_step_seconds\":null,\"loader_share\":null,\"workers\":0,\"smaller_micro_batch\":0,"
     "\"smaller_bytes\":null,\"elastic\":false}],"
     "\"advice\":[{\"text\":\"a at micro-batch 32 needs 70 B\",\"command\":\"brim train --resume a policy+=elastic\"}],"
     "\"problems\":[\"slot 3 is of another version\"]}";
