@@ -135,7 +135,6 @@ static void ask_interrupt(brim_view *view, const brim_look *look)
   const char *why = !run                             ? "no run is chosen"
                     : view->is_fixed                 ? "this is a recorded look: its runs cannot be interrupted"
                     : !brim_look_is_live(run->state) ? "this run has ended"
-                    : run->host != 0                 ? "this run is on another host: interrupt it there"
                     : !run->is_mine || run->pid <= 0 ? "only your own runs on this host can be interrupted"
                                                      : NULL;
   if (why) {
