@@ -175,7 +175,9 @@ void brim_cells_reverse(brim_cells *cells, int row, int column, int end)
 {
   for (int i = column; i < end; i++) {
     brim_cell *cell = cell_at(cells, row, i);
-    if (cell) cell->reversed = true;
+    if (!cell) continue;
+    cell->reversed = true; /* of one colour: reversed colours beside each other are hard to read */
+    cell->paint = brim_paints[cell->paint].bold ? BRIM_PAINT_STRONG : BRIM_PAINT_PLAIN;
   }
 }
 

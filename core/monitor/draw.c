@@ -299,8 +299,8 @@ static void draw_list(const frame *f, brim_area area)
   draw_runs(f, (brim_area){row, area.column, r.runs, area.columns}, r.names);
   row += r.runs + (r.gaps && r.advice > 0);
   if (r.preview > 0)
-    brim_draw_detail(f->cells, (brim_area){row + 1, area.column, r.preview, area.columns}, f->look, f->list[f->position],
-                     false);
+    brim_draw_detail(f->cells, (brim_area){row + 1, area.column, r.preview, area.columns}, f->look,
+                     f->list[f->position], false);
   if (r.preview > 0) row += r.preview + 2;
   if (r.advice > 0) draw_advice(f, (brim_area){row, area.column, r.advice, area.columns});
 }
@@ -354,9 +354,10 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   frame f = {cells, look, view, {0, 0, cells->rows, cells->columns}, NULL, 0, 0};
   size_t chosen = 0;
   if (cells->columns < BRIM_DRAW_COLUMNS_MIN || cells->rows < BRIM_DRAW_ROWS_MIN) {
-    brim_cells_printf(cells, 0, 0, cells->columns, BRIM_PAINT_WARN, "too small: %dx%d needed", BRIM_DRAW_COLUMNS_MIN,
+    brim_cells_put(cells, 0, 0, cells->columns, BRIM_PAINT_WARN, "too small");
+    brim_cells_printf(cells, 1, 0, cells->columns, BRIM_PAINT_PLAIN, "needs %dx%d", BRIM_DRAW_COLUMNS_MIN,
                       BRIM_DRAW_ROWS_MIN);
-    brim_cells_put(cells, 1, 0, cells->columns, BRIM_PAINT_PLAIN, "or: brim monitor --once");
+    brim_cells_put(cells, 2, 0, cells->columns, BRIM_PAINT_DIM, "q quits");
     return;
   }
   f.list = brim_xcalloc(look->runs + 1, sizeof *f.list);

@@ -13,7 +13,7 @@
 #define LABEL_MOST 16
 #define HALF_LEAST 18 /* columns of a device in the form with two in a row */
 #define FREE_WIDTH 5
-#define HOT 85        /* degrees at which GPUs begin to slow down */
+#define HOT 85 /* degrees at which GPUs begin to slow down */
 
 enum { MINE, RUNS, LIBRARIES, OTHER, OWNERS };
 static const struct owner {
