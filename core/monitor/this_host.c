@@ -35,10 +35,10 @@
 #define LEDGERS_MAX 8
 #define IDLE_PERCENT 1.0 /* a GPU with less load is idle */
 
-typedef struct user {
+typedef struct known_user {
   uid_t uid;
   char name[64];
-} user;
+} known_user;
 
 /* What a look must know of a device of the look before. */
 typedef struct past {
@@ -53,7 +53,7 @@ struct brim_this_host {
   brim_folder **folder;
   bool *is_used; /* by the current look */
   size_t folders, folder_room;
-  user user[USERS_KNOWN_MAX];
+  known_user user[USERS_KNOWN_MAX];
   size_t users;
   past past[BRIM_LOOK_DEVICES_MAX];
   size_t pasts;

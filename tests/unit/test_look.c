@@ -46,7 +46,8 @@ static const char two_hosts[] =
     "\"seconds_left\":null,\"device_bytes\":700,\"libraries_bytes\":null,\"memory\":[],\"folder\":null,\"model\":null,"
     "\"dataset\":null,\"loss\":null,\"score\":null,\"score_name\":null,\"epoch\":null,\"epochs\":null,"
     "\"queue_seconds\":null,\"curves\":[],\"events\":[],\"retries\":0,\"decisions\":0,\"micro_batch\":0,\"batch\":0,"
-    "\"step_seconds\":null,\"predicted_step_seconds\":null,\"loader_share\":null,\"workers\":0,\"smaller_micro_batch\":0,"
+    "\"step_seconds\":null,\"predicted_step_seconds\":null,\"loader_share\":null,\"workers\":0,\"smaller_micro_batch\":"
+    "0,"
     "\"smaller_bytes\":null,\"elastic\":false}],"
     "\"advice\":[{\"text\":\"a at micro-batch 32 needs 70 B\",\"command\":\"brim train --resume a policy+=elastic\"}],"
     "\"problems\":[\"slot 3 is of another version\"]}";
@@ -155,13 +156,289 @@ static void damaged_and_foreign_json_is_named(void **state)
   brim_look_release(&look);
 }
 
+/* ---- a made look: a host at time 1000 with two shares of 64 MiB, of backend cpu ---- */
+
+enum { CPU0, CPU1 };
+static brim_look made;
+static size_t cpu0[] = {CPU0}, cpu1[] = {CPU1}, both[] = {CPU0, CPU1};
+
+static int make_look(void **state)
+{
+  (void)state;
+  brim_look_release(&made);
+  brim_arena *arena = &made.arena;
+  made.host = BRIM_ARENA_NEW(arena, brim_look_host, 1);
+  made.host[made.hosts++] = (brim_look_host){.name = "lab7", .time = 1000, .failure = ""};
+  made.device = BRIM_ARENA_NEW(arena, brim_look_device, 2);
+  for (; made.devices < 2; made.devices++)
+    made.device[made.devices] = (brim_look_device){.label = made.devices ? "cpu:1" : "cpu:0",
+                                                   .name = "",
+                                                   .uuid = "",
+                                                   .total_bytes = 64 * MIB,
+                                                   .free_bytes = 64 * MIB,
+                                                   .load = NAN,
+                                                   .idle_seconds = NAN};
+  made.run = BRIM_ARENA_NEW(arena, brim_look_run, 8);
+  made.ticket = BRIM_ARENA_NEW(arena, brim_look_ticket, 8);
+  return 0;
+}
+
+static int drop_look(void **state)
+{
+  (void)state;
+  brim_look_release(&made);
+  return 0;
+}
+
+/* A run of this user that trains on the device and has placed `mib` MiB. */
+static brim_look_run *add_run(const char *name, size_t device, uint64_t mib, double seconds_left)
+{
+  brim_look_run *run = &made.run[made.runs++];
+  *run = (brim_look_run){.state = BRIM_LOOK_TRAINING,
+                         .name = name,
+                         .folder = "/data/my runs/a",
+                         .pid = 100 + (int64_t)made.runs,
+                         .is_mine = true,
+                         .device = device,
+                         .device_bytes = mib * MIB,
+                         .seconds_left = seconds_left,
+                         .changed = 999,
+                         .step_seconds = 0.02,
+                         .predicted_step_seconds = NAN,
+                         .loader_share = NAN,
+                         .smaller_bytes = BRIM_BYTES_UNKNOWN};
+  made.device[device].free_bytes -= mib * MIB;
+  return run;
+}
+
+/* A run of this user that waits for `mib` MiB. */
+static brim_look_ticket *add_ticket(const char *wish, uint64_t mib, size_t *accepts, size_t count)
+{
+  brim_look_ticket *t = &made.ticket[made.tickets++];
+  *t = (brim_look_ticket){.place = made.tickets,
+                          .device = BRIM_LOOK_NONE,
+                          .run = BRIM_LOOK_NONE,
+                          .pid = 200 + (int64_t)made.tickets,
+                          .need_bytes = mib * MIB,
+                          .since = 900,
+                          .starts = NAN,
+                          .is_mine = true,
+                          .user = "ann",
+                          .process = "brim",
+                          .backend = "cpu",
+                          .wish = wish,
+                          .accepts = accepts,
+                          .accept_count = count};
+  return t;
+}
+
+/* ---- expected start ---- */
+
+static void assert_starts(size_t ticket, double expected)
+{
+  const double found = made.ticket[ticket].starts;
+  if (!(found == expected || (isnan(found) && isnan(expected)))) fail_msg("ticket %zu: %g", ticket, found);
+}
+
+static void a_place_starts_when_enough_runs_have_ended(void **state)
+{
+  (void)state;
+  add_run("a", CPU0, 30, 50);
+  add_run("b", CPU0, 30, 20);
+  add_ticket("cpu:0", 4, cpu0, 1);
+  add_ticket("cpu:0", 62, cpu0, 1);
+  brim_look_expect(&made);
+  assert_starts(0, 1000); /* there is room already */
+  assert_starts(1, NAN);  /* needs all that the first takes, which does not say how long */
+  made.ticket[1].need_bytes = 56 * MIB;
+  brim_look_expect(&made);
+  assert_starts(1, 1050);
+  made.ticket[1].need_bytes = 30 * MIB;
+  brim_look_expect(&made);
+  assert_starts(1, 1020);
+}
+
+static void libraries_and_claims_count(void **state)
+{
+  (void)state;
+  brim_look_run *run = add_run("a", CPU0, 30, 50);
+  run->libraries_bytes = 10 * MIB;
+  made.device[CPU0].free_bytes = 20 * MIB;
+  add_ticket("cpu:0", 10, cpu0, 1)->device = CPU0; /* is about to place */
+  add_ticket("cpu:0", 45, cpu0, 1);
+  brim_look_expect(&made);
+  assert_starts(1, 1050); /* 20 - 10 + 30 + 10 */
+  assert_starts(0, NAN);
+}
+
+static void the_queue_serves_in_order(void **state)
+{
+  (void)state;
+  add_run("a", CPU0, 40, 10);
+  add_run("b", CPU1, 40, 60);
+  add_ticket("cpu:1", 50, cpu1, 1);
+  add_ticket("any", 30, both, 2);
+  brim_look_expect(&made);
+  assert_starts(0, 1060);
+  assert_starts(1, 1010); /* not on cpu:1, where an earlier one waits */
+  add_run("c", CPU0, 20, NAN);
+  brim_look_expect(&made);
+  assert_starts(1, 1010);
+}
+
+static void a_run_without_an_end_promises_nothing(void **state)
+{
+  (void)state;
+  add_run("a", CPU0, 40, NAN);
+  add_run("b", CPU1, 40, 5)->state = BRIM_LOOK_FINISHED;
+  add_ticket("any", 50, both, 2);
+  brim_look_expect(&made);
+  assert_starts(0, NAN);
+}
+
+/* ---- advice ---- */
+
+/* The only advice; "": there must be none. */
+static void assert_advice(const char *text, const char *command)
+{
+  brim_look_advise(&made);
+  assert_int_equal(made.advices, text[0] ? 1 : 0);
+  if (!text[0]) return;
+  assert_string_equal(made.advice[0].text, text);
+  assert_string_equal(made.advice[0].command, command);
+}
+
+static void advice_names_another_device_with_room(void **state)
+{
+  (void)state;
+  add_run("a", CPU0, 44, 50);
+  brim_look_ticket *t = add_ticket("cpu:0", 44, cpu0, 1);
+  assert_advice("pid 201 (44.0 MiB) fits on cpu:1 now", "kill -INT 201  # then start it with device=cpu:1");
+  t->need_bytes = 65 * MIB; /* it does not fit */
+  assert_advice("", "");
+  t->need_bytes = 44 * MIB;
+  t->is_mine = false;
+  assert_advice("", "");
+  t->is_mine = true;
+  t->backend = "cuda"; /* of another backend */
+  assert_advice("", "");
+  t->backend = "cpu";
+  made.tickets = 0; /* an earlier run waits for that device */
+  add_ticket("cpu:1", 64, cpu1, 1)->is_mine = false;
+  add_ticket("cpu:0", 44, cpu0, 1);
+  assert_advice("", "");
+}
+
+static void advice_names_a_smaller_micro_batch_that_lets_others_in(void **state)
+{
+  (void)state;
+  brim_look_run *run = add_run("a", CPU0, 44, 50);
+  run->smaller_micro_batch = 32;
+  run->smaller_bytes = 31 * MIB;
+  made.device[CPU1].free_bytes = 0;
+  brim_look_ticket *t = add_ticket("any", 33, both, 2);
+  t->is_mine = false;
+  assert_advice("a at micro-batch 32 needs 31.0 MiB: then pid 201 fits too",
+                "kill -INT 101  # then brim train --resume '/data/my runs/a' policy+=elastic");
+  t->need_bytes = 34 * MIB; /* that is not enough */
+  assert_advice("", "");
+  t->need_bytes = 33 * MIB;
+  run->is_elastic = true; /* it makes room by itself */
+  assert_advice("", "");
+}
+
+static void advice_names_memory_of_an_idle_gpu(void **state)
+{
+  (void)state;
+  brim_look_owner owner = {.pid = 123, .bytes = 18 * MIB, .user = "bob", .name = "python3"};
+  brim_look_device *d = &made.device[CPU0];
+  d->owner = &owner;
+  d->owners = 1;
+  d->label = "cuda:0";
+  d->idle_seconds = 720;
+  assert_advice("cuda:0 has had no load for 12:00, and pid 123 holds 18.0 MiB", "ps -o user,pid,etime,args -p 123");
+  owner.bytes = MIB; /* little */
+  assert_advice("", "");
+  owner.bytes = BRIM_BYTES_UNKNOWN;
+  assert_advice("", "");
+  owner.bytes = 18 * MIB;
+  d->idle_seconds = 500;
+  assert_advice("", "");
+}
+
+static void advice_names_a_run_without_a_sign_of_life(void **state)
+{
+  (void)state;
+  brim_look_run *run = add_run("a", CPU0, 44, 50);
+  run->changed = 580;
+  assert_advice("a has made no step for 7:00", "ps -o stat,wchan:20,etime,args -p 101");
+  run->step_seconds = 400; /* its steps take that long */
+  assert_advice("", "");
+  run->step_seconds = NAN;
+  run->state = BRIM_LOOK_CHECKPOINT;
+  assert_advice("", "");
+}
+
+static void advice_names_a_slow_loader(void **state)
+{
+  (void)state;
+  brim_look_run *run = add_run("a", CPU0, 44, 50);
+  run->loader_share = 0.31;
+  run->workers = 1;
+  assert_advice("a waits for samples 31 % of the step",
+                "kill -INT 101  # then brim train --resume '/data/my runs/a' training.num_workers=3");
+  run->loader_share = 0.1;
+  assert_advice("", "");
+}
+
+static void advice_names_a_step_that_is_slower_than_predicted(void **state)
+{
+  (void)state;
+  brim_look_run *run = add_run("a", CPU0, 44, 50);
+  run->step_seconds = 0.029;
+  run->predicted_step_seconds = 0.019;
+  assert_advice("a step of a takes 29 ms, the device profile says 19 ms",
+                "brim devices --forget-times  # the next run measures again");
+  run->predicted_step_seconds = 0.025;
+  assert_advice("", "");
+}
+
+static void there_are_at_most_three_of_different_kinds(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    brim_look_run *run = add_run("a", CPU0, 10, 50);
+    run->changed = 100;
+    run->loader_share = 0.5;
+    run->predicted_step_seconds = 0.001;
+  }
+  add_ticket("cpu:0", 44, cpu0, 1);
+  brim_look_advise(&made);
+  assert_int_equal(made.advices, 3);
+  assert_non_null(strstr(made.advice[0].text, "fits on cpu:1 now"));
+  assert_non_null(strstr(made.advice[1].text, "no step"));
+  assert_non_null(strstr(made.advice[2].text, "waits for samples"));
+}
+
 int main(void)
 {
+#define WITH_LOOK(test) cmocka_unit_test_setup_teardown(test, make_look, drop_look)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(json_reads_back_equal),
       cmocka_unit_test(what_is_missing_is_unknown),
       cmocka_unit_test(hosts_are_joined),
       cmocka_unit_test(damaged_and_foreign_json_is_named),
+      WITH_LOOK(a_place_starts_when_enough_runs_have_ended),
+      WITH_LOOK(libraries_and_claims_count),
+      WITH_LOOK(the_queue_serves_in_order),
+      WITH_LOOK(a_run_without_an_end_promises_nothing),
+      WITH_LOOK(advice_names_another_device_with_room),
+      WITH_LOOK(advice_names_a_smaller_micro_batch_that_lets_others_in),
+      WITH_LOOK(advice_names_memory_of_an_idle_gpu),
+      WITH_LOOK(advice_names_a_run_without_a_sign_of_life),
+      WITH_LOOK(advice_names_a_slow_loader),
+      WITH_LOOK(advice_names_a_step_that_is_slower_than_predicted),
+      WITH_LOOK(there_are_at_most_three_of_different_kinds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
