@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/monitor_print.h"
+#include "monitor/screen.h"
 #include "monitor/source.h"
 
 #define HOSTS_WAIT_SECONDS 12.0 /* for the first answer of other hosts: longer than ssh tries to connect */
@@ -130,8 +131,10 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
                                        .every = m->seconds,
                                        .wait_seconds = HOSTS_WAIT_SECONDS};
   BRIM_TRY(brim_source_open(&options, cli->registry, &source));
-  heed_signals();
-  const brim_status status = look_on(m, source);
+  const bool is_interactive = !m->once && !m->json && isatty(STDOUT_FILENO);
+  if (!is_interactive) heed_signals();
+  const brim_status status =
+      is_interactive ? brim_screen_run(source, m->seconds, m->from != NULL) : look_on(m, source);
   brim_source_close(source);
   return status;
 }
