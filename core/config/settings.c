@@ -267,6 +267,9 @@ static const brim_setting observe_table[] = {
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
+    FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
+         "what a process shows all users of the host while it runs: nothing (off), its state, device, memory and "
+         "progress (basic), or also model, run folder, loss and accuracy (all)"),
     {.param.key = NULL},
 };
 
