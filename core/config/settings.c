@@ -267,6 +267,10 @@ static const brim_setting observe_table[] = {
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
+    FREE(STR, brim_observe_settings, trace, "", NULL,
+         "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),
+    FREE(BOOL, brim_observe_settings, nvtx, "false", NULL,
+         "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
     {.param.key = NULL},
 };
 
