@@ -93,6 +93,8 @@ typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
   bool report, tensorboard, memory_summary;
   int32_t live; /* enum brim_live_mode */
+  const char *trace; /* "100:103": steps; "": none */
+  bool nvtx;
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

@@ -30,6 +30,7 @@ static brim_status close_run(brim_running *r, brim_status status)
       brim_error_take(&first);
     }
   }
+  brim_running_trace_end(r);
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
