@@ -89,6 +89,7 @@ typedef struct brim_dist_settings {
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
   bool report, tensorboard, memory_summary;
+  double report_seconds; /* 0: the report is written only at the end */
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */
