@@ -95,6 +95,7 @@ typedef struct brim_observe_settings {
   int32_t live; /* enum brim_live_mode */
   const char *trace; /* "100:103": steps; "": none */
   bool nvtx;
+  double report_seconds; /* 0: the report is written only at the end */
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

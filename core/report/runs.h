@@ -33,6 +33,9 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir);
 /* Called after the last run: finds names and differing keys. */
 void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
+/* Replaces the run's summary by what its last records show: a run in progress, or one that was killed, has no summary of
+ * its own. */
+void brim_compare_summarize(brim_compared *run);
 /* A key's value as text; "-" if the run has no such key. Belongs to the comparison's arena. */
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key);
 /* The name of the run's dataset: the chosen option, or the plugin. */
