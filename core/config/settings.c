@@ -267,6 +267,8 @@ static const brim_setting observe_table[] = {
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
+    FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
+         "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
     {.param.key = NULL},
 };
 

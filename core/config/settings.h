@@ -88,7 +88,7 @@ typedef struct brim_dist_settings {
 } brim_dist_settings;
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
-  bool report, tensorboard, memory_summary;
+  bool report, tensorboard, memory_summary, histograms;
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

@@ -7,6 +7,7 @@
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "train/histograms.h"
 #include "train/participants.h"
 #include "train/report.h"
 #include "train/run.h"
@@ -26,6 +27,7 @@ typedef struct brim_running {
   brim_jsonl metrics, events;
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
+  brim_histograms histograms;
   brim_progress progress;
   brim_report report;
   brim_pressure *pressure; /* NULL: memory is not watched */
@@ -114,6 +116,16 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
 /* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples
  * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
+
+/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+
+/* Opens the files. ECOMM. */
+brim_status brim_running_open_insight(brim_running *r);
+/* Whether histograms are made after a step: at evaluations, at most BRIM_HISTOGRAMS_TIMES in a run. */
+bool brim_running_has_histograms(const brim_running *r, int64_t step);
+/* Call before the next step, and after its commit. EPEER, ECOMM. */
+void brim_running_before_step(brim_running *r);
+brim_status brim_running_after_step(brim_running *r);
 
 /* ---- run_early.c ---- */
 

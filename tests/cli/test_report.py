@@ -85,7 +85,7 @@ class OfARun(Reports):
         page = self.page("run/report.html")
         self.assertEqual(text_of(page.find(".//h1")), "run finished")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
-                         ["Results", "Curves", "Epochs", "Confusion matrix", "Classes", "Memory", "Events",
+                         ["Results", "Curves", "Epochs", "Confusion matrix", "Classes", "Layers", "Memory", "Events",
                           "Configuration"])
         self.brim("report", "run", "-o", "again.html")
         self.assertEqual(self.read("again.html"), self.read("run/report.html"), "the same files, the same bytes")
@@ -353,7 +353,7 @@ class OfAFederation(Reports):
         page = self.page("run/report.html")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
                          ["Results", "Curves", "Accuracy reached", "Rounds", "Clients", "Confusion matrix", "Classes",
-                          "Memory", "Events", "Configuration"])
+                          "Layers", "Memory", "Events", "Configuration"])
         self.assertTrue(text_of(page.find(".//p[@class='what']")).endswith(", 6 rounds"))
         rows = self.table(self.section(page, "Rounds"))
         self.assertEqual([row["round"] for row in rows], [str(n) for n in range(1, 7)])
