@@ -276,6 +276,8 @@ static const brim_setting observe_table[] = {
          "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),
     FREE(BOOL, brim_observe_settings, nvtx, "false", NULL,
          "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
+    FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
+         "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
     {.param.key = NULL},
 };
 

@@ -336,6 +336,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
   BRIM_TRY(brim_running_begin_together(r, brim_running_trace_begin(r)));
+  BRIM_TRY(brim_running_open_insight(r));
   announce(r);
   announce_world(r);
   announce_async(r);

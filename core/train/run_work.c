@@ -55,13 +55,14 @@ static bool continues_at_once(const brim_running *r)
                              : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
   return !is_wanted && !brim_running_trace_stops_ahead(r) && !brim_running_is_compared(r, next) &&
          !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
-         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps);
+         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps) && !brim_running_has_histograms(r, next + 1);
 }
 
 static brim_status make(void *self)
 {
   static const char *const name = "step";
   brim_running *r = self;
+  brim_running_before_step(r);
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   BRIM_TRY(brim_running_trace_before(r));
@@ -96,6 +97,7 @@ static brim_status make(void *self)
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_loop_is_due(&r->loop, r->state->step, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
+  if (status == BRIM_OK) BRIM_TRY(brim_running_after_step(r));
   if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) BRIM_TRY(brim_trainer_compare(r->trainer));
   return status == BRIM_OK ? brim_running_trace_after(r) : status;
 }
@@ -252,6 +254,7 @@ static brim_status drop_later_records(brim_running *r)
     brim_participants_close(&r->participants);
     BRIM_TRY(brim_participants_open(&r->participants, r->dir, s->step));
   }
+  if (brim_histograms_rewind(&r->histograms, s->step) != BRIM_OK) brim_histograms_mute(&r->histograms);
   snprintf(path, sizeof path, "%s", r->metrics.path);
   brim_jsonl_close(&r->metrics);
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
