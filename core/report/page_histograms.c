@@ -135,7 +135,7 @@ static void read_lines(table *t, char *text)
     read_line(t, line, (size_t)(end - line), step_of(line));
 }
 
-static bool read_file(table *t, brim_page_run *page)
+static bool read_file(table *t, const brim_page_run *page)
 {
   FILE *file = brim_page_open(page, "histograms.jsonl");
   size_t room = 1 << 16, length = 0;
@@ -346,7 +346,7 @@ static void add_table(const table *t, brim_text *out)
                      only_matrices ? "those with two or more dimensions" : "the first ones");
 }
 
-void brim_page_histograms(brim_page_run *page, brim_text *out)
+void brim_page_histograms(const brim_page_run *page, brim_text *out)
 {
   table t = {.page = page, .row = brim_xcalloc(TENSORS_MAX, sizeof *t.row)};
   if (read_file(&t, page)) {
