@@ -14,7 +14,7 @@
 
 #define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown verbatim */
 
-FILE *brim_page_open(const brim_page_run *page, const char *name)
+FILE *brim_page_open(brim_page_run *page, const char *name)
 {
   char path[BRIM_PATH_MAX];
   if (brim_path_join(path, page->run->dir, name) != BRIM_OK) return NULL;
