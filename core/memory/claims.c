@@ -395,6 +395,7 @@ brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count
                               .device = t->claimed ? t->device : -1,
                               .key = brim_arena_copy(arena, t->key, sizeof t->key),
                               .keys = t->keys,
+                              .claimed = t->claimed,
                               .process = brim_arena_string(arena, t->process),
                               .backend = backend,
                               .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};
