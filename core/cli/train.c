@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "cli/live_page.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "config/config.h"
@@ -193,6 +194,7 @@ static brim_status join(const brim_config *config, brim_dist **out)
 /* The report is optional, so a failure is only a warning. */
 static void write_page(const char *run)
 {
+  brim_live_page_end();
   if (brim_page_write(run) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
@@ -205,7 +207,8 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
                               .resume = o->resume,
                               .quiet = cli->quiet,
                               .start = cli->start,
-                              .write_page = config->settings.observe.report ? write_page : NULL};
+                              .write_page = config->settings.observe.report ? write_page : NULL,
+                              .follow_page = config->settings.observe.report ? brim_live_page_begin : NULL};
   log_auto_backend(config);
   log_environment();
   ending->joined = true;
@@ -419,7 +422,7 @@ const brim_command brim_command_federate = {
     "\n"
     "The command reads the configuration `federate` instead of `config`; otherwise it works like `brim train`. `brim\n"
     "eval`, `predict`, `export` and `plan --config-name federate` support federations too.\n",
-    federate_options};
+    federate_options, true};
 
 const brim_command brim_command_train = {
     "train", "train a model", run_train,
@@ -446,4 +449,4 @@ const brim_command brim_command_train = {
     "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
-    options};
+    options, true};

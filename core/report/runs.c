@@ -30,11 +30,11 @@ static void add_run(brim_comparison *c, brim_compared run)
   c->run[c->count++] = run;
 }
 
-/* A run in progress, or one that was killed, has no summary; its last records show how far it got. */
-static void summarize_records(brim_compared *run)
+void brim_compare_summarize(brim_compared *run)
 {
   const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
   brim_summary *s = &run->summary;
+  brim_summary_clear(s);
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
   const brim_series *validation = &split[BRIM_SPLIT_VALIDATION], *test = &split[BRIM_SPLIT_TEST];
@@ -67,7 +67,7 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   brim_compared run = {.dir = brim_arena_string(&c->arena, dir), .config = config};
   BRIM_TRY(brim_path_join(path, dir, "metrics.jsonl"));
   if (has_file(dir, "metrics.jsonl")) BRIM_TRY(brim_metrics_read(&c->arena, path, &run.metrics));
-  if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
+  if (!brim_summary_read(dir, &run.summary)) brim_compare_summarize(&run);
   run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "cannot compare more than %d runs", BRIM_COMPARE_RUNS_MAX);
