@@ -8,11 +8,8 @@
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
-<<<<<<< HEAD
-#include "train/hooks.h"
-=======
 #include "train/histograms.h"
->>>>>>> int
+#include "train/hooks.h"
 #include "train/participants.h"
 #include "train/phase.h"
 #include "train/report.h"
