@@ -5,15 +5,18 @@
 
 #include "base/file.h"
 #include "report/page_parts.h"
+#include "report/plan_svg.h"
 #include "store/rundir.h"
 
 /* ---- style ---- */
 
 static const char light[] =
     ":root{color-scheme:light dark;--ground:#fff;--card:#f5f6f8;--ink:#1b2025;--faint:#65707b;--line:#dde1e6;"
-    "--good:#00734f;--bad:#b3261e;--warn:#8a5a00;--blue:#5aa5d6;--deep:#0b5a8f;--amber:#e69f00;--right:0,114,178;--wrong:213,94,0}";
+    "--good:#00734f;--bad:#b3261e;--warn:#8a5a00;--blue:#5aa5d6;--deep:#0b5a8f;--amber:#e69f00;--right:0,114,178;--"
+    "wrong:213,94,0}";
 static const char dark[] = ":root{--ground:#14171a;--card:#1e2328;--ink:#e4e8eb;--faint:#97a2ac;--line:#343b43;"
-                           "--good:#2cc79c;--bad:#ff8a80;--warn:#f0b93a;--blue:#3f86bd;--deep:#a9d6f5;--amber:#f0b93a;--right:36,124,184;--wrong:235,120,50}";
+                           "--good:#2cc79c;--bad:#ff8a80;--warn:#f0b93a;--blue:#3f86bd;--deep:#a9d6f5;--amber:#f0b93a;-"
+                           "-right:36,124,184;--wrong:235,120,50}";
 static const char rules[] =
     "*{box-sizing:border-box}"
     "html{scroll-padding-top:3.2rem}"
@@ -110,9 +113,11 @@ static void add_style(brim_text *out)
   brim_text_add(out, parts);
   add_shades(out);
   brim_svg_style(out, false);
+  brim_plan_svg_style(out, false);
   brim_text_add(out, "@media screen and (prefers-color-scheme:dark){");
   brim_text_add(out, dark);
   brim_svg_style(out, true);
+  brim_plan_svg_style(out, true);
   brim_text_add(out, "}");
   brim_text_add(out, paper);
   brim_text_add(out, "</style>\n");
@@ -132,17 +137,16 @@ static void begin(brim_text *out, const char *title)
 static void begin_body(const brim_page_run *page, brim_text *out)
 {
   brim_text_add(out, "</head>\n<body");
-  if (page && page->live)
-    brim_text_printf(out, " data-every=\"%.3f\" data-written=\"%.3f\"", page->live->every_seconds,
-                     page->live->written);
+  if (page && brim_page_refreshes(page))
+    brim_text_printf(out, " data-every=\"%.3f\" data-written=\"%.3f\"", page->live->every_seconds, page->live->written);
   brim_text_add(out, ">\n");
 }
 
 /* The sections of a run's page, in their order. A section without data adds nothing. */
 static void (*const sections[])(const brim_page_run *page, brim_text *out) = {
-    brim_page_results,         brim_page_curves,   brim_page_timeline, brim_page_reached,     brim_page_epochs,
-    brim_page_clients_section, brim_page_classes,  brim_page_plan,     brim_page_operations,  brim_page_ranks,
-    brim_page_environment,     brim_page_inputs};
+    brim_page_results,    brim_page_curves,          brim_page_timeline,    brim_page_reached,
+    brim_page_epochs,     brim_page_clients_section, brim_page_classes,     brim_page_plan,
+    brim_page_operations, brim_page_ranks,           brim_page_environment, brim_page_inputs};
 
 static void print_one(brim_comparison *c, const brim_page_live *live, brim_text *out)
 {
