@@ -95,14 +95,15 @@ static int most_first(const void *a, const void *b)
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-void brim_pieces_collect(brim_arena *arena, const brim_plan *whole, const brim_program *p, brim_pieces *out)
+void brim_pieces_collect(brim_arena *arena, const brim_plan *plan, const brim_program *program, brim_pieces *out)
 {
-  const bool federated = whole->lane_count > 0;
-  const brim_plan *plan = federated ? whole->lane[0] : whole;
+  const brim_program *p = program;
+  const bool federated = plan->lane_count > 0;
+  const brim_plan *drawn = federated ? plan->lane[0] : plan;
   const brim_graph *g = p->graph;
   brim_text recompute = {0};
-  *out = (brim_pieces){.persistent_bytes = plan->persistent_bytes,
-                       .peak_bytes = federated ? whole->peak_bytes : plan->persistent_bytes + p->transient_bytes,
+  *out = (brim_pieces){.persistent_bytes = drawn->persistent_bytes,
+                       .peak_bytes = federated ? plan->peak_bytes : drawn->persistent_bytes + p->transient_bytes,
                        .nodes = (int32_t)g->node_count,
                        .forward = (int32_t)g->forward_count,
                        .live_node = p->live_node,
@@ -112,17 +113,17 @@ void brim_pieces_collect(brim_arena *arena, const brim_plan *whole, const brim_p
                        .count = p->buffer_count,
                        .buffers = p->buffer_count,
                        .piece = BRIM_ARENA_NEW(arena, brim_piece, p->buffer_count + 1)};
-  collect_parts(plan, out->part);
+  collect_parts(drawn, out->part);
   collect_buffers(p, out->piece);
   qsort(out->piece, out->count, sizeof *out->piece, most_first);
-  brim_recompute_print(p, plan->request.recompute, &recompute);
+  brim_recompute_print(p, drawn->request.recompute, &recompute);
   out->recompute = brim_arena_string(arena, brim_text_str(&recompute));
   brim_text_release(&recompute);
   if (!federated) return;
-  out->lanes = whole->request.lanes;
-  out->server_bytes = whole->persistent_bytes;
-  out->lane_bytes = whole->lane_bytes;
-  collect_parts(whole, out->server);
+  out->lanes = plan->request.lanes;
+  out->server_bytes = plan->persistent_bytes;
+  out->lane_bytes = plan->lane_bytes;
+  collect_parts(plan, out->server);
 }
 
 /* ---- as JSON ---- */
@@ -147,36 +148,36 @@ static json_t *string(const char *text)
   return out ? out : json_string("");
 }
 
-json_t *brim_pieces_json(const brim_pieces *x)
+json_t *brim_pieces_json(const brim_pieces *pieces)
 {
-  if (x->nodes > BRIM_PIECES_NODES_MAX) return NULL;
-  json_t *out = json_object(), *alive = json_array(), *pieces = json_array();
-  for (int32_t i = 0; i < x->nodes; i++) json_array_append_new(alive, integer(x->alive[i]));
-  for (size_t i = 0; i < x->count && i < BRIM_PIECES_MAX; i++) {
-    const brim_piece *p = &x->piece[i];
-    json_array_append_new(pieces,
+  if (pieces->nodes > BRIM_PIECES_NODES_MAX) return NULL;
+  json_t *out = json_object(), *alive = json_array(), *rows = json_array();
+  for (int32_t i = 0; i < pieces->nodes; i++) json_array_append_new(alive, integer(pieces->alive[i]));
+  for (size_t i = 0; i < pieces->count && i < BRIM_PIECES_MAX; i++) {
+    const brim_piece *p = &pieces->piece[i];
+    json_array_append_new(rows,
                           json_pack("[I, I, i, i, i, i, I, o, o, o]", (json_int_t)p->offset, (json_int_t)p->bytes,
                                     (int)p->first, (int)p->last, (int)p->kind, (int)p->dropped,
                                     (json_int_t)p->dropped_middle, string(p->tensor), string(p->op), string(p->node)));
   }
-  json_object_set_new(out, "persistent_bytes", integer(x->persistent_bytes));
-  json_object_set_new(out, "peak_bytes", integer(x->peak_bytes));
-  json_object_set_new(out, "parts", regions(x->part));
-  json_object_set_new(out, "operations", json_integer(x->nodes));
-  json_object_set_new(out, "forward", json_integer(x->forward));
-  json_object_set_new(out, "live_operation", json_integer(x->live_node));
-  json_object_set_new(out, "live_op", string(x->live_op));
-  json_object_set_new(out, "live_name", string(x->live_name));
-  json_object_set_new(out, "recompute", string(x->recompute));
-  json_object_set_new(out, "buffers", json_integer((json_int_t)x->buffers));
-  if (x->lanes > 0) {
-    json_object_set_new(out, "lanes", json_integer(x->lanes));
-    json_object_set_new(out, "server_bytes", integer(x->server_bytes));
-    json_object_set_new(out, "lane_bytes", integer(x->lane_bytes));
-    json_object_set_new(out, "server", regions(x->server));
+  json_object_set_new(out, "persistent_bytes", integer(pieces->persistent_bytes));
+  json_object_set_new(out, "peak_bytes", integer(pieces->peak_bytes));
+  json_object_set_new(out, "parts", regions(pieces->part));
+  json_object_set_new(out, "operations", json_integer(pieces->nodes));
+  json_object_set_new(out, "forward", json_integer(pieces->forward));
+  json_object_set_new(out, "live_operation", json_integer(pieces->live_node));
+  json_object_set_new(out, "live_op", string(pieces->live_op));
+  json_object_set_new(out, "live_name", string(pieces->live_name));
+  json_object_set_new(out, "recompute", string(pieces->recompute));
+  json_object_set_new(out, "buffers", json_integer((json_int_t)pieces->buffers));
+  if (pieces->lanes > 0) {
+    json_object_set_new(out, "lanes", json_integer(pieces->lanes));
+    json_object_set_new(out, "server_bytes", integer(pieces->server_bytes));
+    json_object_set_new(out, "lane_bytes", integer(pieces->lane_bytes));
+    json_object_set_new(out, "server", regions(pieces->server));
   }
   json_object_set_new(out, "alive", alive);
-  json_object_set_new(out, "pieces", pieces);
+  json_object_set_new(out, "pieces", rows);
   return out;
 }
 
