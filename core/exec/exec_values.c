@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/convert.h"
+#include "base/tracing.h"
 #include "exec/exec_parts.h"
 
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
@@ -18,8 +19,12 @@ brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, doub
 
 brim_status brim_exec_collect(brim_exec *exec)
 {
+  static const char *const name = "wait for the device";
   BRIM_TRY(brim_reduction_finish_to(&exec->reduction, exec->fetch_ticket[exec->collected++ % BRIM_FETCHES]));
-  return exec->backend->collect(exec->self);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = exec->backend->collect(exec->self);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
 }
 
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
@@ -105,6 +110,15 @@ brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const b
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
 {
   return brim_exec_write_part(exec, program, tensor, 0, tensor->bytes, host);
+}
+
+brim_status brim_exec_read_range(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, int64_t first,
+                                 int64_t count, void *host)
+{
+  const uint64_t each = brim_dtype_bytes(tensor->dtype);
+  const uint8_t *at = brim_exec_pointer(exec, program, tensor);
+  BRIM_TRY(brim_exec_wait(exec));
+  return exec->backend->download(exec->self, host, at + (uint64_t)first * each, (uint64_t)count * each);
 }
 
 /* Allocates host memory for a tensor, or returns ENOMEM_HOST. */

@@ -80,6 +80,16 @@ static const char parts[] =
     ".o-all{fill:var(--blue);color:var(--blue)}.o-least{fill:var(--deep);color:var(--deep)}"
     ".o-plan{fill:var(--amber);color:var(--amber)}";
 
+/* On a telephone an event is a paragraph, not a row of a table that is too wide. */
+static const char narrow[] =
+    "@media (max-width:40rem){body{padding:1rem}nav{margin:1rem -1rem 0;padding:.55rem 1rem}.card{flex:1 1 8.7rem}"
+    ".events,.events tbody,.events tr{display:block}.events thead{display:none}"
+    ".events tr{padding:.5rem 0;border-bottom:1px solid var(--line)}"
+    ".events td{display:inline-block;padding:0 .7rem 0 0;border:0}.events td.number:not(:empty)::before{content:'step "
+    "'}"
+    ".events td:last-child{display:block}"
+    ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
+
 /* Nothing scrolls on paper, so what is wide must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
@@ -111,6 +121,7 @@ static void add_style(brim_text *out)
   brim_text_add(out, light);
   brim_text_add(out, rules);
   brim_text_add(out, parts);
+  brim_text_add(out, brim_page_histograms_style);
   add_shades(out);
   brim_svg_style(out, false);
   brim_plan_svg_style(out, false);
@@ -119,6 +130,7 @@ static void add_style(brim_text *out)
   brim_svg_style(out, true);
   brim_plan_svg_style(out, true);
   brim_text_add(out, "}");
+  brim_text_add(out, narrow);
   brim_text_add(out, paper);
   brim_text_add(out, "</style>\n");
 }
@@ -144,9 +156,9 @@ static void begin_body(const brim_page_run *page, brim_text *out)
 
 /* The sections of a run's page, in their order. A section without data adds nothing. */
 static void (*const sections[])(const brim_page_run *page, brim_text *out) = {
-    brim_page_results,    brim_page_curves,          brim_page_timeline,    brim_page_reached,
-    brim_page_epochs,     brim_page_clients_section, brim_page_classes,     brim_page_plan,
-    brim_page_operations, brim_page_ranks,           brim_page_environment, brim_page_inputs};
+    brim_page_results,         brim_page_curves,      brim_page_timeline,   brim_page_reached, brim_page_epochs,
+    brim_page_clients_section, brim_page_classes,     brim_page_histograms, brim_page_plan,    brim_page_operations,
+    brim_page_ranks,           brim_page_environment, brim_page_inputs};
 
 static void print_one(brim_comparison *c, const brim_page_live *live, brim_text *out)
 {

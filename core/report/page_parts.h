@@ -174,6 +174,8 @@ void brim_page_clients_section(const brim_page_run *page, brim_text *out);
 /* Federations that differ only in their seeds, as one method; false: no finished federations. */
 bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
+void brim_page_histograms(const brim_page_run *page, brim_text *out);
+extern const char *const brim_page_histograms_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 /* What happened: waits, decisions, recoveries, interruptions, resumes; as a picture and as a table. */
 void brim_page_timeline(const brim_page_run *page, brim_text *out);

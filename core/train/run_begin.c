@@ -7,6 +7,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/tracing.h"
 #include "dist/line.h"
 #include "drive/distribute.h"
 #include "graph/plan_json.h"
@@ -124,6 +125,11 @@ static void on_decision(void *context, const brim_decision *decision)
 {
   brim_running *r = context;
   brim_report_decision(&r->events, decision, r->state->step);
+  if (brim_tracing_records() && !decision->sight) {
+    char note[240];
+    snprintf(note, sizeof note, "decision: %s: %s", decision->policy, decision->choice);
+    brim_tracing_note(note);
+  }
 }
 
 static brim_status open_logs(brim_running *r)
@@ -329,6 +335,8 @@ brim_status brim_running_begin(brim_running *r)
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
+  BRIM_TRY(brim_running_begin_together(r, brim_running_trace_begin(r)));
+  BRIM_TRY(brim_running_open_insight(r));
   announce(r);
   announce_world(r);
   announce_async(r);
@@ -338,5 +346,8 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
+  brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
+  const brim_progress_state state = brim_running_progress(r);
+  brim_running_publish(r, &state);
   return BRIM_OK;
 }
