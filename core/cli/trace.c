@@ -148,7 +148,8 @@ static brim_status ask(const wishes *w)
   (void)signal(SIGTERM, on_signal);
   brim_status status = brim_trace_request_write(w->run, w->steps);
   if (status == BRIM_OK) {
-    brim_say("asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps, brim_plural(w->steps), w->run);
+    brim_log(BRIM_LOG_INFO, "asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps,
+             brim_plural(w->steps), w->run);
     status = wait_for(w->run, events, &event);
     if (status != BRIM_OK) brim_trace_request_drop(w->run);
   }
@@ -159,7 +160,8 @@ static brim_status ask(const wishes *w)
     brim_text_printf(&text, "%s/%s\n", w->run, name);
     brim_cli_print(brim_text_str(&text));
     brim_text_release(&text);
-    brim_say("open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
+    brim_log(BRIM_LOG_INFO,
+             "open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
              w->run);
   }
   json_decref(event);

@@ -99,17 +99,21 @@ static void check_steps(const brim_running *r, const char *text)
     brim_log(BRIM_LOG_INFO, "observe.trace=%s: the run ends after step %lld, and so does its trace", text, steps);
 }
 
-brim_status brim_running_trace_begin(brim_running *r)
+brim_status brim_running_trace_check(const brim_running *r)
+{
+  int64_t first, end;
+  const char *text = r->settings->observe.trace;
+  return text[0] ? parse_steps(text, &first, &end) : BRIM_OK;
+}
+
+void brim_running_trace_begin(brim_running *r)
 {
   const char *text = r->settings->observe.trace;
   struct brim_run_trace *t = r->trace = brim_xcalloc(1, sizeof *t);
   if (r->settings->observe.nvtx && !brim_tracing_use_nvtx())
     brim_log(BRIM_LOG_WARN, "observe.nvtx has no effect: this brim was built without the CUDA toolkit's NVTX headers");
   if (brim_running_prints(r)) brim_trace_request_drop(r->dir); /* it was meant for an earlier process */
-  if (!text[0]) return BRIM_OK;
-  BRIM_TRY(parse_steps(text, &t->first, &t->end));
-  if (brim_running_prints(r)) check_steps(r, text);
-  return BRIM_OK;
+  if (text[0] && parse_steps(text, &t->first, &t->end) == BRIM_OK && brim_running_prints(r)) check_steps(r, text);
 }
 
 /* ---- requests ---- */
