@@ -380,7 +380,7 @@ static brim_status park(void *self)
 {
   brim_running *r = self;
   leave_device(r);
-  const brim_status status = brim_trainer_park(r->trainer);
+  const brim_status status = brim_trainer_park(r->trainer, r->dir);
   return status == BRIM_OK ? BRIM_OK : watch_again(r, status);
 }
 
@@ -389,7 +389,7 @@ static brim_status replan(void *self)
   brim_running *r = self;
   leave_device(r);
   r->recent_count = 0;
-  return watch_again(r, brim_trainer_replan(r->trainer));
+  return watch_again(r, brim_trainer_replan(r->trainer, r->dir));
 }
 
 /* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */
