@@ -63,7 +63,8 @@ brim_folder(report store observe)
 brim_folder(export setup)
 brim_folder(launch memory store)
 brim_folder(simulate drive observe)
-brim_folder(cli train report export launch simulate)
+brim_folder(monitor report memory)
+brim_folder(cli train report export launch simulate monitor)
 
 # Numbers in sorting networks are finite; see network.h.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES COMPILE_OPTIONS

@@ -1,6 +1,5 @@
 /* brim trace: asks a running process for a trace of its next steps, and shows operations by time. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pwd.h>
@@ -8,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,18 +30,6 @@ typedef struct wishes {
 } wishes;
 
 /* ---- the run ---- */
-
-/* Whether a process trains in the folder. */
-static bool is_running(const char *run)
-{
-  char path[BRIM_PATH_MAX];
-  if (brim_path_join(path, run, BRIM_RUN_LOCK_NAME) != BRIM_OK) return false;
-  const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
-  close(fd); /* also unlocks */
-  return !is_free;
-}
 
 static const char *user_name(uid_t uid, char *out, size_t room)
 {
@@ -118,7 +104,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
   bool failed = false;
   brim_status status = BRIM_OK;
   for (;;) {
-    const bool runs = is_running(run); /* before the events are read, so that none is missed */
+    const bool runs = brim_run_is_open(run); /* before the events are read, so that none is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
       status = brim_fail(BRIM_EINTERRUPTED, "the request was withdrawn");
@@ -136,7 +122,7 @@ static brim_status ask(const wishes *w)
 {
   char path[BRIM_PATH_MAX];
   json_t *event = NULL;
-  if (!is_running(w->run)) return fail_ended(w->run);
+  if (!brim_run_is_open(w->run)) return fail_ended(w->run);
   BRIM_TRY(check_owner(w->run));
   BRIM_TRY(brim_path_join(path, w->run, "events.jsonl"));
   FILE *events = brim_fopen_to_read(path);
@@ -285,7 +271,7 @@ static brim_status trace(brim_cli *cli, wishes *w, brim_operands *operands)
   const bool shows = w->top || w->json;
   BRIM_TRY(brim_path_join(path, w->run, BRIM_OPERATIONS_NAME));
   const bool has_table = access(path, F_OK) == 0;
-  if (!shows || w->steps_text || (!has_table && is_running(w->run))) BRIM_TRY(ask(w));
+  if (!shows || w->steps_text || (!has_table && brim_run_is_open(w->run))) BRIM_TRY(ask(w));
   return shows ? show(w, &operands->arena) : BRIM_OK;
 }
 

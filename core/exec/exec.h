@@ -118,4 +118,7 @@ brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, cons
                               void *host);
 brim_status brim_exec_write_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
                                const void *host);
+/* [step] Copies elements [first, first + count) of such a tensor, which is not a state in host memory. */
+brim_status brim_exec_read_range(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, int64_t first,
+                                 int64_t count, void *host);
 #endif

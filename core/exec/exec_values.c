@@ -112,6 +112,15 @@ brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const 
   return brim_exec_write_part(exec, program, tensor, 0, tensor->bytes, host);
 }
 
+brim_status brim_exec_read_range(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, int64_t first,
+                                 int64_t count, void *host)
+{
+  const uint64_t each = brim_dtype_bytes(tensor->dtype);
+  const uint8_t *at = brim_exec_pointer(exec, program, tensor);
+  BRIM_TRY(brim_exec_wait(exec));
+  return exec->backend->download(exec->self, host, at + (uint64_t)first * each, (uint64_t)count * each);
+}
+
 /* Allocates host memory for a tensor, or returns ENOMEM_HOST. */
 static brim_status new_copy(const brim_tensor *tensor, void **out)
 {

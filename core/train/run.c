@@ -34,6 +34,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
+  brim_histograms_close(&r->histograms);
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);
@@ -56,13 +57,14 @@ brim_status brim_run(const brim_run_options *options)
   r->stop = brim_stop_watch(brim_running_prints(r));
   signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
   r->lock = -1;
-  r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
+  r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = r->histograms.log.fd = -1;
   r->reported_step = -1;
   r->work = brim_running_work(r);
   brim_report_init(&r->report);
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = brim_loop_run(&r->loop);
   brim_stop_doing(BRIM_STOP_ENDING);
+  brim_live_now(BRIM_LIVE_STOPPING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
     brim_planner_compare_times(&r->drive->planner, brim_trainer_plan(r->trainer), r->drive->choice.micro_batch,

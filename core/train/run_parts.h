@@ -4,9 +4,11 @@
 #include <signal.h>
 
 #include "drive/loop.h"
+#include "memory/live.h"
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "train/histograms.h"
 #include "train/participants.h"
 #include "train/report.h"
 #include "train/run.h"
@@ -26,6 +28,7 @@ typedef struct brim_running {
   brim_jsonl metrics, events;
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
+  brim_histograms histograms;
   brim_progress progress;
   brim_report report;
   brim_pressure *pressure; /* NULL: memory is not watched */
@@ -104,6 +107,10 @@ double brim_running_own_seconds(const brim_running *r);
 void brim_running_event(brim_running *r, const char *what, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
+brim_progress_state brim_running_progress(const brim_running *r);
+/* Shows it to other programs (memory/live.h). */
+void brim_running_publish(const brim_running *r, const brim_progress_state *state);
+/* Shows it to the user, and to other programs. */
 void brim_running_show_progress(brim_running *r);
 /* Restores the newest training record from the state. */
 void brim_running_recall(brim_running *r);
@@ -136,6 +143,16 @@ bool brim_running_trace_stops_ahead(const brim_running *r);
 void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
+
+/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+
+/* Opens the files. ECOMM. */
+brim_status brim_running_open_insight(brim_running *r);
+/* Whether histograms are made after a step: at evaluations, at most BRIM_HISTOGRAMS_TIMES in a run. */
+bool brim_running_has_histograms(const brim_running *r, int64_t step);
+/* Call before the next step, and after its commit. EPEER, ECOMM. */
+void brim_running_before_step(brim_running *r);
+brim_status brim_running_after_step(brim_running *r);
 
 /* ---- run_early.c ---- */
 

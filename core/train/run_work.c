@@ -55,13 +55,14 @@ static bool continues_at_once(const brim_running *r)
                              : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
   return !is_wanted && !brim_running_trace_stops_ahead(r) && !brim_running_is_compared(r, next) &&
          !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
-         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps);
+         !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps) && !brim_running_has_histograms(r, next + 1);
 }
 
 static brim_status make(void *self)
 {
   static const char *const name = "step";
   brim_running *r = self;
+  brim_running_before_step(r);
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   BRIM_TRY(brim_running_trace_before(r));
@@ -96,6 +97,7 @@ static brim_status make(void *self)
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_loop_is_due(&r->loop, r->state->step, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
+  if (status == BRIM_OK) BRIM_TRY(brim_running_after_step(r));
   if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) BRIM_TRY(brim_trainer_compare(r->trainer));
   return status == BRIM_OK ? brim_running_trace_after(r) : status;
 }
@@ -109,6 +111,7 @@ static void begin_turn(void *self)
   r->turn_started = brim_now();
   brim_stop_at(r->loop.checkpoint_step, r->state->step);
   brim_stop_doing(BRIM_STOP_STEPS);
+  brim_live_now(BRIM_LIVE_TRAINING);
   brim_running_trace_look(r);
   brim_running_wish(r);
 }
@@ -139,9 +142,11 @@ static brim_status checkpoint(void *self)
 {
   static const char *const name = "checkpoint";
   brim_running *r = self;
+  const enum brim_live_state before = brim_live_now(BRIM_LIVE_CHECKPOINT);
   const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints);
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  brim_live_now(before);
   BRIM_TRY(status);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
@@ -159,6 +164,7 @@ static brim_status write_last_checkpoint(brim_running *r)
 
 static brim_status interrupt(brim_running *r)
 {
+  brim_live_now(BRIM_LIVE_STOPPING);
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
   const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
@@ -208,6 +214,7 @@ static brim_status give_up(brim_running *r, brim_status failure)
 {
   brim_error first;
   brim_error_take(&first);
+  brim_live_now(BRIM_LIVE_STOPPING);
   const brim_status status = write_last_checkpoint(r);
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
@@ -247,6 +254,7 @@ static brim_status drop_later_records(brim_running *r)
     brim_participants_close(&r->participants);
     BRIM_TRY(brim_participants_open(&r->participants, r->dir, s->step));
   }
+  if (brim_histograms_rewind(&r->histograms, s->step) != BRIM_OK) brim_histograms_mute(&r->histograms);
   snprintf(path, sizeof path, "%s", r->metrics.path);
   brim_jsonl_close(&r->metrics);
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
@@ -287,6 +295,7 @@ static brim_status redo_of_others(brim_running *r)
 /* Makes all ranks agree to repeat the turn; if one of them cannot, none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
+  brim_live_now(BRIM_LIVE_RECOVERING);
   BRIM_TRY(brim_running_find_checkpoint(r));
   brim_status status = brim_status_is_want(failure) ? recover(r, failure) : redo_of_others(r);
   if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);

@@ -279,6 +279,10 @@ double brim_trainer_lr(const brim_trainer *t)
 {
   return t->step.lr;
 }
+double brim_trainer_gradient_scale(const brim_trainer *t)
+{
+  return t->step.gradient_scale;
+}
 
 brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
 {

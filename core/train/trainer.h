@@ -71,6 +71,8 @@ void brim_trainer_print_world(const brim_trainer *trainer, brim_text *out);
 double brim_trainer_epsilon(const brim_trainer *trainer, bool next);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
+/* The factor by which the last step's gradients, as they lie in memory, become the gradients of its mean loss. */
+double brim_trainer_gradient_scale(const brim_trainer *trainer);
 
 /* [init] Fills the parameters from the weights that the configuration names (model.weights), if any. Call it before
  * the first step and not after brim_trainer_resume. *record, unless NULL, gets the description of the weights for the
