@@ -301,6 +301,6 @@ const brim_command brim_command_trace = {
     "                                 running process if there is none\n"
     "\n"
     "A trace has operations, copies, collectives, loader threads, phases of the host, votes and decisions of all\n"
-    "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the user\n"
-    "who started the run, and root, can have it traced. observe.trace=100:103 traces steps from the command line.\n",
+    "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the\n"
+    "run's own user and root can have it traced. observe.trace=100:103 traces steps from the command line.\n",
     options};

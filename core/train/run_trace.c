@@ -135,7 +135,7 @@ void brim_running_trace_look(brim_running *r)
 
 uint32_t brim_running_trace_wish(const brim_running *r)
 {
-  const int64_t asked = r->trace->asked;
+  const int64_t asked = r->trace ? r->trace->asked : 0;
   return asked > 0 && r->options->dist ? BRIM_WISH_TRACE | (uint32_t)asked << BRIM_WISH_STEPS_AT : 0;
 }
 
@@ -253,7 +253,7 @@ brim_status brim_running_trace_before(brim_running *r)
 
 /* ---- the end ---- */
 
-/* Adds what the device measured as events of nodes and copies. */
+/* Adds the times that the device measured, as events of nodes and copies. */
 static void take_device(brim_running *r, const brim_plan *plan)
 {
   struct brim_run_trace *t = r->trace;

@@ -22,7 +22,7 @@
 /* Tracks of a rank. */
 enum { HOST = 1, OPERATIONS, COPIES_IN, COPIES_OUT, LOADERS = 100, LANES = 1000 };
 
-/* A node of a program, with what the trace says about it. */
+/* A node of a program, with its texts and times. */
 typedef struct node_row {
   char *label, *shape; /* JSON strings with their quotes */
   int64_t nanoseconds; /* measured, all runs */
@@ -506,7 +506,7 @@ static void add_row(json_t *rows, json_t *row)
   json_array_append_new(rows, row);
 }
 
-/* Moves what was measured so far into rows, as the plan of these programs may go. */
+/* Moves the times so far into rows, as the plan of these programs may be released. */
 static void keep_rows(brim_trace_writer *w)
 {
   const double steps = (double)(w->about.end - w->about.first);
