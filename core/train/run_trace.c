@@ -112,7 +112,6 @@ void brim_running_trace_begin(brim_running *r)
   struct brim_run_trace *t = r->trace = brim_xcalloc(1, sizeof *t);
   if (r->settings->observe.nvtx && !brim_tracing_use_nvtx())
     brim_log(BRIM_LOG_WARN, "observe.nvtx has no effect: this brim was built without the CUDA toolkit's NVTX headers");
-  if (brim_running_prints(r)) brim_trace_request_drop(r->dir); /* it was meant for an earlier process */
   if (text[0] && parse_steps(text, &t->first, &t->end) == BRIM_OK && brim_running_prints(r)) check_steps(r, text);
 }
 

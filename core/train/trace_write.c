@@ -381,7 +381,7 @@ static void add_bytes(brim_trace_writer *w, const brim_tracing_event *e, int tra
   begin_span(w, e, track);
   brim_text_printf(&w->line, ",\"name\":\"%s\",\"cat\":\"%s\",\"args\":{\"bytes\":%" PRIu64 "}}", (const char *)e->of,
                    category, e->value);
-  w->operation_nanoseconds += e->end - e->begin;
+  if (e->thread == BRIM_TRACING_MAIN) w->operation_nanoseconds += e->end - e->begin;
 }
 
 /* Collectives overlap, so each is an asynchronous event with an id of its own. */
@@ -437,10 +437,10 @@ static brim_status add_event(brim_trace_writer *w, const brim_plan *plan, const 
     add_bytes(w, e, operations_track(e), "memory");
     break;
   case BRIM_TRACING_IN:
-    add_bytes(w, e, COPIES_IN, "copy");
+    add_bytes(w, e, e->thread >= BRIM_TRACING_LANE ? operations_track(e) : COPIES_IN, "copy");
     break;
   case BRIM_TRACING_OUT:
-    add_bytes(w, e, COPIES_OUT, "copy");
+    add_bytes(w, e, e->thread >= BRIM_TRACING_LANE ? operations_track(e) : COPIES_OUT, "copy");
     break;
   case BRIM_TRACING_SUM:
     add_collective(w, e);
