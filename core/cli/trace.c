@@ -34,14 +34,17 @@ typedef struct wishes {
 static const char *user_name(uid_t uid, char *out, size_t room)
 {
   const struct passwd *user = getpwuid(uid);
-  snprintf(out, room, "uid %ld", (long)uid);
-  return user ? user->pw_name : out;
+  if (user)
+    snprintf(out, room, "%s", user->pw_name);
+  else
+    snprintf(out, room, "uid %ld", (long)uid);
+  return out;
 }
 
 /* Only the user whose process it is, or root, may make it write. */
 static brim_status check_owner(const char *run)
 {
-  char path[BRIM_PATH_MAX], own[32], other[32];
+  char path[BRIM_PATH_MAX], own[64], other[64];
   struct stat info;
   BRIM_TRY(brim_path_join(path, run, BRIM_RUN_LOCK_NAME));
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
