@@ -133,7 +133,7 @@ class Steps(Traces):
         self.assertIn("recovery: back to step 0", result.err)
         events, _ = self.trace_of("run", "trace-3-6.json.gz")
         names = [e["name"] for e in self.steps(events)]
-        self.assertEqual(names[:3] + names[-4:], ["step 3", "step 4", "step 5"] + ["step 3", "step 4", "step 5", "step 6"])
+        self.assertEqual(names[:3] + names[-4:], [f"step {step}" for step in (3, 4, 5, 3, 4, 5, 6)])
         self.assertTrue(any(e["ph"] == "i" and e["name"].startswith("decision: recovery") for e in events), names)
 
     def test_evaluations_and_checkpoints_within_a_trace(self):
@@ -198,8 +198,8 @@ class Together(Traces):
         for rank in (0, 1):
             self.assertEqual(len(self.steps(events, rank)), 3)
             self.assertGreater(len(self.operations(events, rank)), 0)
-        votes = [sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["name"] == "vote: commit" and e["pid"] == rank)
-                 for rank in (0, 1)]
+        votes = [sorted((e["ts"], e["ts"] + e["dur"]) for e in events
+                        if e["name"] == "vote: commit" and e["pid"] == rank) for rank in (0, 1)]
         self.assertEqual([len(each) for each in votes], [3, 3])
         for own, other in zip(*votes):  # on one clock no rank leaves a vote before the other has come
             self.assertLess(own[0], other[1])
