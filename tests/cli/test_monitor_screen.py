@@ -60,8 +60,9 @@ class Terminal:
         return re.sub(r"\x1b(\[[0-9;?>=!]*[ -/]*[@-~]|\([A-Z0-9]|[=>78M])|\x0f", "", self.seen)
 
     def wait(self, pattern):
-        """Waits until the terminal has been sent the text; what came before is then forgotten."""
-        deadline = time.monotonic() + HANG_SECONDS
+        """Waits until the terminal has been sent the text; what came before is then forgotten. ncurses sends what has
+        changed, so Ctrl-L asks for all of the picture now and then."""
+        deadline, again = time.monotonic() + HANG_SECONDS, time.monotonic() + 0.3
         while not re.search(pattern, self.text()):
             self.case.assertLess(time.monotonic(), deadline, f"no {pattern!r} in {self.text()!r}")
             if self.process.poll() is not None:
@@ -69,6 +70,9 @@ class Terminal:
                 self.case.assertRegex(self.text(), pattern)
                 break
             self.read()
+            if time.monotonic() > again:
+                again = time.monotonic() + 0.3
+                self.press("\x0c")
         found, self.seen = self.seen, ""
         return found
 
