@@ -274,7 +274,7 @@ static rows divide(const frame *f, int all)
   if (!f->view) left = doubled + parts;
   r.gaps = left >= wish + parts;
   if (r.gaps) left -= parts;
-  if (f->view && f->count > 0 && f->area.columns < PANEL_COLUMNS && left - doubled >= PREVIEW_ROWS)
+  if (f->view && f->count > 0 && f->cells->columns < PANEL_COLUMNS && left - doubled >= PREVIEW_ROWS)
     r.preview = left - doubled - 2;
   if (r.preview > 0) left = doubled;
   r.runs = 1 + r.names + left;
