@@ -267,6 +267,10 @@ static const brim_setting observe_table[] = {
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
+    FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
+         "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
+         "node_exporter's "
+         "textfile collector; empty: off"),
     {.param.key = NULL},
 };
 

@@ -89,6 +89,7 @@ typedef struct brim_dist_settings {
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k;
   bool report, tensorboard, memory_summary;
+  const char *metrics_file; /* "": none */
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

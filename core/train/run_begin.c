@@ -123,6 +123,7 @@ static void on_decision(void *context, const brim_decision *decision)
 {
   brim_running *r = context;
   brim_report_decision(&r->events, decision, r->state->step);
+  if (!decision->sight) brim_openmetrics_decided(&r->live_metrics.decisions, decision->policy, decision->action);
 }
 
 static brim_status open_logs(brim_running *r)
@@ -327,6 +328,7 @@ brim_status brim_running_begin(brim_running *r)
   announce_privacy(r);
   report_omitted(r);
   BRIM_TRY(brim_running_watch_memory(r));
+  brim_running_open_metrics(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
   return BRIM_OK;
