@@ -267,10 +267,12 @@ static const brim_setting observe_table[] = {
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
+    FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
+         "what a process shows all users of the host while it runs: nothing (off), its state, device, memory and "
+         "progress (basic), or also model, run folder, loss and accuracy (all)"),
     FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
          "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
-         "node_exporter's "
-         "textfile collector; empty: off"),
+         "node_exporter's textfile collector; empty: off"),
     {.param.key = NULL},
 };
 

@@ -16,6 +16,7 @@
 
 #include "brim/backend.h"
 #include "brim/comm.h"
+#include "config/settings.h"
 #include "memory/board.h"
 
 #define BRIM_LIVE_LAYOUT 1 /* of brim_live_slot; raised when a field changes its meaning or its place */
@@ -32,7 +33,7 @@
   X(CHECKPOINT, "checkpoint") /* writes a checkpoint */                                                                \
   X(RECOVERING, "recovering") /* makes room after a failure, or returns to a checkpoint */                             \
   X(STOPPING, "stopping")     /* was asked to end, or writes its results */                                            \
-  X(WORKING, "working")       /* predicts, generates or exports: see `command` */
+  X(WORKING, "working")       /* evaluates without training, predicts or generates: see `command` */
 enum brim_live_state {
 #define X(name, text) BRIM_LIVE_##name,
   BRIM_LIVE_STATE_MAP(X)
@@ -65,6 +66,8 @@ typedef struct brim_live_slot {
   int32_t folder_fd;   /* its descriptor of the run folder's lock: see brim_live_folder; -1: none */
   uint32_t place;      /* WAITING: in the queue, from 1; else 0 */
   uint32_t flags;      /* enum brim_live_flag */
+  int32_t board_fd;    /* its descriptor of the board, by which the kernel can prove who owns the slot */
+  uint32_t reserved;   /* 0 */
 
   uint64_t key;         /* of the device: brim_device_key; 0: none yet */
   uint64_t peak_bytes;  /* of the plan: placed, or needed by a process that waits; 0: not known yet */
@@ -85,27 +88,25 @@ typedef struct brim_live_slot {
   double loss;      /* from here on only with BRIM_LIVE_DETAILS */
   double accuracy;  /* in [0, 1] */
   char model[32];   /* "vit" */
-  char run[176];    /* absolute path of the run's folder; empty if it is longer */
+  char run[168];    /* absolute path of the run's folder; empty if it is longer */
 } brim_live_slot;
 _Static_assert(sizeof(brim_live_slot) == BRIM_LIVE_BYTES, "the size of a slot on the board");
 
 /* ---- publishing: one slot a process; all of it does nothing before brim_live_begin ---- */
 
-/* How much a process publishes (observe.live). */
-enum brim_live_mode { BRIM_LIVE_OFF, BRIM_LIVE_BASIC, BRIM_LIVE_ALL };
-#define BRIM_LIVE_MODE_NAMES "off|basic|all"
-
 /* [init] The command that this process runs. Commands that name none publish nothing. */
 void brim_live_command(const char *name);
-/* [init] Publishes a slot in state PLANNING and starts the thread; further calls do nothing. */
+/* [init] Publishes a slot in state PLANNING and starts the thread; further calls do nothing. The shared folder must be
+ * known (brim_shared_folder_set). */
 void brim_live_begin(enum brim_live_mode mode, const brim_world *world);
 /* [init] Removes the slot. */
 void brim_live_end(void);
 
 /* [step] The process's activity from now on. Returns the previous one. */
 enum brim_live_state brim_live_now(enum brim_live_state state);
-/* [init] It waits for `bytes` at this place of the queue, from 1; 0: it no longer waits, and continues PLANNING. */
-void brim_live_wait(size_t place, uint64_t bytes, double waited_seconds);
+/* [init] It waits for `bytes` at this place of the queue, from 1; 0: it no longer waits, and does what it did before.
+ */
+void brim_live_wait(size_t place, uint64_t bytes);
 /* [init] Its plan is placed. class_bytes[classes]: by enum brim_role. */
 typedef struct brim_live_placed {
   const char *backend;
@@ -139,7 +140,7 @@ typedef struct brim_live_entry {
   uint32_t slot;              /* on the board */
   enum brim_live_trust trust; /* other than GOOD: show brim_live_trouble, and use nothing else */
   bool is_here;               /* its pid is one of this pid namespace, and the process is the one that it names */
-  bool is_mine;               /* is_here, and this user started it */
+  bool is_mine;               /* is_here, and the kernel shows that a process of this user owns the slot */
   brim_live_slot of;
 } brim_live_entry;
 

@@ -65,6 +65,7 @@ brim_status brim_run(const brim_run_options *options)
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = brim_loop_run(&r->loop);
   brim_stop_doing(BRIM_STOP_ENDING);
+  brim_live_now(BRIM_LIVE_STOPPING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
     brim_planner_compare_times(&r->drive->planner, brim_trainer_plan(r->trainer), r->drive->choice.micro_batch,

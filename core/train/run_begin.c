@@ -331,5 +331,8 @@ brim_status brim_running_begin(brim_running *r)
   brim_running_open_metrics(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
+  brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
+  const brim_progress_state state = brim_running_progress(r);
+  brim_running_publish(r, &state);
   return BRIM_OK;
 }

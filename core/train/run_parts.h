@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "drive/loop.h"
+#include "memory/live.h"
 #include "memory/pressure.h"
 #include "observe/openmetrics.h"
 #include "observe/progress.h"
@@ -114,6 +115,10 @@ double brim_running_own_seconds(const brim_running *r);
 void brim_running_event(brim_running *r, const char *what, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
+brim_progress_state brim_running_progress(const brim_running *r);
+/* Shows it to other programs (memory/live.h). */
+void brim_running_publish(const brim_running *r, const brim_progress_state *state);
+/* Shows it to the user, and to other programs. */
 void brim_running_show_progress(brim_running *r);
 /* Restores the newest training record from the state. */
 void brim_running_recall(brim_running *r);

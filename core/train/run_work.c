@@ -104,6 +104,7 @@ static void begin_turn(void *self)
   r->turn_started = brim_now();
   brim_stop_at(r->loop.checkpoint_step, r->state->step);
   brim_stop_doing(BRIM_STOP_STEPS);
+  brim_live_now(BRIM_LIVE_TRAINING);
   brim_running_wish(r);
 }
 
@@ -132,7 +133,9 @@ static bool is_best(void *self)
 static brim_status checkpoint(void *self)
 {
   brim_running *r = self;
+  const enum brim_live_state before = brim_live_now(BRIM_LIVE_CHECKPOINT);
   BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
+  brim_live_now(before);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
   return BRIM_OK;
@@ -149,6 +152,7 @@ static brim_status write_last_checkpoint(brim_running *r)
 
 static brim_status interrupt(brim_running *r)
 {
+  brim_live_now(BRIM_LIVE_STOPPING);
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
   const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
@@ -198,6 +202,7 @@ static brim_status give_up(brim_running *r, brim_status failure)
 {
   brim_error first;
   brim_error_take(&first);
+  brim_live_now(BRIM_LIVE_STOPPING);
   const brim_status status = write_last_checkpoint(r);
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
@@ -277,6 +282,7 @@ static brim_status redo_of_others(brim_running *r)
 /* Makes all ranks agree to repeat the turn; if one of them cannot, none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
+  brim_live_now(BRIM_LIVE_RECOVERING);
   BRIM_TRY(brim_running_find_checkpoint(r));
   brim_status status = brim_status_is_want(failure) ? recover(r, failure) : redo_of_others(r);
   if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);
