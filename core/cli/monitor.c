@@ -103,6 +103,15 @@ static brim_status show(monitor *m, brim_look *look)
   return errno == EPIPE ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
+/* Of several hosts some may fail, and the look says why; a look without any host is an error. */
+static brim_status check_hosts(const brim_look *look)
+{
+  for (size_t i = 0; i < look->hosts; i++)
+    if (!look->host[i].failure[0]) return BRIM_OK;
+  return look->hosts ? brim_fail(BRIM_EIO, "no host answered: %s: %s", look->host[0].name, look->host[0].failure)
+                     : BRIM_OK;
+}
+
 static brim_status look_on(monitor *m, brim_source *source)
 {
   brim_look look = {0};
@@ -111,6 +120,7 @@ static brim_status look_on(monitor *m, brim_source *source)
   do {
     status = brim_source_look(source, &look);
     if (status == BRIM_OK) status = show(m, &look);
+    if (status == BRIM_OK && m->seconds == 0 && !m->from) status = check_hosts(&look);
     next += m->seconds;
     if (next < brim_now()) next = brim_now();
     if (status == BRIM_OK && m->seconds > 0 && !brim_source_is_over(source)) sleep_until(next);

@@ -594,15 +594,17 @@ static int by_bytes(const void *a, const void *b)
   return p != q ? (p < q ? 1 : -1) : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Leaves out a device that is the memory of the host, which another one shows already, unless a run uses it or waits
- * for it. */
+/* The memory of the host is a device of several backends, and no device that runs compete for: it is shown if a run
+ * uses it, or if there is no other. */
 static bool is_shown(const looking *k, size_t device)
 {
   const brim_look *look = k->look;
-  if (!look->device[device].is_host || device == k->first_device) return true;
+  bool has_other = device != k->first_device;
+  if (!look->device[device].is_host) return true;
   for (size_t i = k->first_run; i < look->runs; i++)
     if (look->run[i].device == device) return true;
-  return false;
+  for (size_t i = k->first_device; i < look->devices; i++) has_other = has_other || !look->device[i].is_host;
+  return !has_other;
 }
 
 static size_t moved(size_t index, const size_t *new_index, size_t first)

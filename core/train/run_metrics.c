@@ -38,14 +38,17 @@ static void describe(brim_running *r, const char *phase, brim_openmetrics_run *o
   const brim_plan *plan = brim_trainer_plan(r->trainer);
   const brim_train_state *s = r->state;
   const double steps = (double)r->drive->order.steps, each = brim_running_step_seconds(r);
+  char *device = r->live_metrics.device;
   const bool is_values = e->task == BRIM_TASK_VALUES;
+  snprintf(device, sizeof r->live_metrics.device, "%s:%d", brim_setup_backend_id(r->drive->setup),
+           r->drive->planner.device);
   *out = (brim_openmetrics_run){.host = r->live_metrics.host,
                                 .run = name_of(r->dir),
                                 .user = r->live_metrics.user,
                                 .pid = getpid(),
                                 .model = brim_config_choice_of(r->config, "model")->name,
                                 .dataset = brim_config_choice_of(r->config, "dataset")->name,
-                                .device = r->report.device,
+                                .device = device,
                                 .command = brim_setup_is_federated(r->drive->setup) ? "federate" : "train",
                                 .phase = phase,
                                 .score_name = is_values ? "mae" : "accuracy",

@@ -19,7 +19,7 @@
 /* The file of observe.metrics_file. */
 typedef struct brim_run_metrics {
   brim_openmetrics_counts decisions;
-  char host[64], user[64];
+  char host[64], user[64], device[64];
   brim_text text;  /* has room for the whole file, so that steps allocate nothing; no room: the file is not written */
   double written;  /* brim_now() of the last attempt */
   bool has_failed; /* it was reported that the file cannot be written */
