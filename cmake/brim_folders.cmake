@@ -30,7 +30,7 @@ function(brim_folder name)
 endfunction()
 
 # A target that links brim_core gets all objects and sees all headers: the library, and tests of internals.
-set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON Threads::Threads m ${CMAKE_DL_LIBS})
+set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
     BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
 add_library(brim_core INTERFACE)
@@ -72,3 +72,10 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES
 # Values of a GGUF have the bits of the reference, whose products and sums are rounded one by one.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/gguf_types.c PROPERTIES COMPILE_OPTIONS
                             "-ffp-contract=off")
+
+# NVTX is headers of the CUDA toolkit; without them observe.nvtx is refused.
+find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda/include)
+if(BRIM_NVTX_INCLUDE)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/tracing.c PROPERTIES COMPILE_DEFINITIONS BRIM_HAS_NVTX
+                              INCLUDE_DIRECTORIES ${BRIM_NVTX_INCLUDE})
+endif()

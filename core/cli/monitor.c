@@ -12,10 +12,12 @@
 #include "cli/cli.h"
 #include "cli/monitor_print.h"
 #include "monitor/metrics.h"
+#include "monitor/screen.h"
 #include "monitor/source.h"
 #include "observe/openmetrics.h"
 
 #define HOSTS_WAIT_SECONDS 12.0 /* for the first answer of other hosts: longer than ssh tries to connect */
+#define SCREEN_SECONDS 1.0      /* between two looks of the interactive view */
 #define EVERY_MIN 0.1
 #define EVERY_MAX 86400.0
 
@@ -166,14 +168,16 @@ static brim_status check(monitor *m, const brim_operands *operands)
 static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_operands *operands)
 {
   brim_source *source = NULL;
+  const bool is_interactive = !m->once && !m->json && isatty(STDOUT_FILENO);
+  if (is_interactive && m->seconds <= 0) m->seconds = SCREEN_SECONDS;
   const brim_source_options options = {.from = m->from,
                                        .host = operands->word,
                                        .hosts = operands->count,
                                        .every = m->seconds,
                                        .wait_seconds = HOSTS_WAIT_SECONDS};
   BRIM_TRY(brim_source_open(&options, cli->registry, &source));
-  heed_signals();
-  const brim_status status = look_on(m, source);
+  if (!is_interactive) heed_signals();
+  const brim_status status = is_interactive ? brim_screen_run(source, m->seconds, m->from != NULL) : look_on(m, source);
   brim_source_close(source);
   return status;
 }

@@ -262,7 +262,9 @@ static const brim_setting observe_table[] = {
     FREE(I64, brim_observe_settings, top_k, "5", "[0,1000]",
          "k of the top-k accuracy in evaluations, reported if there are more than k classes; 0: off"),
     FREE(BOOL, brim_observe_settings, report, "true", NULL,
-         "write report.html (figures, curves, confusion matrix) to the run's folder at the end"),
+         "write report.html (figures, curves, confusion matrix) to the run's folder"),
+    FREE(SECONDS, brim_observe_settings, report_seconds, "30", "[0,86400]",
+         "rewrite report.html this often while the run goes on; a browser that shows it follows; 0: only at the end"),
     FREE(BOOL, brim_observe_settings, tensorboard, "false", NULL,
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
@@ -270,6 +272,12 @@ static const brim_setting observe_table[] = {
     FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
          "what a process shows all users of the host while it runs: nothing (off), its state, device, memory and "
          "progress (basic), or also model, run folder, loss and accuracy (all)"),
+    FREE(STR, brim_observe_settings, trace, "", NULL,
+         "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),
+    FREE(BOOL, brim_observe_settings, nvtx, "false", NULL,
+         "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
+    FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
+         "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
     FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
          "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
          "node_exporter's textfile collector; empty: off"),

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 #define REDRAW_SECONDS 0.1
 #define COLUMNS_DEFAULT 80
@@ -246,17 +247,6 @@ static int terminal_columns(void)
   return COLUMNS_DEFAULT;
 }
 
-/* Reads the environment, as brim does not call setlocale: numbers in its files must not depend on it. */
-static bool locale_is_utf8(void)
-{
-  static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    const char *value = getenv(names[i]);
-    if (value && value[0]) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
-  }
-  return false;
-}
-
 /* Errors are ignored: standard error itself is gone. */
 static void emit(const char *text, size_t bytes)
 {
@@ -309,7 +299,7 @@ void brim_progress_init(brim_progress *p, int64_t start_step, int64_t line_every
   pthread_mutex_init(&p->lock, NULL);
   p->terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
   p->color = p->terminal && brim_log_color();
-  p->unicode = p->terminal && locale_is_utf8();
+  p->unicode = p->terminal && brim_utf8_is_locale();
   p->columns = terminal_columns();
   p->start = brim_now();
   p->last_line = start_step;

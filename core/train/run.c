@@ -33,9 +33,11 @@ static brim_status close_run(brim_running *r, brim_status status)
       brim_error_take(&first);
     }
   }
+  brim_running_trace_end(r);
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
+  brim_histograms_close(&r->histograms);
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);
@@ -58,7 +60,7 @@ brim_status brim_run(const brim_run_options *options)
   r->stop = brim_stop_watch(brim_running_prints(r));
   signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
   r->lock = -1;
-  r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = -1;
+  r->metrics.fd = r->events.fd = r->participants.log.fd = r->tensorboard.fd = r->histograms.log.fd = -1;
   r->reported_step = -1;
   r->work = brim_running_work(r);
   brim_report_init(&r->report);

@@ -9,6 +9,7 @@
 #include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+#include "train/histograms.h"
 #include "train/participants.h"
 #include "train/report.h"
 #include "train/run.h"
@@ -37,6 +38,7 @@ typedef struct brim_running {
   brim_jsonl metrics, events;
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
+  brim_histograms histograms;
   brim_progress progress;
   brim_run_metrics live_metrics;
   brim_report report;
@@ -58,6 +60,7 @@ typedef struct brim_running {
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* the reading that asks for action */
   bool acts;                         /* the run acts as soon as all ranks have reached the same step */
+  struct brim_run_trace *trace;      /* run_trace.c; NULL before the run has begun */
 } brim_running;
 
 /* ---- run_begin.c ---- */
@@ -130,6 +133,35 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
 /* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples
  * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
+
+/* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
+
+/* [init] Reads observe.trace and observe.nvtx. ECONFIG. */
+brim_status brim_running_trace_begin(brim_running *r);
+/* [step] Looks for a request of `brim trace`, at most twice a second. */
+void brim_running_trace_look(brim_running *r);
+/* This rank's wish to trace steps, for brim_trainer_wish; 0: none. */
+uint32_t brim_running_trace_wish(const brim_running *r);
+/* [step] Before a step: starts to record if it is to be traced. After a commit: ends, and writes the trace. All ranks
+ * do so at the same step. EPEER, ECOMM: other ranks have failed. */
+brim_status brim_running_trace_before(brim_running *r);
+brim_status brim_running_trace_after(brim_running *r);
+/* Whether the step after the next commit must not begin ahead, as a trace begins or ends between them. */
+bool brim_running_trace_stops_ahead(const brim_running *r);
+/* [init] Call while the plan still exists, before it is released: the events refer to it. */
+void brim_running_trace_seal(brim_running *r);
+/* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
+void brim_running_trace_end(brim_running *r);
+
+/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+
+/* Opens the files. ECOMM. */
+brim_status brim_running_open_insight(brim_running *r);
+/* Whether histograms are made after a step: at evaluations, at most BRIM_HISTOGRAMS_TIMES in a run. */
+bool brim_running_has_histograms(const brim_running *r, int64_t step);
+/* Call before the next step, and after its commit. EPEER, ECOMM. */
+void brim_running_before_step(brim_running *r);
+brim_status brim_running_after_step(brim_running *r);
 
 /* ---- run_early.c ---- */
 

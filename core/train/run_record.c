@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "base/tracing.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -204,13 +205,17 @@ brim_status brim_running_close_window(brim_running *r)
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
+  static const char *const name = "evaluate";
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
   const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
-  BRIM_TRY(brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out));
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
   brim_live_now(before);
+  BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))

@@ -71,6 +71,8 @@ void brim_trainer_print_world(const brim_trainer *trainer, brim_text *out);
 double brim_trainer_epsilon(const brim_trainer *trainer, bool next);
 /* Learning rate of the last step. */
 double brim_trainer_lr(const brim_trainer *trainer);
+/* The factor by which the last step's gradients, as they lie in memory, become the gradients of its mean loss. */
+double brim_trainer_gradient_scale(const brim_trainer *trainer);
 
 /* [init] Fills the parameters from the weights that the configuration names (model.weights), if any. Call it before
  * the first step and not after brim_trainer_resume. *record, unless NULL, gets the description of the weights for the
@@ -111,18 +113,17 @@ brim_status brim_trainer_evaluate_own(brim_trainer *trainer, bool finetunes, con
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* When a step or an evaluation last failed, before any cleanup: brim_now(). */
 double brim_trainer_failed_at(const brim_trainer *trainer);
-/* Between two steps, not while the trainer is ahead: copies parameters and optimizer state to the host, and releases
- * the arena. After that only writing a checkpoint, changing the drive, brim_trainer_replan and brim_trainer_restart
- * are allowed. ENOMEM_HOST: nothing was done. */
-brim_status brim_trainer_park(brim_trainer *trainer);
+/* Between two steps, not while the trainer is ahead: copies parameters and optimizer state to a file without a name in
+ * `folder`, else to the host's memory, and releases the arena. After that only writing a checkpoint, changing the
+ * drive, brim_trainer_replan and brim_trainer_restart are allowed. ENOMEM_HOST: nothing was done. */
+brim_status brim_trainer_park(brim_trainer *trainer, const char *folder);
 /* Between two steps, not while the trainer is ahead, after the drive was changed (drive.h: cut, moved, another limit)
- * or to release memory. Copies parameters and optimizer state to the host, releases the arena, plans, claims and
- * places anew for the current drive, which may ask the policies, and restores the values. Samples, state and all bits
- * that do not depend on the micro-batch continue unchanged. On failure nothing is placed and the values stay on the
- * host: the caller may write a checkpoint, or change the drive and call it again, but must not use anything else of
- * the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
- * brim_placement_open. */
-brim_status brim_trainer_replan(brim_trainer *trainer);
+ * or to release memory. Parks, plans, claims and places anew for the current drive, which may ask the policies, and
+ * restores the values. Samples, state and all bits that do not depend on the micro-batch continue unchanged. On failure
+ * nothing is placed and the values stay parked: the caller may write a checkpoint, or change the drive and call it
+ * again, but must not use anything else of the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET,
+ * ENODEVICE, EINTERRUPTED: see brim_placement_open. */
+brim_status brim_trainer_replan(brim_trainer *trainer, const char *folder);
 /* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the current values are
  * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */
