@@ -447,11 +447,12 @@ void brim_folder_describe(const brim_folder *f, brim_arena *arena, brim_look_run
   describe_curves(f, arena, run);
   describe_events(f, arena, run);
   run->retries = f->retries;
-  run->decision = BRIM_ARENA_NEW(arena, brim_look_decision, f->decisions.count);
-  for (; run->decided < f->decisions.count; run->decided++) {
-    const brim_openmetrics_count *c = &f->decisions.of[run->decided];
-    run->decision[run->decided] =
+  run->decided = BRIM_ARENA_NEW(arena, brim_look_decision, f->decisions.count);
+  for (size_t i = 0; i < f->decisions.count; i++) {
+    const brim_openmetrics_count *c = &f->decisions.of[i];
+    run->decided[run->decided_count++] =
         (brim_look_decision){brim_arena_string(arena, c->policy), brim_arena_string(arena, c->kind), c->count};
+    run->decisions += c->count;
   }
   run->micro_batch = f->micro_batch;
   run->batch = f->batch;

@@ -160,9 +160,9 @@ typedef struct brim_look_run {
   size_t curves;
   brim_look_event *event; /* oldest first */
   size_t events;
-  int64_t retries; /* what ran out of memory and was repeated */
-  brim_look_decision *decision;
-  size_t decided;
+  int64_t retries, decisions; /* what ran out of memory and was repeated; decisions of all kinds */
+  brim_look_decision *decided;
+  size_t decided_count;
   int64_t micro_batch, batch; /* samples; 0: not known */
   double step_seconds, predicted_step_seconds;
   double loader_share; /* of the step that it waits for samples */

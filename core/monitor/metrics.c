@@ -147,11 +147,11 @@ static void describe(const brim_look *look, const brim_look_run *run, brim_openm
   }
   out->classes = run->classes < BRIM_OPENMETRICS_COUNTS_MAX ? run->classes : BRIM_OPENMETRICS_COUNTS_MAX;
   *counts = (brim_openmetrics_counts){
-      .count = run->decided < BRIM_OPENMETRICS_COUNTS_MAX ? run->decided : BRIM_OPENMETRICS_COUNTS_MAX};
+      .count = run->decided_count < BRIM_OPENMETRICS_COUNTS_MAX ? run->decided_count : BRIM_OPENMETRICS_COUNTS_MAX};
   for (size_t i = 0; i < counts->count; i++) {
-    snprintf(counts->of[i].policy, sizeof counts->of[i].policy, "%s", run->decision[i].policy);
-    snprintf(counts->of[i].kind, sizeof counts->of[i].kind, "%s", run->decision[i].kind);
-    counts->of[i].count = run->decision[i].count;
+    snprintf(counts->of[i].policy, sizeof counts->of[i].policy, "%s", run->decided[i].policy);
+    snprintf(counts->of[i].kind, sizeof counts->of[i].kind, "%s", run->decided[i].kind);
+    counts->of[i].count = run->decided[i].count;
   }
   out->decisions = counts;
 }

@@ -520,8 +520,10 @@ static void add_ticket(looking *k, const brim_ticket *t, size_t *place)
     if (look->run[i].pid == t->pid && k->entry_of_run[i - k->first_run]->is_here) out->run = i;
   uid_t uid = 0;
   if (out->run != BRIM_LOOK_NONE) {
-    out->user = look->run[out->run].user;
-    out->is_mine = look->run[out->run].is_mine;
+    brim_look_run *run = &look->run[out->run];
+    out->user = run->user;
+    out->is_mine = run->is_mine;
+    if (out->place > 0 && run->state == BRIM_LOOK_PLANNING) run->state = BRIM_LOOK_WAITING; /* its slot is older */
   } else if (find_uid(t->pid, &uid)) {
     out->user = user_name(k->l, &look->arena, uid);
     out->is_mine = uid == geteuid();

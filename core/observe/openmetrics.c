@@ -164,6 +164,7 @@ static void add_memory(const brim_openmetrics_run *run, size_t count, brim_text 
   bool has_family = false;
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; k < run[i].classes; k++) {
+      if (!isfinite(run[i].memory[k].bytes)) continue;
       if (!has_family) brim_openmetrics_family(out, name, "device memory of the plan at its peak, by class", "gauge");
       has_family = true;
       begin_run(out, name, &run[i]);
