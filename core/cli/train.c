@@ -396,7 +396,7 @@ const brim_command brim_command_federate = {
     "\n"
     "The command reads the configuration `federate` instead of `config`; otherwise it works like `brim train`. `brim\n"
     "eval`, `predict`, `export` and `plan --config-name federate` support federations too.\n",
-    federate_options};
+    federate_options, true};
 
 const brim_command brim_command_train = {
     "train", "train a model", run_train,
@@ -423,4 +423,4 @@ const brim_command brim_command_train = {
     "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
-    options};
+    options, true};

@@ -11,6 +11,7 @@
 #include "observe/tensorboard.h"
 #include "train/histograms.h"
 #include "train/participants.h"
+#include "train/phase.h"
 #include "train/report.h"
 #include "train/run.h"
 #include "train/trainer.h"

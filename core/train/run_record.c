@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/process.h"
-#include "base/tracing.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -205,16 +204,13 @@ brim_status brim_running_close_window(brim_running *r)
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
-  static const char *const name = "evaluate";
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
-  const int64_t began = brim_tracing_begin(name);
+  const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate");
   const brim_status status = brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out);
-  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
-  brim_live_now(before);
+  brim_phase_end(&phase);
   BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
@@ -248,12 +244,11 @@ static brim_status evaluate_clients(brim_running *r, enum subject subject, brim_
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
-  if (subject == GLOBAL)
-    BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, stop, out));
-  else
-    BRIM_TRY(brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out));
-  brim_live_now(before);
+  const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate each client");
+  const brim_status status = subject == GLOBAL ? brim_trainer_evaluate_clients(r->trainer, stop, out)
+                                               : brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out);
+  brim_phase_end(&phase);
+  BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;

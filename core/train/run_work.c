@@ -141,13 +141,10 @@ static bool is_best(void *self)
 
 static brim_status checkpoint(void *self)
 {
-  static const char *const name = "checkpoint";
   brim_running *r = self;
-  const enum brim_live_state before = brim_live_now(BRIM_LIVE_CHECKPOINT);
-  const int64_t began = brim_tracing_begin(name);
+  const brim_phase phase = brim_phase_begin(BRIM_LIVE_CHECKPOINT, "checkpoint");
   const brim_status status = brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints);
-  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
-  brim_live_now(before);
+  brim_phase_end(&phase);
   BRIM_TRY(status);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
