@@ -96,6 +96,7 @@ typedef struct brim_observe_settings {
   const char *trace; /* "100:103": steps; "": none */
   bool nvtx;
   double report_seconds; /* 0: the report is written only at the end */
+  const char *metrics_file; /* "": none */
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

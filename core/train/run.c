@@ -23,6 +23,9 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
+    brim_running_close_metrics(r, status == BRIM_OK             ? "finished"
+                                  : status == BRIM_EINTERRUPTED ? "interrupted"
+                                                                : "failed");
     const brim_status written = brim_report_write_summary(&r->report, r->dir, brim_trainer_plan(r->trainer), status,
                                                           error, r->state->step, brim_running_own_seconds(r));
     if (status == BRIM_OK) {

@@ -6,6 +6,7 @@
 #include "drive/loop.h"
 #include "memory/live.h"
 #include "memory/pressure.h"
+#include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
 #include "train/histograms.h"
@@ -16,6 +17,15 @@
 #include "train/trainer.h"
 
 #define BRIM_STEPS_RECENT 20
+
+/* The file of observe.metrics_file. */
+typedef struct brim_run_metrics {
+  brim_openmetrics_counts decisions;
+  char host[64], user[64], device[64];
+  brim_text text;  /* has room for the whole file, so that steps allocate nothing; no room: the file is not written */
+  double written;  /* brim_now() of the last attempt */
+  bool has_failed; /* it was reported that the file cannot be written */
+} brim_run_metrics;
 
 typedef struct brim_running {
   const brim_run_options *options;
@@ -31,6 +41,7 @@ typedef struct brim_running {
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
   brim_histograms histograms;
   brim_progress progress;
+  brim_run_metrics live_metrics;
   brim_report report;
   brim_pressure *pressure; /* NULL: memory is not watched */
   brim_work work;          /* the trainer's */
@@ -163,6 +174,14 @@ void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluat
 bool brim_running_is_over(void *running);
 /* Ends the run early: writes the last record and a checkpoint, and logs which rule applied. */
 brim_status brim_running_stop_early(brim_running *r);
+
+/* ---- run_metrics.c: observe.metrics_file ---- */
+
+void brim_running_open_metrics(brim_running *r);
+/* [step] Writes the file if that is due. */
+void brim_running_update_metrics(brim_running *r);
+/* Writes it for the last time. `phase`: "finished", "interrupted" or "failed". */
+void brim_running_close_metrics(brim_running *r, const char *phase);
 
 /* ---- run_pressure.c ---- */
 
