@@ -30,7 +30,7 @@ function(brim_folder name)
 endfunction()
 
 # A target that links brim_core gets all objects and sees all headers: the library, and tests of internals.
-set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON Threads::Threads m ${CMAKE_DL_LIBS})
+set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
     BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
 add_library(brim_core INTERFACE)

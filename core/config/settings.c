@@ -269,6 +269,8 @@ static const brim_setting observe_table[] = {
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
     FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
          "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
+    FREE(I64, brim_observe_settings, samples, "16", "[0,32]",
+         "at the same evaluations, write the samples with the worst answers to the run's folder, at most this many"),
     {.param.key = NULL},
 };
 

@@ -87,7 +87,7 @@ typedef struct brim_dist_settings {
   double timeout_seconds;
 } brim_dist_settings;
 typedef struct brim_observe_settings {
-  int64_t log_every_steps, top_k;
+  int64_t log_every_steps, top_k, samples;
   bool report, tensorboard, memory_summary, histograms;
 } brim_observe_settings;
 

@@ -70,6 +70,7 @@ static void add_style(brim_text *out)
   brim_text_add(out, "<style>");
   brim_text_add(out, light);
   brim_text_add(out, rules);
+  brim_text_add(out, brim_page_samples_style);
   brim_text_add(out, brim_page_histograms_style);
   add_shades(out);
   brim_svg_style(out, false);
@@ -102,6 +103,7 @@ static void print_one(brim_comparison *c, brim_text *out)
   brim_page_epochs(&page, out);
   brim_page_clients_section(&page, out);
   brim_page_classes(&page, out);
+  brim_page_samples(&page, out);
   brim_page_histograms(&page, out);
   brim_page_plan(&page, out);
   brim_page_events(&page, out);

@@ -33,6 +33,7 @@ typedef struct brim_page_run {
   brim_comparison *all;
   const brim_compared *run;
   json_t *summary, *plan, *plugins; /* objects */
+  json_t *samples;                  /* samples.json, an object */
   json_t *events;                   /* an array of objects; other values are omitted */
   const char *config, *overrides;   /* texts */
   brim_page_clients *clients;       /* NULL: not a federation */
@@ -113,6 +114,8 @@ bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
 void brim_page_histograms(brim_page_run *page, brim_text *out);
 extern const char *const brim_page_histograms_style;
+void brim_page_samples(const brim_page_run *page, brim_text *out);
+extern const char *const brim_page_samples_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 void brim_page_events(const brim_page_run *page, brim_text *out);
 void brim_page_inputs(const brim_page_run *page, brim_text *out);

@@ -80,6 +80,7 @@ void brim_page_read(brim_comparison *all, const brim_compared *run, brim_page_ru
   out->summary = read_object(out, "summary.json");
   out->plan = read_object(out, "plan.json");
   out->plugins = read_object(out, "plugins.json");
+  out->samples = read_object(out, "samples.json");
   out->events = read_events(out);
   out->config = read_text(out, "config.yaml");
   out->overrides = read_text(out, "overrides.yaml");
@@ -91,6 +92,7 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->summary);
   json_decref(page->plan);
   json_decref(page->plugins);
+  json_decref(page->samples);
   json_decref(page->events);
   brim_text_release(&page->notes);
 }
