@@ -63,7 +63,8 @@ brim_folder(report store observe)
 brim_folder(export setup)
 brim_folder(launch memory store)
 brim_folder(simulate drive observe)
-brim_folder(cli train report export launch simulate)
+brim_folder(monitor report memory)
+brim_folder(cli train report export launch simulate monitor)
 
 # Numbers in sorting networks are finite; see network.h.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES COMPILE_OPTIONS
@@ -71,3 +72,10 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/network.c PROPERTIES
 # Values of a GGUF have the bits of the reference, whose products and sums are rounded one by one.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/gguf_types.c PROPERTIES COMPILE_OPTIONS
                             "-ffp-contract=off")
+
+# NVTX is headers of the CUDA toolkit; without them observe.nvtx is refused.
+find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ENV CUDA_PATH PATHS /usr/local/cuda/include)
+if(BRIM_NVTX_INCLUDE)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/core/base/tracing.c PROPERTIES COMPILE_DEFINITIONS BRIM_HAS_NVTX
+                              INCLUDE_DIRECTORIES ${BRIM_NVTX_INCLUDE})
+endif()

@@ -22,7 +22,7 @@ static double bias[1];
 static const brim_safetensor model[] = {{"weight", BRIM_DTYPE_F32, {2, {2, 3}}, weight},
                                         {"bias", BRIM_DTYPE_F64, {1, {1}}, bias}};
 static const brim_safetensor optimizer[] = {{"weight.m", BRIM_DTYPE_F32, {2, {2, 3}}, moment}};
-static const brim_checkpoint_tensors tensors = {model, optimizer, LEN(model), LEN(optimizer)};
+static const brim_checkpoint_tensors tensors = {model, optimizer, LEN(model), LEN(optimizer), NULL};
 
 static inline brim_train_state state_of(int64_t step)
 {

@@ -88,6 +88,19 @@ brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes)
   return brim_fail(BRIM_EIO, "cannot make '%s' %llu bytes long: %s", path, (unsigned long long)bytes, strerror(errno));
 }
 
+brim_status brim_file_create_unnamed(const char *path, uint64_t bytes, int *fd)
+{
+  (void)unlink(path); /* of a process that was killed between the next two calls */
+  *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
+  (void)unlink(path);
+  const brim_status status = brim_file_set_length(*fd, path, bytes);
+  if (status == BRIM_OK) return BRIM_OK;
+  close(*fd);
+  *fd = -1;
+  return status;
+}
+
 brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset)
 {
   const char *from = data;

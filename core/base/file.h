@@ -30,6 +30,9 @@ brim_status brim_file_write_all(int fd, const char *path, const void *data, size
 brim_status brim_file_open_to_write(const char *path, int *fd);
 brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
 brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
+/* Makes a file of that length without a name: it is gone when it is closed, however the process ends. `path`, a name
+ * in the folder whose disk it takes, is replaced. Bytes that are not written take no room on most file systems. EIO. */
+brim_status brim_file_create_unnamed(const char *path, uint64_t bytes, int *fd);
 /* Reads exactly `bytes` bytes from an offset. EIO, also if the file is shorter. */
 brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
 /* Syncs the file's bytes to the disk. EIO. */

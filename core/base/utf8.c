@@ -1,6 +1,9 @@
 /* Decoding UTF-8 strictly, as RFC 3629 defines it. */
 #include "base/utf8.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 int32_t brim_utf8_next(const char **s, const char *end)
 {
   const unsigned char *p = (const unsigned char *)*s;
@@ -25,6 +28,30 @@ const char *brim_utf8_take(const char **s, const char *end, size_t *bytes)
   if (!is_one) ++*s;
   *bytes = is_one ? (size_t)(*s - from) : sizeof replacement - 1;
   return is_one ? from : replacement;
+}
+
+size_t brim_utf8_put(uint32_t c, char *out)
+{
+  static const struct {
+    uint32_t most;
+    int shift;
+    unsigned char first;
+  } form[] = {{0x7f, 0, 0}, {0x7ff, 6, 0xc0}, {0xffff, 12, 0xe0}, {0x10ffff, 18, 0xf0}};
+  size_t i = 0, count = 0;
+  while (i < 3 && c > form[i].most) i++;
+  out[count++] = (char)(form[i].first | c >> form[i].shift);
+  for (int shift = form[i].shift - 6; shift >= 0; shift -= 6) out[count++] = (char)(0x80 | (c >> shift & 0x3f));
+  return count;
+}
+
+bool brim_utf8_is_locale(void)
+{
+  static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const char *value = getenv(names[i]);
+    if (value && value[0]) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+  }
+  return false;
 }
 
 bool brim_utf8_is_yaml(int32_t c)

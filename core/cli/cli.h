@@ -61,8 +61,8 @@ extern const brim_command *const brim_commands[]; /* ends with NULL */
 extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,
     brim_command_predict, brim_command_export, brim_command_generate, brim_command_plan, brim_command_simulate,
     brim_command_compare, brim_command_report, brim_command_config, brim_command_plugins, brim_command_new,
-    brim_command_check, brim_command_data, brim_command_devices, brim_command_ops, brim_command_complete,
-    brim_command_version;
+    brim_command_check, brim_command_data, brim_command_devices, brim_command_monitor, brim_command_ops,
+    brim_command_complete, brim_command_version, brim_command_trace, brim_command_runs;
 
 /* A command's words without its options. */
 typedef struct brim_operands {
@@ -132,6 +132,9 @@ void brim_cli_print(const char *text);
 /* Prints results as JSON, and releases them. NULL (jansson rejected a text) is an error. Errors of standard output are
  * checked once, when the command has returned. */
 brim_status brim_cli_print_json(json_t *root);
+
+/* The words that brim runs takes as its first one; NULL after the last. */
+const char *brim_cli_runs_verb(size_t i);
 
 /* The whole program: what main() calls. */
 BRIM_EXPORT int brim_main(int argc, char **argv);

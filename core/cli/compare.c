@@ -243,6 +243,7 @@ const brim_command brim_command_compare = {
     "\n"
     "  brim compare runs/a runs/b                     results, and the keys whose values differ\n"
     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
+    "  brim compare runs                              all runs below a folder\n"
     "  brim compare runs/a runs/b -o curves.svg       also curves of loss and accuracy over steps, as SVG;\n"
     "                                                 of perplexity or mean absolute error for such tasks\n"
     "  brim compare multirun/methods -o methods.csv   a table of federations' methods, as CSV\n"

@@ -274,6 +274,8 @@ static void offer_words(completion *c)
     offer_plugins(c);
   } else if (c->command == &brim_command_new && c->count == 0) {
     offer_kinds(c);
+  } else if (c->command == &brim_command_runs && c->count == 0) {
+    for (size_t i = 0; brim_cli_runs_verb(i); i++) offer(c, brim_cli_runs_verb(i), "");
   }
 }
 

@@ -11,14 +11,13 @@
 #include "exec/profile.h"
 #include "memory/board.h"
 #include "memory/claims.h"
+#include "monitor/backends.h"
 #include "planner/taken.h"
-#include "plugin/instance.h"
 
 #define DEVICE_COLUMNS 7
 #define USER_COLUMNS 4
 #define TICKET_COLUMNS 8
 #define TAKEN_COLUMNS 6
-#define USERS_MAX 256 /* listed per device */
 
 typedef struct devices {
   brim_config *config; /* NULL: the command line does not set a backend */
@@ -59,18 +58,13 @@ static void add_user(devices *d, json_t *list, const char *device, const brim_de
 }
 
 /* The processes that use a device; null if unknown, or meaningless, as every process uses the host's memory. */
-static json_t *add_users(devices *d, const brim_backend_ops *ops, void *self, int index, const char *device,
-                         bool shared)
+static json_t *add_users(devices *d, const char *device, const brim_device_seen *seen)
 {
-  brim_device_user *user = BRIM_ARENA_NEW(d->arena, brim_device_user, USERS_MAX);
-  size_t count = 0;
-  if (!shared || !BRIM_HAS(brim_backend_ops, ops, users)) return json_null();
-  if (ops->users(self, index, user, USERS_MAX, &count) != BRIM_OK) {
-    brim_text_printf(&d->failures, "cannot list the processes that use %s: %s\n", device, brim_error_text());
-    return json_null();
-  }
+  if (seen->users_failure)
+    brim_text_printf(&d->failures, "cannot list the processes that use %s: %s\n", device, seen->users_failure);
+  if (!seen->has_users) return json_null();
   json_t *list = json_array();
-  for (size_t i = 0; i < count && i < USERS_MAX; i++) add_user(d, list, device, &user[i]);
+  for (size_t i = 0; i < seen->users; i++) add_user(d, list, device, &seen->user[i]);
   return list;
 }
 
@@ -141,61 +135,29 @@ static void add_failure(devices *d, const char *backend, const char *reason)
   brim_text_add(&d->failures, "\n");
 }
 
-/* Makes an instance with the parameters of the command line if it names the backend, else with defaults. */
-static brim_status make_instance(devices *d, const brim_plugin *plugin, void **self)
-{
-  const brim_config_choice *choice = d->config ? brim_config_choice_of(d->config, "backend") : NULL;
-  if (!choice || choice->plugin != plugin) return brim_instance_default(plugin, d->arena, self);
-  *self = choice->params;
-  return plugin->create ? plugin->create(choice->params, self) : BRIM_OK;
-}
-
 /* Adds "cuda: driver 580.65.06 (CUDA 13.0); needed: ...". */
-static void add_needs(devices *d, const brim_plugin *plugin, void *self)
+static void add_needs(devices *d, const brim_backend_seen *b)
 {
   char text[512] = "";
-  const brim_backend_ops *ops = plugin->ops;
-  if (BRIM_HAS(brim_backend_ops, ops, needs)) ops->needs(self, text, sizeof text);
+  if (BRIM_HAS(brim_backend_ops, b->ops, needs)) b->ops->needs(b->self, text, sizeof text);
   if (!text[0]) return;
   if (d->json)
-    json_object_set_new(d->needs, plugin->id, json_string(text));
+    json_object_set_new(d->needs, b->id, json_string(text));
   else
-    brim_text_printf(&d->need, "%s: %s\n", plugin->id, text);
+    brim_text_printf(&d->need, "%s: %s\n", b->id, text);
 }
 
-static brim_status list_devices(devices *d, const brim_registry_entry *entry)
+static brim_status list_devices(devices *d, const brim_backend_seen *b)
 {
-  const brim_plugin *plugin = entry->plugin;
-  const brim_backend_ops *ops = plugin->ops;
-  void *self = NULL;
-  BRIM_TRY(make_instance(d, plugin, &self));
-  brim_status status = BRIM_OK;
-  const int count = ops->device_count(self);
-  for (int i = 0; i < count && status == BRIM_OK; i++) {
-    brim_device_info info = {0};
-    status = ops->describe(self, i, &info);
-    if (status != BRIM_OK) break;
-    const char *name = brim_arena_printf(d->arena, "%s:%d", plugin->id, i);
-    json_t *users = add_users(d, ops, self, i, name, !info.on_host || info.limited);
-    add_device(d, entry, i, &info, users);
+  for (int i = 0; i < b->devices; i++) {
+    brim_device_seen seen;
+    BRIM_TRY(brim_device_see(b, i, d->arena, &seen));
+    json_t *users = add_users(d, brim_arena_printf(d->arena, "%s:%d", b->id, i), &seen);
+    add_device(d, b->entry, i, &seen.info, users);
     json_decref(users);
   }
-  if (count < 1) status = brim_fail(BRIM_ENODEVICE, "there is no device for it on this host");
-  if (status == BRIM_OK) add_needs(d, plugin, self);
-  if (plugin->destroy) plugin->destroy(self);
-  return status;
-}
-
-/* The id of a backend whose file could not be loaded: KIND/ID.so. NULL if the file is of another kind. */
-static const char *backend_of_file(brim_arena *arena, const char *file)
-{
-  const char *slash = strrchr(file, '/');
-  const size_t folder = slash ? (size_t)(slash - file) : 0;
-  static const char kind[] = "backend";
-  const size_t length = sizeof kind - 1;
-  if (folder < length || strncmp(file + folder - length, kind, length) != 0) return NULL;
-  if (folder > length && file[folder - length - 1] != '/') return NULL;
-  return brim_arena_string_n(arena, slash + 1, strcspn(slash + 1, "."));
+  add_needs(d, b);
+  return BRIM_OK;
 }
 
 static void collect(devices *d, const brim_registry *registry)
@@ -207,19 +169,16 @@ static void collect(devices *d, const brim_registry *registry)
                                                         "ranks' connections", "headroom"};
   for (size_t i = 0; i < USER_COLUMNS; i++) brim_table_add(&d->users, user_head[i]);
   for (size_t i = 0; i < TAKEN_COLUMNS; i++) brim_table_add(&d->taken, taken_head[i]);
-  for (size_t i = 0; i < brim_registry_count(registry); i++) {
-    const brim_registry_entry *entry = brim_registry_at(registry, i);
-    const brim_plugin *plugin = entry->plugin;
-    if (plugin->kind != BRIM_BACKEND) continue;
-    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id))
-      continue; /* hidden by a file that failed, which is listed below */
-    if (list_devices(d, entry) != BRIM_OK) add_failure(d, plugin->id, brim_error_text());
+  brim_backends backends;
+  brim_backends_open(registry, d->config, d->arena, &backends);
+  for (size_t i = 0; i < backends.count; i++) {
+    const brim_backend_seen *b = &backends.backend[i];
+    if (b->failure)
+      add_failure(d, b->id, b->failure);
+    else if (list_devices(d, b) != BRIM_OK)
+      add_failure(d, b->id, brim_error_text());
   }
-  for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {
-    const brim_registry_failure *failure = brim_registry_failure_at(registry, i);
-    const char *backend = backend_of_file(d->arena, failure->file);
-    if (backend && !brim_registry_find(registry, BRIM_BACKEND, backend)) add_failure(d, backend, failure->reason);
-  }
+  brim_backends_close(&backends);
 }
 
 static void add_ticket(devices *d, const brim_ticket *t, size_t place)

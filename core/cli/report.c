@@ -1,32 +1,53 @@
-/* brim report: makes an HTML page of a run, or of several runs side by side. */
+/* brim report: makes an HTML page of a run, or of several runs side by side; with --every, again and again while a run
+ * goes on. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cli/cli.h"
 #include "report/page.h"
+#include "report/page_follow.h"
 #include "store/rundir.h"
 
-static brim_status report(brim_comparison *c, const char *const *dir, size_t count, const char *path)
+typedef struct wishes {
+  const char *path, *every;
+  bool force, run; /* run: started by a run, whose pipe is the standard input */
+} wishes;
+
+static brim_status report(brim_comparison *c, const brim_operands *operands, const char *path)
 {
   brim_text text = {0};
-  if (count == 0) return brim_fail(BRIM_ECONFIG, "no run to report on: write brim report RUN...");
-  for (size_t i = 0; i < count; i++) BRIM_TRY(brim_compare_add(c, dir[i]));
-  if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", dir[0]);
+  for (size_t i = 0; i < operands->count; i++) BRIM_TRY(brim_compare_add(c, operands->word[i]));
+  if (c->count == 0) return brim_fail(BRIM_ELOAD, "'%s' has no run that started", operands->word[0]);
   brim_compare_finish(c);
-  brim_page_print(c, &text);
+  brim_page_print(c, NULL, &text);
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);
   if (status == BRIM_OK) brim_say("report in %s", path);
   return status;
 }
 
-typedef struct wishes {
-  const char *path;
-  bool force;
-} wishes;
+static brim_status follow(const brim_operands *operands, const wishes *wish)
+{
+  char *end;
+  const double seconds = strtod(wish->every, &end);
+  if (end == wish->every || *end || !(seconds >= BRIM_PAGE_SECONDS_MIN && seconds <= BRIM_PAGE_SECONDS_MAX))
+    return brim_fail(BRIM_ECONFIG, "--every takes seconds from %g to %d, not '%s'", BRIM_PAGE_SECONDS_MIN,
+                     BRIM_PAGE_SECONDS_MAX, wish->every);
+  if (operands->count != 1)
+    return brim_fail(BRIM_ECONFIG, "--every follows one run: write brim report RUN --every %s", wish->every);
+  if (wish->run && nice(19) < 0) brim_log(BRIM_LOG_DEBUG, "the page is made at normal priority");
+  BRIM_TRY(brim_page_follow(operands->word[0], wish->path, seconds, wish->run ? STDIN_FILENO : -1));
+  brim_say("report in %s", wish->path);
+  return BRIM_OK;
+}
 
 static const brim_option options[] = {
     {"-o", BRIM_CLI_STRING(wishes, path), "FILE.html", "output file (default: report.html)"},
+    {"--every", BRIM_CLI_STRING(wishes, every), "SECONDS",
+     "write the page this often until the run has ended; a browser that shows it follows"},
+    {"--run", BRIM_OPTION_HIDDEN, offsetof(wishes, run), NULL, NULL},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
 
@@ -38,20 +59,25 @@ static int run_command(brim_cli *cli, int argc, char **argv)
   brim_operands operands;
   brim_status status = brim_cli_parse(argc, argv, options, &wish, &operands);
   if (status == BRIM_OK) status = brim_cli_check_output(wish.path, ".html", "a report is HTML", wish.force);
-  if (status == BRIM_OK) status = report(&c, operands.word, operands.count, wish.path);
+  if (status == BRIM_OK && operands.count == 0)
+    status = brim_fail(BRIM_ECONFIG, "no run to report on: write brim report RUN...");
+  if (status == BRIM_OK) status = wish.every ? follow(&operands, &wish) : report(&c, &operands, wish.path);
   brim_compare_release(&c);
   return brim_cli_end(status, &operands);
 }
 
 const brim_command brim_command_report = {
     "report", "write an HTML report of runs", run_command,
-    "usage: brim report RUN... [-o FILE.html] [--force]\n"
+    "usage: brim report RUN... [-o FILE.html] [--every SECONDS] [--force]\n"
     "\n"
-    "  brim report runs/a                             report.html: results, curves, epochs, confusion matrix,\n"
-    "                                                 memory, events, configuration\n"
+    "  brim report runs/a                             report.html: results, curves, what happened, classes,\n"
+    "                                                 memory, times, environment, configuration\n"
+    "  brim report runs/a --every 10                  the same again and again, until the run has ended\n"
     "  brim report runs/a runs/b -o both.html         several runs: results side by side, curves, differing keys\n"
     "  brim report multirun/20250101-120000           the runs of a sweep\n"
+    "  brim report runs                               all runs below a folder\n"
     "\n"
-    "The report is one self-contained HTML file. A run writes the same file to its folder when it ends\n"
-    "(observe.report); this command also works for runs that are in progress or were killed.\n",
+    "The report is one self-contained HTML file. A run writes the same file to its folder while it goes on\n"
+    "(observe.report_seconds) and when it ends (observe.report); this command also works for runs that were\n"
+    "killed.\n",
     options};

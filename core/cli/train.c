@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/table.h"
 #include "cli/cli.h"
+#include "cli/live_page.h"
 #include "cli/run_folder.h"
 #include "cli/sweep.h"
 #include "config/config.h"
@@ -167,6 +168,7 @@ static brim_status join(const brim_config *config, brim_dist **out)
 /* The report is optional, so a failure is only a warning. */
 static void write_page(const char *run)
 {
+  brim_live_page_end();
   if (brim_page_write(run) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
@@ -179,7 +181,8 @@ static brim_status run_here(const brim_cli *cli, const train_options *o, brim_co
                               .resume = o->resume,
                               .quiet = cli->quiet,
                               .start = cli->start,
-                              .write_page = config->settings.observe.report ? write_page : NULL};
+                              .write_page = config->settings.observe.report ? write_page : NULL,
+                              .follow_page = config->settings.observe.report ? brim_live_page_begin : NULL};
   log_auto_backend(config);
   log_environment();
   ending->joined = true;

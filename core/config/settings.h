@@ -86,9 +86,16 @@ typedef struct brim_dist_settings {
   int64_t check_every_steps; /* 0: never */
   double timeout_seconds;
 } brim_dist_settings;
+/* How much a process publishes while it runs: see memory/live.h. */
+enum brim_live_mode { BRIM_LIVE_OFF, BRIM_LIVE_BASIC, BRIM_LIVE_ALL };
+#define BRIM_LIVE_MODE_NAMES "off|basic|all"
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k, samples;
   bool report, tensorboard, memory_summary, histograms;
+  int32_t live; /* enum brim_live_mode */
+  const char *trace; /* "100:103": steps; "": none */
+  bool nvtx;
+  double report_seconds; /* 0: the report is written only at the end */
 } brim_observe_settings;
 
 /* The treatment of a client's samples that do not fill a batch. */

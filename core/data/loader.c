@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/long_call.h"
 #include "base/thread.h"
+#include "base/tracing.h"
 #include "data/data.h"
 
 #define LINE_BYTES 64u /* memory that threads write starts at a cache line */
@@ -116,7 +117,7 @@ static brim_status check_span(const brim_loader *loader, const brim_span *span)
                    span->first, span->first + span->count, data->count[span->part], loader->options.batch_max);
 }
 
-static void decode(brim_loader *loader, worker *w, slot *s)
+static void decode_samples(brim_loader *loader, worker *w, slot *s)
 {
   const brim_data *data = loader->options.data;
   const uint32_t real = loader->options.real;
@@ -133,6 +134,14 @@ static void decode(brim_loader *loader, worker *w, slot *s)
     brim_frequent_call_turn(&w->reading);
   }
   if (s->status != BRIM_OK) brim_error_take(&s->error);
+}
+
+static void decode(brim_loader *loader, worker *w, slot *s)
+{
+  static const char *const name = "decode";
+  const int64_t began = brim_tracing_begin(name);
+  decode_samples(loader, w, s);
+  brim_tracing_end(began, BRIM_TRACING_LOADED, name, (uint64_t)s->batch.span.count);
 }
 
 /* Takes the next number, unless the stream has ended: its slot, with the span. NULL at the end. Under the lock. */
@@ -153,6 +162,7 @@ static void *work(void *context)
 {
   worker *w = context;
   brim_loader *loader = w->loader;
+  brim_tracing_name_thread(BRIM_TRACING_LOADER + (unsigned)(w - loader->workers));
   pthread_mutex_lock(&loader->lock);
   for (;;) {
     const int64_t first_held = loader->taken - (loader->held ? 1 : 0);

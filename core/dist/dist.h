@@ -74,8 +74,10 @@ typedef struct brim_ballot {
 enum brim_wish {
   BRIM_WISH_STOP = 1,  /* a signal requests the end */
   BRIM_WISH_PAUSE = 2, /* memory is short: all ranks write a checkpoint, and one makes a smaller plan */
-  BRIM_WISH_LOOK = 4   /* work between two steps is due: no step is started ahead */
+  BRIM_WISH_LOOK = 4,  /* work between two steps is due: no step is started ahead */
+  BRIM_WISH_TRACE = 8  /* trace steps from the next one on; their number is in the bits from BRIM_WISH_STEPS_AT on */
 };
+#define BRIM_WISH_STEPS_AT 8 /* 8 bits; only rank 0 sets them */
 typedef struct brim_verdict {
   int32_t failed;               /* the first rank with a status other than OK; -1: none */
   int32_t status;               /* the status of that rank */

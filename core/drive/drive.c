@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "config/config.h"
 #include "drive/extract.h"
+#include "memory/live.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 #include "planner/taken.h"
@@ -66,6 +67,10 @@ static brim_status open_once(const brim_drive_place *place, const brim_config *c
   d->setup = brim_setup_create(config, before->config, options);
   d->setup->distribution = before->distribution;
   d->setup->was = before->was;
+  if (!place && !options->maker) {
+    brim_shared_folder_set(d->setup->settings->claims.dir);
+    brim_live_begin((enum brim_live_mode)d->setup->settings->observe.live, &d->setup->world);
+  }
   d->choice =
       (brim_choice){.precision = brim_setup_precision(d->setup), .recompute = config->settings.memory.recompute};
   brim_planner_open(&d->planner, d->setup);

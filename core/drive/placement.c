@@ -1,6 +1,7 @@
 #include "drive/placement.h"
 
 #include "decide/decide.h"
+#include "memory/live.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
 #include "planner/taken.h"
@@ -132,6 +133,22 @@ static brim_status open_plan(void *self)
   return brim_exec_open(p->plan, p->drive->planner.device, &p->exec);
 }
 
+/* Shows where the plan is, and what it takes. */
+static void publish(const brim_drive *d, const brim_plan *plan)
+{
+  const brim_planner *planner = &d->planner;
+  const char *backend = brim_setup_backend_id(d->setup);
+  const int devices = d->setup->backend_ops->device_count(d->setup->backend);
+  brim_live_place(&(brim_live_placed){.backend = backend,
+                                      .device = planner->device,
+                                      .key = brim_device_key(backend, planner->device, devices, &planner->device_info),
+                                      .peak_bytes = plan->peak_bytes,
+                                      .taken_bytes = planner->device_info.taken_bytes + planner->comm_bytes,
+                                      .class_bytes = plan->class_bytes,
+                                      .classes = BRIM_ROLE_COUNT,
+                                      .queue_seconds = planner->queue_seconds});
+}
+
 brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *wish, brim_plan **plan, brim_exec **exec)
 {
   model_placing p = {.drive = drive, .wish = wish};
@@ -151,6 +168,8 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
   brim_planner_keep_no_plans(&drive->planner);
   brim_taken_keep(&drive->planner, drive->choice.precision);
   brim_exec_join(p.exec, drive->setup->options.dist);
+  publish(drive, p.plan);
+  if (wish) brim_live_now(BRIM_LIVE_WORKING);
   *plan = p.plan;
   *exec = p.exec;
   return BRIM_OK;

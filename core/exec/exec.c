@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/tracing.h"
 #include "exec/exec_parts.h"
 #include "graph/collectives.h"
 #include "graph/federate.h"
@@ -254,12 +255,22 @@ static brim_status feed(brim_exec *exec, const brim_copy *copy, size_t count)
   return BRIM_OK;
 }
 
-static brim_status load(brim_exec *exec, const brim_copy *copy, size_t count)
+static brim_status upload(brim_exec *exec, const brim_copy *copy, size_t count)
 {
-  if (brim_exec_is_asynchronous(exec)) return feed(exec, copy, count);
   for (size_t i = 0; i < count; i++)
     BRIM_TRY(exec->backend->upload(exec->self, copy[i].to, copy[i].from, copy[i].bytes));
   return BRIM_OK;
+}
+
+static brim_status load(brim_exec *exec, const brim_copy *copy, size_t count)
+{
+  static const char *const name = "copy micro-batch in";
+  const bool asynchronous = brim_exec_is_asynchronous(exec);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = asynchronous ? feed(exec, copy, count) : upload(exec, copy, count);
+  brim_tracing_end(began, asynchronous ? BRIM_TRACING_PHASE : BRIM_TRACING_IN, name,
+                   asynchronous ? 0 : copy[0].bytes + copy[1].bytes);
+  return status;
 }
 
 brim_status brim_exec_load(brim_exec *exec, const brim_program *program, const void *values, const void *labels)
@@ -279,7 +290,7 @@ brim_status brim_exec_load_tokens(brim_exec *exec, const brim_program *program, 
   return load(exec, copy, 2);
 }
 
-brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
 {
   brim_launch launch = exec->program[index_of(exec, p)].launch[node];
   launch.step = step;
@@ -287,6 +298,14 @@ brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t no
   const brim_status status = p->kernel[node]->run(exec->self, &launch);
   if (status != BRIM_OK) return brim_fail_add(status, "in %s '%s'", launch.node->op, launch.node->name);
   return brim_offload_end_node(&exec->offload, p, launch.node);
+}
+
+brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+{
+  const int64_t began = brim_tracing_begin(p->graph->node[node]->op);
+  const brim_status status = run_node(exec, p, node, step);
+  brim_tracing_end(began, BRIM_TRACING_NODE, p, node);
+  return status;
 }
 
 bool brim_exec_is_asynchronous(const brim_exec *exec)
@@ -328,6 +347,7 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
 static brim_status start_pieces(brim_exec *exec, const brim_step *step, const double *proof, size_t half,
                                 brim_reduction_walk *walk, bool sums)
 {
+  static const char *const started = "start operations:";
   const brim_program *program = walk->program;
   brim_placed_program *placed = &exec->program[index_of(exec, program)];
   size_t from, to;
@@ -336,7 +356,10 @@ static brim_status start_pieces(brim_exec *exec, const brim_step *step, const do
     brim_exec_piece *c = &placed->piece[i];
     if (c->from < from || c->to > to) continue;
     BRIM_TRY(brim_reduction_before(&exec->reduction, walk, c->from));
-    BRIM_TRY(start_piece(exec, program, c, step, proof));
+    const int64_t began = brim_tracing_begin(started);
+    const brim_status status = start_piece(exec, program, c, step, proof);
+    brim_tracing_end(began, BRIM_TRACING_PHASE, started, c->to - c->from);
+    BRIM_TRY(status);
     if (sums) BRIM_TRY(brim_reduction_after(&exec->reduction, program, c->to - 1));
   }
   return BRIM_OK;
@@ -406,8 +429,13 @@ brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const b
 
 brim_status brim_exec_zero_gradients(brim_exec *exec)
 {
+  static const char *const name = "zero gradients";
   brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
-  return exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status =
+      exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
+  brim_tracing_end(began, BRIM_TRACING_WORK, name, exec->plan->gradient_bytes);
+  return status;
 }
 
 brim_status brim_exec_zero_metrics(brim_exec *exec)

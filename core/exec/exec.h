@@ -108,7 +108,12 @@ brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *progra
 /* Copy a persistent tensor or, after a program, a tensor that its graph keeps, in plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
-/* The same, as numbers of type `dtype` in host memory; both types must be real. ENOMEM_HOST. */
+/* The same for `bytes` bytes of the tensor, from byte `first`. */
+brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint64_t first,
+                                uint64_t bytes, void *host);
+brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
+                                 uint64_t first, uint64_t bytes, const void *host);
+/* Copy whole tensors, as numbers of type `dtype` in host memory; both types must be real. ENOMEM_HOST. */
 brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
                               void *host);
 brim_status brim_exec_write_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/convert.h"
+#include "base/tracing.h"
 #include "exec/exec_parts.h"
 
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
@@ -18,8 +19,12 @@ brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, doub
 
 brim_status brim_exec_collect(brim_exec *exec)
 {
+  static const char *const name = "wait for the device";
   BRIM_TRY(brim_reduction_finish_to(&exec->reduction, exec->fetch_ticket[exec->collected++ % BRIM_FETCHES]));
-  return exec->backend->collect(exec->self);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = exec->backend->collect(exec->self);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
 }
 
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count)
@@ -75,22 +80,36 @@ brim_status brim_exec_proof(brim_exec *exec, double *out)
   return exec->backend->download(exec->self, out, brim_exec_proof_at(exec), sizeof *out);
 }
 
+brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint64_t first,
+                                uint64_t bytes, void *host)
+{
+  const char *state = brim_offload_pointer(&exec->offload, program, tensor);
+  BRIM_TRY(brim_exec_wait(exec));
+  if (!state)
+    return exec->backend->download(exec->self, host, (char *)brim_exec_pointer(exec, program, tensor) + first, bytes);
+  memcpy(host, state + first, bytes);
+  return BRIM_OK;
+}
+
+brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, const brim_tensor *tensor,
+                                 uint64_t first, uint64_t bytes, const void *host)
+{
+  char *state = brim_offload_pointer(&exec->offload, program, tensor);
+  if (!state)
+    return exec->backend->upload(exec->self, (char *)brim_exec_pointer(exec, program, tensor) + first, host, bytes);
+  BRIM_TRY(brim_exec_wait(exec)); /* copies from it may be in flight */
+  memcpy(state + first, host, bytes);
+  return BRIM_OK;
+}
+
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
 {
-  const void *state = brim_offload_pointer(&exec->offload, program, tensor);
-  BRIM_TRY(brim_exec_wait(exec));
-  if (!state) return exec->backend->download(exec->self, host, brim_exec_pointer(exec, program, tensor), tensor->bytes);
-  memcpy(host, state, tensor->bytes);
-  return BRIM_OK;
+  return brim_exec_read_part(exec, program, tensor, 0, tensor->bytes, host);
 }
 
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host)
 {
-  void *state = brim_offload_pointer(&exec->offload, program, tensor);
-  if (!state) return exec->backend->upload(exec->self, brim_exec_pointer(exec, program, tensor), host, tensor->bytes);
-  BRIM_TRY(brim_exec_wait(exec)); /* copies from it may be in flight */
-  memcpy(state, host, tensor->bytes);
-  return BRIM_OK;
+  return brim_exec_write_part(exec, program, tensor, 0, tensor->bytes, host);
 }
 
 brim_status brim_exec_read_range(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, int64_t first,

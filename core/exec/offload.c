@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/fault.h"
+#include "base/tracing.h"
 #include "graph/offload.h"
 
 /* Marks. At most two groups are being copied in at once, and the copies out of at most two are pending. */
@@ -69,10 +70,15 @@ static brim_status copy_node(const brim_offload *o, const brim_program *p, const
     if (host) copy[count++] = (brim_copy){in ? device : host, in ? host : device, n->out[k]->bytes};
   }
   if (count > 0 && is_ahead(o)) return o->backend->copy(o->self, queue, copy, count);
-  for (size_t i = 0; i < count; i++)
-    BRIM_TRY(in ? o->backend->upload(o->self, copy[i].to, copy[i].from, copy[i].bytes)
-                : o->backend->download(o->self, copy[i].to, copy[i].from, copy[i].bytes));
-  return BRIM_OK;
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < count && status == BRIM_OK; i++) {
+    const char *name = in ? "copy state in" : "copy state out";
+    const int64_t began = brim_tracing_begin(name);
+    status = in ? o->backend->upload(o->self, copy[i].to, copy[i].from, copy[i].bytes)
+                : o->backend->download(o->self, copy[i].to, copy[i].from, copy[i].bytes);
+    brim_tracing_end(began, in ? BRIM_TRACING_IN : BRIM_TRACING_OUT, name, copy[i].bytes);
+  }
+  return status;
 }
 
 static brim_status copy_group(const brim_offload *o, const brim_program *p, const brim_offload_group *group,

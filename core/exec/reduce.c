@@ -1,6 +1,8 @@
 /* See reduce.h. */
 #include "exec/reduce.h"
 
+#include "base/tracing.h"
+
 /* Marks; offload.c has those below. The queue of collectives has one order, so a mark that was reused for a later
  * collective means the same, only later. */
 #define KERNELS 8
@@ -19,21 +21,69 @@ void brim_reduction_begin(brim_reduction *r)
   r->next = 0;
 }
 
+static const char *name_of(uint32_t kind)
+{
+  static const char *const names[] = {[BRIM_ALL_REDUCE] = "all-reduce",
+                                      [BRIM_BROADCAST] = "broadcast",
+                                      [BRIM_REDUCE_SCATTER] = "reduce-scatter",
+                                      [BRIM_ALL_GATHER] = "all-gather"};
+  return kind < sizeof names / sizeof names[0] && names[kind] ? names[kind] : "collective";
+}
+
+/* For traces: a collective that has just started. */
+static void follow(brim_reduction *r, const brim_collective *what)
+{
+  if (!brim_tracing_records() || r->open_count == BRIM_REDUCTIONS_OPEN) return;
+  r->open[r->open_count].ticket = r->ticket;
+  r->open[r->open_count].bytes = what->count * brim_dtype_bytes(what->dtype);
+  r->open[r->open_count].began = brim_tracing_clock();
+  r->open[r->open_count++].name = name_of(what->kind);
+}
+
+/* For traces: collectives up to this ticket are over. */
+static void end_followed(brim_reduction *r, uint64_t ticket)
+{
+  size_t kept = 0;
+  if (r->open_count == 0) return;
+  const int64_t now = brim_tracing_clock();
+  for (size_t i = 0; i < r->open_count; i++)
+    if (r->open[i].ticket <= ticket)
+      brim_tracing_add(r->open[i].began, now, BRIM_TRACING_SUM, r->open[i].name, r->open[i].bytes);
+    else
+      r->open[kept++] = r->open[i];
+  r->open_count = kept;
+}
+
+static brim_status finish(brim_reduction *r, uint64_t ticket)
+{
+  static const char *const name = "wait for a collective";
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_dist_finish(r->dist, ticket);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  end_followed(r, ticket);
+  return status;
+}
+
 static brim_status start(brim_reduction *r, uint32_t kind, uint32_t dtype, uint64_t offset, uint64_t count)
 {
   const brim_collective what = {.kind = kind, .dtype = dtype, .buffer = r->base + offset, .count = count};
   if (!r->dist) return BRIM_OK;
-  if (!r->queue) return brim_dist_start(r->dist, &what, NULL, &r->ticket);
+  if (!r->queue) {
+    BRIM_TRY(brim_dist_start(r->dist, &what, NULL, &r->ticket));
+    follow(r, &what);
+    return BRIM_OK;
+  }
   BRIM_TRY(r->backend->mark(r->self, BRIM_QUEUE_COMPUTE, KERNELS));
   BRIM_TRY(r->backend->wait(r->self, BRIM_QUEUE_COMM, KERNELS));
   BRIM_TRY(brim_dist_start(r->dist, &what, r->queue, &r->ticket));
+  follow(r, &what);
   return r->backend->mark(r->self, BRIM_QUEUE_COMM, DONE(r->ticket));
 }
 
 /* Makes later work wait for a collective. */
 static brim_status need(brim_reduction *r, uint64_t ticket)
 {
-  return r->queue ? r->backend->wait(r->self, BRIM_QUEUE_COMPUTE, DONE(ticket)) : brim_dist_finish(r->dist, ticket);
+  return r->queue ? r->backend->wait(r->self, BRIM_QUEUE_COMPUTE, DONE(ticket)) : finish(r, ticket);
 }
 
 static brim_status start_bucket(brim_reduction *r)
@@ -87,7 +137,7 @@ brim_status brim_reduction_order(brim_reduction *r)
 
 brim_status brim_reduction_finish_to(brim_reduction *r, uint64_t ticket)
 {
-  return r->dist ? brim_dist_finish(r->dist, ticket) : BRIM_OK;
+  return r->dist ? finish(r, ticket) : BRIM_OK;
 }
 
 brim_status brim_reduction_finish(brim_reduction *r)

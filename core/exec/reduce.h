@@ -12,6 +12,8 @@
 #include "dist/dist.h"
 #include "graph/plan.h"
 
+#define BRIM_REDUCTIONS_OPEN 64 /* collectives that a trace follows at a time; it leaves out any others */
+
 /* Ready to use when zeroed. */
 typedef struct brim_reduction {
   brim_dist *dist; /* NULL: one rank */
@@ -19,6 +21,13 @@ typedef struct brim_reduction {
   uint8_t *base;   /* the arena */
   size_t next;     /* the next bucket to start */
   uint64_t ticket; /* of the last collective started */
+  /* For traces: collectives that began and were not waited for yet. */
+  struct {
+    uint64_t ticket, bytes;
+    int64_t began;
+    const char *name;
+  } open[BRIM_REDUCTIONS_OPEN];
+  size_t open_count;
   /* an asynchronous device, else NULL: */
   const brim_backend_ops *backend;
   void *self, *queue;

@@ -138,11 +138,13 @@ typedef struct exporter {
   void *room_for_transposing;
 } exporter;
 
-static brim_status values_of(void *context, size_t i, const void **out)
+/* Converts a whole tensor. */
+static brim_status values_of(void *context, size_t i, uint64_t first, uint64_t bytes, const void **out)
 {
   const exporter *e = context;
   const brim_safetensor *from = &e->from->tensor[i], *to = &e->to[i];
-  const size_t count = (size_t)brim_shape_count(&to->shape), bytes = brim_dtype_bytes(to->dtype);
+  const size_t count = (size_t)brim_shape_count(&to->shape), width = brim_dtype_bytes(to->dtype);
+  (void)first, (void)bytes;
   brim_convert(to->dtype, e->room, from->dtype, from->data, count);
   if (brim_dtype_is_real(to->dtype) && !brim_all_finite(to->dtype, e->room, count))
     return brim_fail(BRIM_EINVAL, "'%s' has a value that is not a finite number in %s\n--dtype fp32 keeps all values",
@@ -153,8 +155,8 @@ static brim_status values_of(void *context, size_t i, const void **out)
   const size_t rows = (size_t)from->shape.dim[0], columns = (size_t)from->shape.dim[1];
   for (size_t r = 0; r < rows; r++)
     for (size_t c = 0; c < columns; c++)
-      memcpy((char *)e->room_for_transposing + (c * rows + r) * bytes, (char *)e->room + (r * columns + c) * bytes,
-             bytes);
+      memcpy((char *)e->room_for_transposing + (c * rows + r) * width, (char *)e->room + (r * columns + c) * width,
+             width);
   *out = e->room_for_transposing;
   return BRIM_OK;
 }
@@ -190,14 +192,14 @@ static brim_status write_aside(exporter *e, const brim_weights_map *map, const c
                                   data ? BRIM_EXPORT_DATA_KEY : NULL,
                                   data,
                                   NULL};
-  const brim_safetensors_source source = {values_of, e};
+  const brim_safetensors_source source = {values_of, e, 0};
   BRIM_TRY(brim_path_aside(e->path, folder, aside));
   e->room = brim_try_malloc(most);
   e->room_for_transposing = brim_try_malloc(most);
   if (!e->room || !e->room_for_transposing)
     return brim_fail(BRIM_ENOMEM_HOST, "cannot allocate %llu bytes of host memory for the largest tensor",
                      (unsigned long long)most);
-  BRIM_TRY(brim_safetensors_write_from(aside, e->to, e->from->count, metadata, &source));
+  BRIM_TRY(brim_safetensors_write_from(aside, e->to, e->from->count, metadata, &source, NULL));
   return brim_file_publish(aside, e->path, folder);
 }
 

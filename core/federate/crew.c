@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "base/tracing.h"
 
 /* How long a thread spins before it sleeps: longer than the pause between two rounds without evaluation. */
 #define LOOK_SECONDS 100e-6
@@ -73,6 +74,7 @@ static void *serve(void *context)
 {
   const member *m = context;
   brim_crew *c = m->crew;
+  brim_tracing_name_thread(BRIM_TRACING_LANE + (unsigned)m->number);
   for (uint32_t seen = 0;; seen++) {
     wait_until(c, is_called, seen);
     if (atomic_load(&c->is_over)) return NULL;

@@ -43,18 +43,13 @@ static brim_status check_disk(const brim_whole *w, const char *folder)
                    (long long)w->plan.values, folder, brim_format_bytes(room, sizeof room, left));
 }
 
-/* Rows that are not written take no room on most file systems. */
 static brim_status open_file(brim_whole *w, const char *folder, int32_t rank)
 {
   char name[64];
   snprintf(name, sizeof name, "updates.%d.tmp", (int)rank);
   BRIM_TRY(brim_path_join(w->path, folder, name));
   BRIM_TRY(check_disk(w, folder));
-  (void)unlink(w->path); /* of a process that was killed between the next two calls */
-  w->fd = open(w->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (w->fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", w->path, strerror(errno));
-  (void)unlink(w->path);
-  return brim_file_set_length(w->fd, w->path, w->plan.file_bytes);
+  return brim_file_create_unnamed(w->path, w->plan.file_bytes, &w->fd);
 }
 
 static brim_status open_whole(brim_whole *w, const char *folder, int32_t rank)

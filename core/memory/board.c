@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -171,16 +172,16 @@ static brim_status check_table(brim_board *b)
 
 /* ---- the holder of the lock ---- */
 
-/* Whether a file of /proc/PID/fdinfo lists the lock, in a line such as "lock:     1: OFDLCK ADVISORY WRITE -1
+/* Whether a file of /proc/PID/fdinfo lists the lock of a byte, in a line such as "lock:     1: OFDLCK ADVISORY WRITE -1
  * 00:1a:42 1099511627776 1099511627776". */
-static bool has_lock(const char *path, ino_t file)
+static bool has_lock(const char *path, ino_t file, off_t byte)
 {
   char line[256], inode[32], at[32];
   bool has = false;
   FILE *info = fopen(path, "re");
   if (!info) return false;
   snprintf(inode, sizeof inode, ":%llu ", (unsigned long long)file);
-  snprintf(at, sizeof at, " %lld ", (long long)LOCK_TABLE);
+  snprintf(at, sizeof at, " %lld ", (long long)byte);
   while (!has && fgets(line, sizeof line, info))
     has = brim_starts_with(line, "lock:") && strstr(line, " WRITE ") && strstr(line, inode) && strstr(line, at);
   fclose(info);
@@ -197,7 +198,7 @@ static bool is_holder(const char *pid, ino_t file)
     if (entry->d_name[0] == '.') continue;
     char name[600];
     snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-    has = has_lock(name, file);
+    has = has_lock(name, file, LOCK_TABLE);
   }
   if (folder) closedir(folder);
   return has;
@@ -429,4 +430,34 @@ brim_status brim_board_clear(brim_board *b, size_t slot)
   b->own[slot] = NULL;
   lock_bytes(b->fd, F_UNLCK, LOCK_SLOTS + (off_t)slot);
   return status;
+}
+
+/* ---- without the lock ---- */
+
+brim_status brim_board_rewrite(brim_board *b, size_t slot, const void *data)
+{
+  char used = 1;
+  memcpy(b->own[slot], data, b->slot_bytes);
+  const struct iovec part[] = {{&used, 1}, {b->own[slot], b->slot_bytes}};
+  const ssize_t n = pwritev(b->fd, part, 2, place_of(b, slot));
+  if (n == (ssize_t)b->slot_bytes + 1) return BRIM_OK;
+  return brim_fail(BRIM_EIO, "cannot write to '%s': %s", b->path, n < 0 ? strerror(errno) : "no space left");
+}
+
+bool brim_board_is_whole(const brim_board *b)
+{
+  const header own = {b->magic, b->slot_bytes, BRIM_BOARD_SLOTS};
+  struct stat info;
+  header found;
+  return fstat(b->fd, &info) == 0 && info.st_nlink > 0 && info.st_size >= place_of(b, BRIM_BOARD_SLOTS) &&
+         pread(b->fd, &found, sizeof found, 0) == (ssize_t)sizeof found && memcmp(&found, &own, sizeof own) == 0;
+}
+
+bool brim_board_is_owner(const brim_board *b, size_t slot, int64_t pid, int fd)
+{
+  char path[64];
+  struct stat info;
+  if (b->own[slot]) return pid == getpid();
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/fdinfo/%d", pid, fd);
+  return fstat(b->fd, &info) == 0 && has_lock(path, info.st_ino, LOCK_SLOTS + (off_t)slot);
 }

@@ -64,4 +64,14 @@ bool brim_board_is_free(const brim_board *board, size_t slot);
 /* Writes into a free slot, which this process then owns, or into one of its own. */
 brim_status brim_board_write(brim_board *board, size_t slot, const void *data);
 brim_status brim_board_clear(brim_board *board, size_t slot); /* one of this process's own */
+
+/* ---- without the lock ---- */
+
+/* Writes one of this process's own slots again, with one system call and without an allocation. Others may read a part
+ * of the old contents and a part of the new, so the contents must have a check of their own. */
+brim_status brim_board_rewrite(brim_board *board, size_t slot, const void *data);
+/* Whether the file is still in its folder, with all of its table. If not, close the board and open it again. */
+bool brim_board_is_whole(const brim_board *board);
+/* Whether descriptor `fd` of process `pid` owns the slot, as far as the kernel shows it to this user. */
+bool brim_board_is_owner(const brim_board *board, size_t slot, int64_t pid, int fd);
 #endif

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "memory/board.h"
+#include "memory/live.h"
 
 #define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
 #define NUMBER_MAX (INT64_MAX / 2)
@@ -257,6 +258,7 @@ static brim_status wait_for_turn(brim_claim *claim, const brim_claim_request *r,
                        patience / 60, text);
     if (!waits && r->on_wait) r->on_wait(r->context, text);
     waits = true;
+    brim_live_wait(v.ahead + 1, r->need_bytes);
     if (r->wait && strcmp(text, shown) != 0 && (!shown[0] || brim_now() - shown_at >= r->interval_seconds)) {
       brim_log(BRIM_LOG_INFO, "waiting: %s", text);
       memcpy(shown, text, sizeof shown);
@@ -319,6 +321,7 @@ brim_status brim_claim_take(const brim_claim_request *r, brim_claim **out, int *
     status = brim_fail(BRIM_ENODEVICE, "only the first %d devices have a queue", BRIM_CLAIM_DEVICES_MAX);
   if (status == BRIM_OK) status = join(claim, r, named, false, false);
   if (status == BRIM_OK) status = wait_for_turn(claim, r, device, waited_seconds);
+  brim_live_wait(0, 0);
   return hand_over(claim, status, out);
 }
 
@@ -392,6 +395,7 @@ brim_status brim_claims_list(brim_arena *arena, brim_ticket **out, size_t *count
                               .device = t->claimed ? t->device : -1,
                               .key = brim_arena_copy(arena, t->key, sizeof t->key),
                               .keys = t->keys,
+                              .claimed = t->claimed,
                               .process = brim_arena_string(arena, t->process),
                               .backend = backend,
                               .wish = t->named < 0 ? "any" : brim_arena_printf(arena, "%s:%d", backend, t->named)};

@@ -52,6 +52,7 @@ typedef struct brim_ticket {
   const char *backend, *wish; /* "cpu", "cpu:1" or "any", as the process numbers its devices */
   const uint64_t *key;        /* of the acceptable devices */
   size_t keys;
+  uint64_t claimed; /* key of the claimed device; 0: waiting */
 } brim_ticket;
 /* A key that is the same in all processes that mean the same device of `devices`, whatever number they give it. */
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info);

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/utf8.h"
 
 #define REDRAW_SECONDS 0.1
 #define COLUMNS_DEFAULT 80
@@ -87,13 +88,19 @@ static void fill_memory(part *p, uint64_t used, uint64_t planned)
   fill(p, "mem ", text, units[u]);
 }
 
+double brim_progress_left(const brim_progress *p, double now)
+{
+  const double done = (double)p->last.step - (double)p->start_step;
+  const double left = (double)p->last.steps - (double)p->last.step;
+  const double seconds = done > 0 ? (now - p->start) / done * left : NAN;
+  return seconds >= 0 && seconds < ETA_SECONDS_MAX ? seconds : NAN;
+}
+
 static void fill_eta(part *p, const brim_progress *progress, double now)
 {
-  const double done = (double)progress->last.step - (double)progress->start_step;
-  const double left = (double)progress->last.steps - (double)progress->last.step;
-  const double seconds = done > 0 ? (now - progress->start) / done * left : -1;
+  const double seconds = brim_progress_left(progress, now);
   char text[40];
-  if (!(seconds >= 0 && seconds < ETA_SECONDS_MAX)) return;
+  if (isnan(seconds)) return;
   fill(p, "eta ", brim_format_seconds(text, sizeof text, seconds), "");
 }
 
@@ -240,17 +247,6 @@ static int terminal_columns(void)
   return COLUMNS_DEFAULT;
 }
 
-/* Reads the environment, as brim does not call setlocale: numbers in its files must not depend on it. */
-static bool locale_is_utf8(void)
-{
-  static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    const char *value = getenv(names[i]);
-    if (value && value[0]) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
-  }
-  return false;
-}
-
 /* Errors are ignored: standard error itself is gone. */
 static void emit(const char *text, size_t bytes)
 {
@@ -303,17 +299,26 @@ void brim_progress_init(brim_progress *p, int64_t start_step, int64_t line_every
   pthread_mutex_init(&p->lock, NULL);
   p->terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
   p->color = p->terminal && brim_log_color();
-  p->unicode = p->terminal && locale_is_utf8();
+  p->unicode = p->terminal && brim_utf8_is_locale();
   p->columns = terminal_columns();
   p->start = brim_now();
   p->last_line = start_step;
   if (p->terminal && !quiet) brim_log_set_hook(around_message, p);
 }
 
+static void show(brim_progress *p, double now)
+{
+  const bool ends = p->last.step >= p->last.steps;
+  if (p->terminal) {
+    if (!p->drawn || ends || now - p->last_draw >= REDRAW_SECONDS) draw(p, now, "");
+  } else if (p->line_every > 0 && p->last.step != p->last_line && (ends || p->last.step % p->line_every == 0)) {
+    print_line(p, now);
+  }
+}
+
 void brim_progress_update(brim_progress *p, const brim_progress_state *state)
 {
   const double now = brim_now();
-  if (p->quiet) return;
   pthread_mutex_lock(&p->lock);
   p->last = *state;
   /* The first step also sets up kernels; the remaining time is estimated from its end on. */
@@ -321,12 +326,7 @@ void brim_progress_update(brim_progress *p, const brim_progress_state *state)
     p->start_step = state->step;
     p->start = now;
   }
-  const bool ends = state->step >= state->steps;
-  if (p->terminal) {
-    if (!p->drawn || ends || now - p->last_draw >= REDRAW_SECONDS) draw(p, now, "");
-  } else if (p->line_every > 0 && state->step != p->last_line && (ends || state->step % p->line_every == 0)) {
-    print_line(p, now);
-  }
+  if (!p->quiet) show(p, now);
   pthread_mutex_unlock(&p->lock);
 }
 

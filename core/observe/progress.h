@@ -38,6 +38,8 @@ typedef struct brim_progress {
 void brim_progress_init(brim_progress *p, int64_t start_step, int64_t line_every, bool quiet);
 /* [step] Redraws at most ten times a second. */
 void brim_progress_update(brim_progress *p, const brim_progress_state *state);
+/* Seconds until the last step, from the average since the first one; NAN: not known yet. */
+double brim_progress_left(const brim_progress *p, double now);
 /* Ends the line; further output starts on a fresh one. */
 void brim_progress_finish(brim_progress *p);
 /* Formats the line for p->last at time `now`, without newline; on a terminal at most p->columns - 1 characters wide,

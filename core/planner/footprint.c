@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 #include "graph/federate.h"
 #include "planner/updates.h"
+#include "store/checkpoint.h"
 
 #define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
 
@@ -154,22 +155,22 @@ static uint64_t summary_bytes(const brim_planner *p)
   return classes * CLASS_BYTES + (classes > BRIM_MATRIX_CLASSES_MAX ? 0 : cells * CELL_BYTES);
 }
 
-/* The tensors of a checkpoint: see snapshot.c. A resume maps its two files, and unmaps the model's once its tensors
- * are copied. */
-static void add_copies(brim_footprint *f, const brim_plan *plan)
+static uint64_t piece_of(uint64_t bytes)
+{
+  return bytes < BRIM_CHECKPOINT_PIECE_BYTES ? bytes : BRIM_CHECKPOINT_PIECE_BYTES;
+}
+
+/* The largest piece of a checkpoint's tensors that is copied at a time. A resume also has that piece of the file in
+ * memory; the file of a federation has its clients' tensors too, which are not copied by pieces. */
+static void add_pieces(brim_footprint *f, const brim_plan *plan)
 {
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
-  const bool averages = update->first_average < update->node_count;
-  uint64_t model = 0, optimizer = 0;
-  for (size_t i = 0; i < update->parameter_count; i++) {
-    const brim_parameter *parameter = &update->parameter[i];
-    if (parameter->is_frozen) continue; /* not in checkpoints */
-    model += parameter->value->bytes;
-    optimizer += averages ? parameter->value->bytes : 0;
-  }
-  for (size_t i = 0; i < update->state_count; i++) optimizer += update->state[i].tensor->bytes;
-  f->copy_bytes = model + optimizer;
-  f->resume_bytes = f->copy_bytes + larger(model, optimizer + f->clients_bytes + f->versions_bytes);
+  uint64_t largest = 0;
+  for (size_t i = 0; i < update->parameter_count; i++)
+    if (!update->parameter[i].is_frozen) largest = larger(largest, update->parameter[i].value->bytes);
+  for (size_t i = 0; i < update->state_count; i++) largest = larger(largest, update->state[i].tensor->bytes);
+  f->piece_bytes = piece_of(largest);
+  f->resume_bytes = f->piece_bytes + piece_of(larger(largest, f->clients_bytes + f->versions_bytes));
 }
 
 /* The largest frozen weight in the type of computation, and also in the stored type if that differs: see
@@ -196,7 +197,7 @@ static uint64_t kept_bytes(const brim_footprint *f)
 /* The largest of the temporary needs, which follow one another. */
 static uint64_t passing_bytes(const brim_footprint *f)
 {
-  return larger(larger(f->evaluation_bytes, f->copy_bytes), f->summary_bytes);
+  return larger(larger(f->evaluation_bytes, f->piece_bytes), f->summary_bytes);
 }
 
 /* Temporary memory during training. */
@@ -233,7 +234,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
                           .frozen_bytes = frozen_bytes(plan)};
-  add_copies(out, plan);
+  add_pieces(out, plan);
   out->total_bytes = brim_rss_peak_bytes(); /* the peak so far, from timing kernels */
   add_up(out);
 }
@@ -299,7 +300,7 @@ static const struct {
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),
     TERM(summary_bytes, "confusion matrix for the summary"),
-    TERM(copy_bytes, "checkpoint copy"),
+    TERM(piece_bytes, "a piece of a checkpoint"),
     TERM(frozen_bytes, "largest frozen weight, while it is placed"),
 #undef TERM
 };
@@ -319,9 +320,9 @@ static bool adds(const brim_footprint *f, size_t i)
   const size_t at = terms[i].offset;
   const bool running = running_bytes(f) >= f->frozen_bytes;
   const size_t passing = passing_bytes(f) == f->evaluation_bytes ? offsetof(brim_footprint, evaluation_bytes)
-                         : passing_bytes(f) == f->copy_bytes     ? offsetof(brim_footprint, copy_bytes)
+                         : passing_bytes(f) == f->piece_bytes    ? offsetof(brim_footprint, piece_bytes)
                                                                  : offsetof(brim_footprint, summary_bytes);
-  const bool passes = at == offsetof(brim_footprint, evaluation_bytes) || at == offsetof(brim_footprint, copy_bytes) ||
+  const bool passes = at == offsetof(brim_footprint, evaluation_bytes) || at == offsetof(brim_footprint, piece_bytes) ||
                       at == offsetof(brim_footprint, summary_bytes);
   if (term_of(f, i) == 0) return false;
   if (at == offsetof(brim_footprint, frozen_bytes)) return !running;

@@ -30,9 +30,9 @@ typedef struct brim_footprint {
   uint64_t noise_bytes;      /* the largest tensor of a federation's sum, while noise is added */
   uint64_t evaluation_bytes; /* loader_bytes of the largest evaluation */
   uint64_t summary_bytes;    /* the test data's confusion matrix, while the summary is written */
-  uint64_t copy_bytes;       /* parameters and optimizer state, copied for a checkpoint */
+  uint64_t piece_bytes;      /* values on their way from the device to a checkpoint, or back */
   uint64_t frozen_bytes;     /* the largest frozen weight, while it is copied to the arena */
-  uint64_t resume_bytes;     /* the same when a run resumes, and the mapped part of the checkpoint's files */
+  uint64_t resume_bytes;     /* the same when a run resumes, and the mapped piece of the checkpoint's files */
   uint64_t total_bytes;      /* at the peak */
 } brim_footprint;
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "report/page_parts.h"
 
@@ -106,6 +107,17 @@ const char *brim_figure_seconds(char *out, size_t room, double seconds)
     brim_format_seconds(out, room, seconds);
   else
     snprintf(out, room, seconds < 1 ? "%.3f s" : "%.1f s", seconds);
+  return out;
+}
+
+#define TIME_MAX 4e9 /* maximum plausible seconds since 1970 */
+
+const char *brim_page_format_time(char *out, size_t room, double seconds)
+{
+  struct tm utc;
+  const time_t at = seconds > 0 && seconds < TIME_MAX ? (time_t)seconds : 0;
+  out[0] = '\0';
+  if (at > 0 && gmtime_r(&at, &utc)) strftime(out, room, "%Y-%m-%d %H:%M:%S", &utc);
   return out;
 }
 

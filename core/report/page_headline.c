@@ -77,8 +77,43 @@ static void add_score_cards(const brim_page_run *page, const brim_names *names, 
 static void add_rate_card(const brim_page_run *page, const char *name, brim_text *out)
 {
   char text[64];
-  add_card(out, "", brim_figure_title(&page->all->arena, name),
-           brim_figure_format(text, sizeof text, name, brim_page_number(page->summary, name)));
+  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const double rate = page->summary ? brim_page_number(page->summary, name) : brim_series_last(train, name);
+  add_card(out, "", brim_figure_title(&page->all->arena, name), brim_figure_format(text, sizeof text, name, rate));
+}
+
+/* The memory of a run that went as planned is one number. */
+static void add_memory_cards(const brim_page_run *page, brim_text *out)
+{
+  char text[64];
+  const double planned = page->summary ? brim_page_number(page->summary, "planned_peak_bytes")
+                                       : brim_page_number(page->plan, "peak_bytes");
+  const double placed = page->run->summary.device_peak_bytes;
+  const bool is_kept = planned == placed;
+  add_card(out, "", is_kept ? "memory, as planned" : "memory planned", brim_figure_bytes(text, sizeof text, planned));
+  if (!is_kept) add_card(out, "", "memory placed", brim_figure_bytes(text, sizeof text, placed));
+}
+
+/* The last step that the run will make, as its newest process knows it. */
+static double steps_of(const brim_page_run *page)
+{
+  return page->process_count == 0
+             ? NAN
+             : brim_page_number(page->process[page->process_count - 1].environment, "steps");
+}
+
+/* The step at which the run is, and a bar; only while it has not ended. */
+static void add_progress(const brim_page_run *page, brim_text *out)
+{
+  char left[32];
+  const double step = page->run->summary.steps, steps = steps_of(page);
+  const double each = brim_page_step_seconds(page);
+  if (page->state == BRIM_PAGE_ENDED || !(step >= 0 && steps >= step && steps > 0)) return;
+  brim_text_printf(out, "<p class=\"age\">%s %.0f of %.0f, %.1f %%", brim_compare_step(page->all), step, steps,
+                   100 * step / steps);
+  if (page->state == BRIM_PAGE_RUNNING && each > 0)
+    brim_text_printf(out, ", about %s left", brim_figure_seconds(left, sizeof left, (steps - step) * each));
+  brim_text_printf(out, "</p>\n<div class=\"progress\"><i style=\"width:%.2f%%\"></i></div>\n", 100 * step / steps);
 }
 
 static void add_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
@@ -91,10 +126,12 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
   add_rate_card(page, "samples_per_second", out);
   add_card(out, "", brim_compare_is_federated(run) ? "per round" : "per epoch",
            brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
-  add_card(out, "", "total", brim_figure_seconds(text, sizeof text, run->summary.wall_seconds));
-  add_card(out, "", "memory planned",
-           brim_figure_bytes(text, sizeof text, brim_page_number(page->summary, "planned_peak_bytes")));
-  add_card(out, "", "memory placed", brim_figure_bytes(text, sizeof text, run->summary.device_peak_bytes));
+  const bool is_resumed = page->process_count > 1;
+  add_card(out, "", is_resumed ? brim_arena_printf(&page->all->arena, "total, in %zu processes", page->process_count) : "total",
+           brim_figure_seconds(text, sizeof text, is_resumed ? page->work_seconds : run->summary.wall_seconds));
+  if (page->queue_seconds > 0)
+    add_card(out, "", "in the queue before", brim_figure_seconds(text, sizeof text, page->queue_seconds));
+  add_memory_cards(page, out);
   brim_text_add(out, "</div>\n");
 }
 
@@ -131,8 +168,10 @@ static void add_value(const brim_page_run *page, const char *key, const char *be
 /* Adds "vit on fashion_mnist, cuda:0 (NVIDIA H100), bf16, 938 steps". */
 static void add_what(const brim_page_run *page, brim_text *out)
 {
-  const char *device = brim_page_string(page->summary, "device");
-  const char *name = brim_page_string(page->summary, "device_name");
+  const json_t *newest = page->process_count ? page->process[page->process_count - 1].environment : NULL;
+  const json_t *where = page->summary ? page->summary : newest;
+  const char *device = brim_page_string(where, "device");
+  const char *name = brim_page_string(where, "device_name");
   brim_text_add(out, "<p class=\"what\">");
   add_value(page, "model.id", "", out);
   add_named(brim_compare_dataset(page->all, page->run), " on ", out);
@@ -161,14 +200,24 @@ void brim_page_headline(const brim_page_run *page, brim_text *out)
   const brim_summary *s = &page->run->summary;
   brim_text_add(out, "<header>\n<h1>");
   brim_svg_escape(out, page->run->name);
-  brim_text_printf(out, " <span class=\"status%s\">", strcmp(s->status, "failed") == 0 ? " failed" : "");
-  brim_svg_escape(out, s->status);
+  brim_text_printf(out, " <span class=\"status%s\">",
+                   page->state == BRIM_PAGE_RUNNING ? " going"
+                   : page->state == BRIM_PAGE_LOST || strcmp(s->status, "failed") == 0 ? " failed"
+                                                                                       : "");
+  brim_svg_escape(out, brim_page_status(page));
   brim_text_add(out, "</span></h1>\n");
   add_what(page, out);
+  brim_page_age(page, out);
+  add_progress(page, out);
   add_error(s->error, out);
   add_error(brim_text_str(&page->notes), out);
   add_cards(page, &names, out);
   brim_text_add(out, "</header>\n");
+}
+
+void brim_page_results(const brim_page_run *page, brim_text *out)
+{
+  const brim_names names = scores_of(page);
   if (names.count == 0) return;
   brim_page_begin(out, "Results");
   add_scores(page, &names, out);

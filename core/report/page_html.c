@@ -14,11 +14,32 @@ void brim_page_text(brim_text *out, const char *text)
   }
 }
 
+#define SECTION "<section id=\""
+
 void brim_page_begin(brim_text *out, const char *heading)
 {
-  brim_text_add(out, "<section>\n<h2>");
+  brim_text_add(out, SECTION);
+  for (const char *s = heading; *s; s++) {
+    const char letter = *s >= 'A' && *s <= 'Z' ? (char)(*s - 'A' + 'a') : *s;
+    brim_text_add_n(out, letter >= 'a' && letter <= 'z' ? &letter : "-", 1);
+  }
+  brim_text_add(out, "\">\n<h2>");
   brim_svg_escape(out, heading);
   brim_text_add(out, "</h2>\n");
+}
+
+/* Text from files has no '<', so each mark is a section's. */
+void brim_page_jumps(const brim_text *body, brim_text *out)
+{
+  const char *at = brim_text_str(body);
+  brim_text_add(out, "<nav aria-label=\"sections\">\n");
+  while ((at = strstr(at, SECTION))) {
+    const char *id = at + strlen(SECTION), *heading = strstr(id, "<h2>") + strlen("<h2>");
+    brim_text_printf(out, "<a href=\"#%.*s\">%.*s</a>\n", (int)strcspn(id, "\""), id, (int)strcspn(heading, "<"),
+                     heading);
+    at = heading;
+  }
+  brim_text_add(out, "</nav>\n");
 }
 
 void brim_page_end(brim_text *out)

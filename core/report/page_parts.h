@@ -28,13 +28,39 @@ typedef struct brim_page_clients {
   double coverage; /* share of all classes that the clients of a round have together, mean over the rounds; or NAN */
 } brim_page_clients;
 
+/* A process of a run: the first one, or one that resumed it. */
+typedef struct brim_page_process {
+  size_t first, count;        /* its events */
+  double begin, end;          /* seconds since 1970 of its first and last sign; begin > end: none has a time */
+  double from_step, to_step;  /* NAN: unknown */
+  const char *how;            /* the event of its end: "finished", "interrupted", "failed"; NULL: none recorded */
+  bool is_resumed;
+  double queue_seconds;
+  int recoveries;             /* parts of the run that ran out of memory and were repeated */
+  const json_t *environment;  /* its line of environment.jsonl, or NULL */
+} brim_page_process;
+
+/* How far a run is, by its events and its lock. */
+enum brim_page_state {
+  BRIM_PAGE_ENDED,   /* its last process has recorded its end; or there are no events */
+  BRIM_PAGE_RUNNING, /* a process holds its lock */
+  BRIM_PAGE_LOST     /* its last process is gone without a word: killed, or the machine stopped */
+};
+
 /* A run, with the data that only its own page shows. NULL: the file is missing or damaged. */
 typedef struct brim_page_run {
   brim_comparison *all;
   const brim_compared *run;
-  json_t *summary, *plan, *plugins; /* objects */
-  json_t *samples;                  /* samples.json, an object */
-  json_t *events;                   /* an array of objects; other values are omitted */
+  const brim_page_live *live; /* NULL: the page is made once */
+  enum brim_page_state state;
+  json_t *summary;                  /* of the last process, unless it has not ended or was lost; an object */
+  json_t *plan, *plugins;           /* objects */
+  json_t *events, *environment;     /* arrays of objects; other values are omitted */
+  json_t *samples;                  /* samples.json; an object */
+  json_t *operations;               /* times of a traced step; an object */
+  brim_page_process *process;
+  size_t process_count;
+  double queue_seconds, work_seconds; /* of all processes; work: all but the queue */
   const char *config, *overrides;   /* texts */
   brim_page_clients *clients;       /* NULL: not a federation */
   brim_text notes;                  /* unreadable files, one per line */
@@ -42,7 +68,8 @@ typedef struct brim_page_run {
 
 /* ---- page_read.c ---- */
 
-void brim_page_read(brim_comparison *all, const brim_compared *run, brim_page_run *out);
+/* Without a valid summary of the last process, the run's own figures become those of its records. */
+void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_live *live, brim_page_run *out);
 void brim_page_release(brim_page_run *page);
 /* A number of an object; NAN if it or the object is missing. */
 double brim_page_number(const json_t *object, const char *key);
@@ -51,6 +78,34 @@ const char *brim_page_string(const json_t *object, const char *key);
 
 /* Opens a file of the run's folder; the caller closes it. NULL: it is missing, or cannot be read, which is noted. */
 FILE *brim_page_open(brim_page_run *page, const char *name);
+/* Reads a JSON object from a file of the run's folder; the caller owns it. NULL: it is missing, or damaged, which is
+ * noted. */
+json_t *brim_page_read_object(brim_page_run *page, const char *name);
+
+/* ---- page_processes.c ---- */
+
+void brim_page_read_processes(brim_page_run *page);
+bool brim_page_is_event(const json_t *event, const char *kind);
+
+/* ---- page_timeline_svg.c ---- */
+
+/* The picture of what happened; nothing without times. */
+void brim_page_timeline_picture(const brim_page_run *page, brim_text *out);
+
+/* Seconds of a step, the median over the training records; NAN: none yet. */
+double brim_page_step_seconds(const brim_page_run *page);
+
+/* ---- page_live.c ---- */
+
+/* The state of the run as a word: "running", "waiting", "finished". */
+const char *brim_page_status(const brim_page_run *page);
+/* For the head: the policy that lets no other script run than the page's own, and that one only while the run goes on;
+ * and the refresh of browsers without scripts. */
+void brim_page_head(const brim_page_run *page, brim_text *out);
+/* A line on how old the page is, if it is not the last one; and what to do about a run that was lost. */
+void brim_page_age(const brim_page_run *page, brim_text *out);
+/* The script that refreshes the page, at its end. */
+void brim_page_script(const brim_page_run *page, brim_text *out);
 
 /* ---- page_clients_read.c ---- */
 
@@ -61,7 +116,10 @@ brim_page_clients *brim_page_read_clients(brim_page_run *page);
 
 /* Adds text without markup; keeps line ends. */
 void brim_page_text(brim_text *out, const char *text);
+/* A section with an id made from its heading, which is a literal. */
 void brim_page_begin(brim_text *out, const char *heading);
+/* Links to the sections of `body`, in their order. */
+void brim_page_jumps(const brim_text *body, brim_text *out);
 void brim_page_end(brim_text *out);
 /* Collapsed until the user clicks on the heading. */
 void brim_page_begin_folded(brim_text *out, const char *heading);
@@ -81,6 +139,8 @@ const char *brim_figure_title(brim_arena *arena, const char *name);
 /* Formats a figure: "92.15 %" for an accuracy; "-" for a value that is not finite. Returns `out`. */
 const char *brim_figure_format(char *out, size_t room, const char *name, double value);
 const char *brim_figure_bytes(char *out, size_t room, double bytes);
+/* Formats a UTC time, "2026-11-27 22:31:05"; "" unless it is plausible. Returns `out`. */
+const char *brim_page_format_time(char *out, size_t room, double seconds);
 const char *brim_figure_seconds(char *out, size_t room, double seconds);
 
 /* Distinct names, in order of first appearance. */
@@ -97,6 +157,7 @@ struct brim_method; /* methods.h */
 /* ---- sections; each is omitted if the run has no data for it ---- */
 
 void brim_page_headline(const brim_page_run *page, brim_text *out);
+void brim_page_results(const brim_page_run *page, brim_text *out);
 void brim_page_curves(const brim_page_run *page, brim_text *out);
 /* Memory at each record; for federations only. */
 void brim_page_memory_curves(const brim_page_run *page, brim_text *out);
@@ -112,12 +173,17 @@ void brim_page_clients_section(const brim_page_run *page, brim_text *out);
 /* Federations that differ only in their seeds, as one method; false: no finished federations. */
 bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
-void brim_page_histograms(brim_page_run *page, brim_text *out);
+void brim_page_histograms(const brim_page_run *page, brim_text *out);
 extern const char *const brim_page_histograms_style;
 void brim_page_samples(const brim_page_run *page, brim_text *out);
 extern const char *const brim_page_samples_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
-void brim_page_events(const brim_page_run *page, brim_text *out);
+/* What happened: waits, decisions, recoveries, interruptions, resumes; as a picture and as a table. */
+void brim_page_timeline(const brim_page_run *page, brim_text *out);
+void brim_page_ranks(const brim_page_run *page, brim_text *out);
+void brim_page_environment(const brim_page_run *page, brim_text *out);
+/* Time by operation, from operations.json. */
+void brim_page_operations(const brim_page_run *page, brim_text *out);
 void brim_page_inputs(const brim_page_run *page, brim_text *out);
 
 /* ---- page_confusion.c ---- */

@@ -81,33 +81,85 @@ static void add_recompute(brim_table *table, const json_t *recompute)
       brim_arena_printf(table->arena, "%.15g operations, %.1f %% of the forward pass", operations, 100 * share));
 }
 
-void brim_page_plan(const brim_page_run *page, brim_text *out)
+/* ---- predicted and measured ---- */
+
+typedef const char *(*format_fn)(char *out, size_t room, double value);
+
+/* The difference as a reader compares it: "exactly", "+3.1 %". */
+static const char *difference(brim_arena *arena, double predicted, double measured)
 {
-  char text[64];
+  if (!(predicted > 0) || !(measured > 0)) return "";
+  if (predicted == measured) return "exactly";
+  return brim_arena_printf(arena, "%+.1f %%", 100 * (measured / predicted - 1));
+}
+
+static void compare(brim_table *table, const char *name, format_fn format, double predicted, double measured)
+{
+  char text[32];
+  if (!(predicted > 0) && !(measured > 0)) return;
+  brim_table_add(table, name);
+  brim_table_add(table, predicted > 0 ? format(text, sizeof text, predicted) : "-");
+  brim_table_add(table, measured > 0 ? format(text, sizeof text, measured) : "-");
+  brim_table_add(table, difference(table->arena, predicted, measured));
+}
+
+static void add_comparison(const brim_page_run *page, brim_text *out)
+{
+  static const char *const head[] = {"", "predicted", "measured", "difference"};
+  brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
+  const json_t *s = page->summary, *plan = page->plan;
+  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const double planned = brim_page_number(s, "planned_peak_bytes");
+  for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
+  compare(&table, "memory of the device, at the peak", brim_figure_bytes,
+          planned > 0 ? planned : brim_page_number(plan, "peak_bytes"),
+          s ? brim_page_number(s, "device_peak_bytes") : brim_series_last(train, "device_peak_bytes"));
+  compare(&table, "memory of the process on the host, at its peak", brim_figure_bytes,
+          brim_page_number(s, "predicted_rss_bytes"), brim_page_number(s, "rss_peak_bytes"));
+  const double step = brim_page_number(plan, "step_seconds");
+  compare(&table, brim_compare_is_federated(page->run) ? "a client's step" : "a step", brim_figure_seconds, step,
+          brim_compare_is_federated(page->run) ? NAN : brim_page_step_seconds(page));
+  if (table.count <= table.columns) return;
+  brim_text_add(out, "<h3>Predicted and measured</h3>\n");
+  brim_page_table(out, &table);
+  if (!(step > 0))
+    brim_text_add(out, "<p class=\"what\">The run had no device profile to predict its step from: <code>brim plan "
+                       "--times</code> measures one.</p>\n");
+}
+
+/* ---- the plan ---- */
+
+static void add_details(const brim_page_run *page, brim_text *out)
+{
   const json_t *plan = page->plan, *summary = page->summary;
   brim_table table = {.arena = &page->all->arena, .columns = 2};
-  brim_table_add(&table, "memory");
+  brim_table_add(&table, "the plan");
   brim_table_add(&table, "");
-  add_bytes(&table, "planned peak", brim_page_number(plan, "peak_bytes"));
-  add_bytes(&table, "lower bound of any plan", brim_page_number(plan, "lower_bound_bytes"));
-  add_bytes(&table, "largest plan of the run", brim_page_number(summary, "planned_peak_bytes"));
-  add_bytes(&table, "placed", brim_page_number(summary, "device_bytes"));
-  add_bytes(&table, "placed, maximum", brim_page_number(summary, "device_peak_bytes"));
-  add_bytes(&table, "including driver and libraries", brim_page_number(summary, "device_reserved_bytes"));
-  add_bytes(&table, "optimizer state on the host", brim_page_number(plan, "host_state_bytes"));
-  add_bytes(&table, "loader", brim_page_number(summary, "loader_bytes"));
-  add_bytes(&table, "resident, predicted maximum", brim_page_number(summary, "predicted_rss_bytes"));
-  add_bytes(&table, "resident, maximum", brim_page_number(summary, "rss_peak_bytes"));
+  add_bytes(&table, "peak", brim_page_number(plan, "peak_bytes"));
   brim_page_pair(&table, "operation at the peak", brim_page_string(plan, "peak_operation"));
+  if (brim_page_number(plan, "lower_bound_bytes") != brim_page_number(plan, "peak_bytes"))
+    add_bytes(&table, "lower bound of any plan", brim_page_number(plan, "lower_bound_bytes"));
+  if (brim_page_number(summary, "planned_peak_bytes") != brim_page_number(plan, "peak_bytes"))
+    add_bytes(&table, "largest plan of the run", brim_page_number(summary, "planned_peak_bytes"));
+  if (brim_page_number(summary, "device_bytes") != brim_page_number(summary, "device_peak_bytes"))
+    add_bytes(&table, "placed at the end", brim_page_number(summary, "device_bytes"));
+  if (brim_page_number(summary, "device_reserved_bytes") != brim_page_number(summary, "device_bytes"))
+    add_bytes(&table, "with driver and libraries", brim_page_number(summary, "device_reserved_bytes"));
+  add_bytes(&table, "optimizer state on the host", brim_page_number(plan, "host_state_bytes"));
+  add_bytes(&table, "loader, on the host", brim_page_number(summary, "loader_bytes"));
   add_recompute(&table, json_object_get(plan, "recompute"));
   add_count(&table, "parameters", brim_page_number(plan, "parameters"));
   add_count(&table, "samples in a micro-batch", brim_page_number(plan, "batch_size"));
-  brim_page_pair(&table, "step time, predicted",
-                 brim_figure_seconds(text, sizeof text, brim_page_number(plan, "step_seconds")));
-  if (table.count <= 2) return;
-  brim_page_begin(out, "Memory");
-  add_classes(json_object_get(plan, "classes"), out);
-  brim_page_memory_curves(page, out);
   brim_page_table(out, &table);
+}
+
+void brim_page_plan(const brim_page_run *page, brim_text *out)
+{
+  if (!page->plan && !page->summary) return;
+  brim_page_begin(out, "Memory");
+  add_classes(json_object_get(page->plan, "classes"), out);
+  brim_page_memory_curves(page, out);
+  add_comparison(page, out);
+  add_details(page, out);
   brim_page_end(out);
 }

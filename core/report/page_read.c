@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "report/page_parts.h"
+#include "store/rundir.h"
 #include "store/summary.h"
 
 #define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown verbatim */
@@ -22,7 +23,7 @@ FILE *brim_page_open(brim_page_run *page, const char *name)
   return file;
 }
 
-static json_t *read_object(brim_page_run *page, const char *name)
+json_t *brim_page_read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
   struct stat info;
@@ -42,22 +43,42 @@ static json_t *read_object(brim_page_run *page, const char *name)
   return NULL;
 }
 
-static json_t *read_events(brim_page_run *page)
+/* The lines of a file that are objects with a text `key`. */
+static json_t *read_lines(brim_page_run *page, const char *name, const char *key)
 {
   char *line = NULL;
   size_t room = 0;
-  json_t *events = json_array();
-  FILE *file = brim_page_open(page, "events.jsonl");
+  json_t *all = json_array();
+  FILE *file = brim_page_open(page, name);
   for (ssize_t length; file && (length = getline(&line, &room, file)) >= 0;) {
-    json_t *event = json_loadb(line, (size_t)length, 0, NULL);
-    if (json_is_string(json_object_get(event, "event")))
-      json_array_append_new(events, event);
+    json_t *one = json_loadb(line, (size_t)length, 0, NULL);
+    if (json_is_string(json_object_get(one, key)))
+      json_array_append_new(all, one);
     else
-      json_decref(event);
+      json_decref(one);
   }
   free(line);
   if (file) fclose(file);
-  return events;
+  return all;
+}
+
+/* The events decide: a summary may be that of an earlier process. */
+static enum brim_page_state find_state(const brim_page_run *page)
+{
+  static const char *const begins[] = {"started", "resumed"}, *const ends[] = {"finished", "interrupted", "failed"};
+  bool has_begun = false, has_ended = true;
+  size_t index;
+  json_t *event;
+  json_array_foreach(page->events, index, event)
+  {
+    const char *kind = brim_page_string(event, "event");
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+      if (strcmp(kind, begins[i]) == 0) has_begun = true, has_ended = false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+      if (strcmp(kind, ends[i]) == 0) has_ended = true;
+  }
+  if (!has_begun || has_ended) return BRIM_PAGE_ENDED;
+  return brim_run_is_open(page->run->dir) ? BRIM_PAGE_RUNNING : BRIM_PAGE_LOST;
 }
 
 static const char *read_text(brim_page_run *page, const char *name)
@@ -74,14 +95,21 @@ static const char *read_text(brim_page_run *page, const char *name)
   return out;
 }
 
-void brim_page_read(brim_comparison *all, const brim_compared *run, brim_page_run *out)
+void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_live *live, brim_page_run *out)
 {
-  *out = (brim_page_run){.all = all, .run = run};
-  out->summary = read_object(out, "summary.json");
-  out->plan = read_object(out, "plan.json");
-  out->plugins = read_object(out, "plugins.json");
-  out->samples = read_object(out, "samples.json");
-  out->events = read_events(out);
+  *out = (brim_page_run){.all = all, .run = run, .live = live};
+  out->events = read_lines(out, "events.jsonl", "event");
+  out->state = find_state(out);
+  if (out->state == BRIM_PAGE_ENDED)
+    out->summary = brim_page_read_object(out, "summary.json");
+  else
+    brim_compare_summarize(run);
+  out->plan = brim_page_read_object(out, "plan.json");
+  out->plugins = brim_page_read_object(out, "plugins.json");
+  out->samples = brim_page_read_object(out, "samples.json");
+  out->operations = brim_page_read_object(out, "operations.json");
+  out->environment = read_lines(out, "environment.jsonl", "host");
+  brim_page_read_processes(out);
   out->config = read_text(out, "config.yaml");
   out->overrides = read_text(out, "overrides.yaml");
   out->clients = brim_page_read_clients(out);
@@ -94,6 +122,8 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->plugins);
   json_decref(page->samples);
   json_decref(page->events);
+  json_decref(page->environment);
+  json_decref(page->operations);
   brim_text_release(&page->notes);
 }
 

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "report/epochs.h"
+#include "report/find.h"
 #include "store/record.h"
 
 #define KEY_DEPTH_MAX 16 /* of a configuration; deeper maps are compared as a whole */
@@ -28,11 +30,11 @@ static void add_run(brim_comparison *c, brim_compared run)
   c->run[c->count++] = run;
 }
 
-/* A run in progress, or one that was killed, has no summary; its last records show how far it got. */
-static void summarize_records(brim_compared *run)
+void brim_compare_summarize(brim_compared *run)
 {
   const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
   brim_summary *s = &run->summary;
+  brim_summary_clear(s);
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
   const brim_series *validation = &split[BRIM_SPLIT_VALIDATION], *test = &split[BRIM_SPLIT_TEST];
@@ -65,7 +67,7 @@ static brim_status read_run(brim_comparison *c, const char *dir)
   brim_compared run = {.dir = brim_arena_string(&c->arena, dir), .config = config};
   BRIM_TRY(brim_path_join(path, dir, "metrics.jsonl"));
   if (has_file(dir, "metrics.jsonl")) BRIM_TRY(brim_metrics_read(&c->arena, path, &run.metrics));
-  if (!brim_summary_read(dir, &run.summary)) summarize_records(&run);
+  if (!brim_summary_read(dir, &run.summary)) brim_compare_summarize(&run);
   run.epoch_count = brim_epochs_list(&c->arena, &run.metrics, &run.epoch, &run.by_evaluation);
   if (c->count == BRIM_COMPARE_RUNS_MAX)
     return brim_fail(BRIM_ECONFIG, "cannot compare more than %d runs", BRIM_COMPARE_RUNS_MAX);
@@ -90,6 +92,27 @@ static brim_status read_sweep(brim_comparison *c, const char *dir)
   return BRIM_OK;
 }
 
+/* Reads the runs below a folder. One that cannot be read causes a warning; the others are still added. */
+static brim_status read_folder(brim_comparison *c, const char *dir)
+{
+  brim_found_list found;
+  const size_t before = c->count;
+  if (!brim_is_folder(dir) || brim_find_runs(&c->arena, dir, &found) != BRIM_OK) found.count = 0;
+  for (size_t i = 0; i < found.count; i++) {
+    const char *run = brim_arena_printf(&c->arena, "%s/%s", dir, found.item[i].name);
+    if (c->count == BRIM_COMPARE_RUNS_MAX) return read_run(c, run); /* which says that there are too many */
+    if (found.item[i].error)
+      brim_log(BRIM_LOG_WARN, "left out: cannot read '%s': %s", run, strerror(found.item[i].error));
+    else if (read_run(c, run) != BRIM_OK)
+      brim_log(BRIM_LOG_WARN, "left out: %s", brim_error_text());
+  }
+  if (c->count > before) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD,
+                   "'%s' is not the folder of a run or of a sweep, as it has no readable config.yaml, and there are no "
+                   "readable runs in it",
+                   dir);
+}
+
 brim_status brim_compare_add(brim_comparison *c, const char *dir)
 {
   size_t length = strlen(dir);
@@ -97,7 +120,7 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir)
   dir = brim_arena_string_n(&c->arena, dir, length);
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
   if (has_file(dir, "config.yaml")) return read_run(c, dir);
-  return brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run or of a sweep: it has no readable config.yaml", dir);
+  return read_folder(c, dir);
 }
 
 /* ---- names ---- */
@@ -145,7 +168,7 @@ static void name_runs(brim_comparison *c)
 
 /* ---- configurations ---- */
 
-static void add_value(const brim_yaml *node, brim_text *out)
+void brim_compare_add_value(const brim_yaml *node, brim_text *out)
 {
   const bool map = node->kind == BRIM_YAML_MAP;
   if (node->kind == BRIM_YAML_SCALAR) {
@@ -155,7 +178,7 @@ static void add_value(const brim_yaml *node, brim_text *out)
   brim_text_add(out, map ? "{" : "[");
   for (size_t i = 0; i < node->count; i++) {
     brim_text_printf(out, "%s%s%s", i ? ", " : "", map ? node->key[i] : "", map ? ": " : "");
-    add_value(node->item[i], out);
+    brim_compare_add_value(node->item[i], out);
   }
   brim_text_add(out, map ? "}" : "]");
 }
@@ -170,7 +193,7 @@ const char *brim_compare_value(brim_comparison *c, const brim_compared *run, con
   const brim_yaml *node = brim_yaml_get_path(run->config, key);
   brim_text text = {0};
   if (!node) return "-";
-  add_value(node, &text);
+  brim_compare_add_value(node, &text);
   const char *out = brim_arena_string(&c->arena, brim_text_str(&text));
   brim_text_release(&text);
   return out;

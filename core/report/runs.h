@@ -28,11 +28,16 @@ typedef struct brim_comparison {
   size_t key_count;
 } brim_comparison;
 
-/* Adds a run, or the runs of a sweep's folder. ELOAD if it is neither. */
+/* Adds a run, or the runs of a sweep's folder, or all runs below a folder. ELOAD if there is none. */
 brim_status brim_compare_add(brim_comparison *c, const char *dir);
 /* Called after the last run: finds names and differing keys. */
 void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
+/* Replaces the run's summary by what its last records show: a run in progress, or one that was killed, has no summary of
+ * its own. */
+void brim_compare_summarize(brim_compared *run);
+/* Adds a value as text: a scalar as it is, lists and maps in flow style. */
+void brim_compare_add_value(const brim_yaml *node, brim_text *out);
 /* A key's value as text; "-" if the run has no such key. Belongs to the comparison's arena. */
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key);
 /* The name of the run's dataset: the chosen option, or the plugin. */

@@ -286,7 +286,7 @@ void brim_svg_style(brim_text *out, bool dark)
   brim_text_add(out,
                 ".title{font-size:14px;font-weight:600}"
                 ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
-                ".faint{fill:none;stroke:currentColor;stroke-width:1;opacity:.45}circle,.bars,.band{fill:currentColor}"
+                ".faint{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round;opacity:.75}circle,.bars,.band{fill:currentColor}"
                 ".band{opacity:.15}");
 }
 

@@ -29,6 +29,7 @@
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_choose.h"
 #include "store/checkpoint_state.h"
+#include "store/trash.h"
 
 #define FOLDER_NAME "checkpoints"
 #define STEP_PREFIX "step-"
@@ -351,6 +352,24 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   sweep(folder);
   BRIM_TRY(list_steps(folder, &all));
   const brim_status status = find_whole(folder, &all, path, room, found);
+  free(all.item);
+  return status;
+}
+
+brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes)
+{
+  char folder[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
+  steps all;
+  BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  brim_status status = list_steps(folder, &all);
+  const int64_t best = link_step(folder, "best"), last = link_step(folder, "last");
+  for (size_t i = 0; i + 1 < all.count && status == BRIM_OK; i++) {
+    if (all.item[i] == best || all.item[i] == last) continue;
+    status = step_path(path, folder, "", all.item[i], "");
+    if (status == BRIM_OK) *bytes += brim_disk_bytes(path);
+    *count += 1;
+    if (status == BRIM_OK && deletes) status = delete_step(folder, all.item[i]);
+  }
   free(all.item);
   return status;
 }

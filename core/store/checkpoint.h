@@ -49,9 +49,25 @@ typedef struct brim_train_state {
   int64_t world_bytes, recorded_bytes, world_edge_bytes, recorded_edge_bytes;
 } brim_train_state;
 
+enum brim_checkpoint_part { BRIM_CHECKPOINT_MODEL, BRIM_CHECKPOINT_OPTIMIZER, BRIM_CHECKPOINT_PARTS };
+
+/* Copies values of tensors that lie on a device, without `data`: `bytes` bytes of tensor `i` of a part, from byte
+ * `first` (of a slice: of this rank's bytes). */
+typedef struct brim_checkpoint_device {
+  brim_status (*read)(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                      void *host);
+  brim_status (*write)(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                       const void *host);
+  void *context;
+} brim_checkpoint_device;
+
+/* Host memory for values on their way between a device and a file. */
+#define BRIM_CHECKPOINT_PIECE_BYTES ((uint64_t)16 << 20)
+
 typedef struct brim_checkpoint_tensors {
   const brim_safetensor *model, *optimizer;
   size_t model_count, optimizer_count;
+  const brim_checkpoint_device *device; /* NULL: all tensors have `data` */
 } brim_checkpoint_tensors;
 
 /* Writes checkpoint `state->step` of the run in `run_dir`, and points `best` to that of `state->best_step`. Then
@@ -83,13 +99,16 @@ void brim_checkpoint_drop_cached(const char *run_dir);
  * about each damaged one that it skips. Cleans up after killed attempts (leftover folders, links), so the caller must
  * hold the run's lock. *found = false if there are no checkpoints; ELOAD if all are damaged. */
 brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found);
+/* Adds the number and the bytes on disk of the checkpoints that neither `best` nor `last` points to, except the newest,
+ * and with `deletes` deletes them, but none that a command reads. The caller holds the run's lock. EIO. */
+brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes);
 /* [any] Whether the run has a checkpoint, damaged or not. The run may be in progress. */
 bool brim_checkpoint_exists(const char *run_dir);
 /* Reads state.json and checks it. ELOAD with file and reason. */
 brim_status brim_checkpoint_read_state(const char *path, brim_train_state *state);
 /* Checks the files against their hashes and reads the tensors into the given buffers, which have the expected names,
- * dtypes and shapes (`data` is written through). ELOAD naming the damaged file. One ELOAD lists all missing,
- * unexpected and misshapen tensors; nothing has been written then. Dtypes F32 and F64 convert to each other.
+ * dtypes and shapes (`data` is written through), or to the device. ELOAD naming the damaged file. One ELOAD lists all
+ * missing, unexpected and misshapen tensors; nothing has been written then. Dtypes F32 and F64 convert to each other.
  * `optimizer_count` 0: reads only the model. Of slices only their elements are read. */
 brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors *tensors);
 #endif

@@ -1,5 +1,6 @@
 /* Reads a checkpoint's tensors into a run's buffers. Everything is compared before anything is written, and one
  * message lists all mismatches. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/convert.h"
@@ -84,31 +85,58 @@ static void compare(const brim_safetensors *file, const brim_safetensor *want, s
   if (there < brim_safetensors_count(file)) list_unexpected(file, want, count, part, problems);
 }
 
-static void convert(const brim_safetensor *have, const brim_safetensor *want)
+/* An open part of a checkpoint, and where its tensors go. */
+typedef struct part {
+  enum brim_checkpoint_part which;
+  brim_safetensors *file; /* NULL: not wanted */
+  const brim_safetensor *want;
+  size_t count;
+} part;
+
+/* Converts the values of wanted tensor `i` and puts them in their place, on the device a piece at a time. Values that
+ * were read are dropped from the process's memory. */
+static brim_status take(const part *p, size_t i, const brim_checkpoint_device *device, void *room)
 {
-  const size_t count = want->is_slice ? want->count : (size_t)brim_shape_count(&want->shape);
-  void *to = (void *)(uintptr_t)want->data; /* the caller's buffer; const in the struct for writers */
-  brim_convert(want->dtype, to, have->dtype, (const char *)have->data + want->first * brim_dtype_bytes(have->dtype),
-               count);
+  const brim_safetensor *want = &p->want[i], *have = brim_safetensors_find(p->file, want->name);
+  const uint64_t count = want->is_slice ? want->count : (uint64_t)brim_shape_count(&want->shape);
+  const uint64_t width = brim_dtype_bytes(want->dtype), stored = brim_dtype_bytes(have->dtype);
+  char *const data = (char *)(uintptr_t)want->data; /* the caller's buffer; const in the struct for writers */
+  const uint64_t most = BRIM_CHECKPOINT_PIECE_BYTES / width;
+  for (uint64_t at = 0, n; at < count; at += n) {
+    const char *from = (const char *)have->data + (want->first + at) * stored;
+    n = count - at < most ? count - at : most;
+    brim_convert(want->dtype, data ? data + at * width : room, have->dtype, from, n);
+    if (!data) BRIM_TRY(device->write(device->context, p->which, i, at * width, n * width, room));
+    brim_safetensors_forget(p->file, from, n * stored);
+  }
+  return BRIM_OK;
+}
+
+static brim_status take_all(const part *p, const brim_checkpoint_device *device)
+{
+  void *room;
+  BRIM_TRY(brim_checkpoint_room(p->want, p->count, device, &room));
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; status == BRIM_OK && i < p->count; i++) status = take(p, i, device, room);
+  free(room);
+  return status;
 }
 
 /* Checks a part's bytes against state.json and opens it. */
-static brim_status open_part(const char *folder, enum brim_checkpoint_part part, const brim_file_digest *digest,
-                             brim_safetensors **out)
+static brim_status open_part(const char *folder, const brim_file_digest *digest, part *p)
 {
   char path[BRIM_PATH_MAX];
-  BRIM_TRY(brim_checkpoint_part_check(folder, part, &digest[part]));
-  BRIM_TRY(brim_path_join(path, folder, brim_checkpoint_part_name[part]));
-  return brim_safetensors_open(path, out);
+  BRIM_TRY(brim_checkpoint_part_check(folder, p->which, &digest[p->which]));
+  BRIM_TRY(brim_path_join(path, folder, brim_checkpoint_part_name[p->which]));
+  return brim_safetensors_open(path, &p->file);
 }
 
-static brim_status compare_all(const char *path, brim_safetensors *const *file, const brim_safetensor *const *want,
-                               const size_t *count)
+static brim_status compare_all(const char *path, const part *parts)
 {
   report problems = {0};
   brim_status status = BRIM_OK;
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++)
-    if (file[i]) compare(file[i], want[i], count[i], brim_checkpoint_part_name[i], &problems);
+    if (parts[i].file) compare(parts[i].file, parts[i].want, parts[i].count, brim_checkpoint_part_name[i], &problems);
   if (problems.lines > LINES_MAX) brim_text_printf(&problems.text, "\nand %zu more", problems.lines - LINES_MAX);
   if (problems.lines > 0)
     status = brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model or optimizer:%s", path,
@@ -121,18 +149,16 @@ brim_status brim_checkpoint_read(const char *path, const brim_checkpoint_tensors
 {
   brim_train_state state;
   brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
-  brim_safetensors *file[BRIM_CHECKPOINT_PARTS] = {NULL};
-  const brim_safetensor *const want[] = {tensors->model, tensors->optimizer};
-  const size_t count[] = {tensors->model_count, tensors->optimizer_count};
+  part parts[] = {{BRIM_CHECKPOINT_MODEL, NULL, tensors->model, tensors->model_count},
+                  {BRIM_CHECKPOINT_OPTIMIZER, NULL, tensors->optimizer, tensors->optimizer_count}};
   BRIM_TRY(brim_checkpoint_state_read(path, &state, digest));
-  brim_status status = open_part(path, BRIM_CHECKPOINT_MODEL, digest, &file[BRIM_CHECKPOINT_MODEL]);
-  if (status == BRIM_OK && tensors->optimizer_count > 0)
-    status = open_part(path, BRIM_CHECKPOINT_OPTIMIZER, digest, &file[BRIM_CHECKPOINT_OPTIMIZER]);
-  if (status == BRIM_OK) status = compare_all(path, file, want, count);
+  brim_status status = BRIM_OK;
+  for (int i = 0; status == BRIM_OK && i < BRIM_CHECKPOINT_PARTS; i++)
+    if (i == BRIM_CHECKPOINT_MODEL || parts[i].count > 0) status = open_part(path, digest, &parts[i]);
+  if (status == BRIM_OK) status = compare_all(path, parts);
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
-    for (size_t t = 0; status == BRIM_OK && file[i] && t < count[i]; t++)
-      convert(brim_safetensors_find(file[i], want[i][t].name), &want[i][t]);
-    brim_safetensors_close(file[i]);
+    if (status == BRIM_OK && parts[i].file) status = take_all(&parts[i], tensors->device);
+    brim_safetensors_close(parts[i].file);
   }
   return status;
 }

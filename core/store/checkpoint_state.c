@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "store/record.h"
@@ -309,4 +310,16 @@ brim_status brim_checkpoint_part_check(const char *folder, enum brim_checkpoint_
   if (found.hash != expected->hash)
     return brim_fail(BRIM_ELOAD, "'%s' is damaged: its contents have changed since it was written", path);
   return BRIM_OK;
+}
+
+brim_status brim_checkpoint_room(const brim_safetensor *tensor, size_t count, const brim_checkpoint_device *device,
+                                 void **out)
+{
+  uint64_t bytes = 1;
+  *out = NULL;
+  if (!device) return BRIM_OK;
+  for (size_t i = 0; i < count; i++)
+    if (!tensor[i].data && brim_safetensor_bytes(&tensor[i]) > bytes) bytes = brim_safetensor_bytes(&tensor[i]);
+  *out = brim_try_malloc(bytes < BRIM_CHECKPOINT_PIECE_BYTES ? bytes : BRIM_CHECKPOINT_PIECE_BYTES);
+  return *out ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for a piece of a checkpoint");
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -35,15 +36,41 @@ static brim_status sync_logs(const char *run_dir)
 /* A file of a checkpoint, and the tensors in it. */
 typedef struct part {
   char path[BRIM_PATH_MAX];
+  enum brim_checkpoint_part which;
   const brim_safetensor *tensor;
   size_t count;
+  const brim_checkpoint_device *device;
+  void *room; /* for a piece of the device's values */
 } part;
 
 static brim_status find_part(const char *folder, const brim_checkpoint_tensors *tensors, int i, part *out)
 {
-  out->tensor = i == BRIM_CHECKPOINT_MODEL ? tensors->model : tensors->optimizer;
-  out->count = i == BRIM_CHECKPOINT_MODEL ? tensors->model_count : tensors->optimizer_count;
+  *out = (part){.which = (enum brim_checkpoint_part)i,
+                .tensor = i == BRIM_CHECKPOINT_MODEL ? tensors->model : tensors->optimizer,
+                .count = i == BRIM_CHECKPOINT_MODEL ? tensors->model_count : tensors->optimizer_count,
+                .device = tensors->device};
   return brim_path_join(out->path, folder, brim_checkpoint_part_name[i]);
+}
+
+static brim_status read_device(void *context, size_t i, uint64_t first, uint64_t bytes, const void **out)
+{
+  const part *p = context;
+  *out = p->room;
+  return p->device->read(p->device->context, p->which, i, first, bytes, p->room);
+}
+
+/* Writes a part: the whole file if `ranks` is NULL, else this rank's share of it. */
+static brim_status write_part(part *p, const char *const *metadata, const brim_checkpoint_ranks *ranks,
+                              brim_file_digest *digest)
+{
+  const brim_safetensors_source device = {read_device, p, BRIM_CHECKPOINT_PIECE_BYTES};
+  const brim_safetensors_source *source = p->device ? &device : NULL;
+  BRIM_TRY(brim_checkpoint_room(p->tensor, p->count, p->device, &p->room));
+  const brim_status status =
+      ranks ? brim_safetensors_write_share(p->path, p->tensor, p->count, metadata, source, ranks->rank, ranks->ranks)
+            : brim_safetensors_write_from(p->path, p->tensor, p->count, metadata, source, digest);
+  free(p->room);
+  return status;
 }
 
 static brim_status write_files(const char *folder, const brim_train_state *state,
@@ -54,7 +81,7 @@ static brim_status write_files(const char *folder, const brim_train_state *state
   part p;
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
     BRIM_TRY(find_part(folder, tensors, i, &p));
-    BRIM_TRY(brim_safetensors_write(p.path, p.tensor, p.count, metadata, &digest[i]));
+    BRIM_TRY(write_part(&p, metadata, NULL, &digest[i]));
   }
   BRIM_TRY(brim_checkpoint_state_write(folder, state, digest));
   return brim_folder_sync(folder);
@@ -111,7 +138,7 @@ static brim_status write_shares(const char *run_dir, const brim_train_state *sta
   BRIM_TRY(brim_checkpoint_aside(run_dir, state->step, folder));
   for (int i = 0; i < BRIM_CHECKPOINT_PARTS; i++) {
     BRIM_TRY(find_part(folder, tensors, i, &p));
-    BRIM_TRY(brim_safetensors_write_share(p.path, p.tensor, p.count, metadata, ranks->rank, ranks->ranks));
+    BRIM_TRY(write_part(&p, metadata, ranks, NULL));
   }
   return BRIM_OK;
 }

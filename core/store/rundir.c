@@ -60,7 +60,7 @@ enum { FIRST_OTHER = 4 };
 static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  "checkpoints",  "summary.json",
                                         "sources.yaml",       "overrides.yaml", "plugins.json", "plan.json",
                                         "events.jsonl",       "data.json",      "weights.json", "profile.jsonl",
-                                        "participants.jsonl", "report.html",    "states.bin"};
+                                        "participants.jsonl", "report.html",    "states.bin",   "environment.jsonl"};
 
 const char *brim_run_resume_words(const char *path)
 {
@@ -184,6 +184,31 @@ static void sign_lock(int fd)
     brim_log(BRIM_LOG_DEBUG, "cannot write this process's id to the run's lock: %s", strerror(errno));
 }
 
+/* Retries for a moment, as brim_run_is_open takes the lock too. */
+static bool take_lock(int fd)
+{
+  enum { TRIES = 10 };
+  const struct timespec pause = {.tv_nsec = 10000000};
+  for (int i = 0; i < TRIES; i++) {
+    if (i > 0) nanosleep(&pause, NULL);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK) return false;
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
+
+bool brim_run_is_open(const char *path)
+{
+  char name[BRIM_PATH_MAX];
+  if (brim_path_join(name, path, BRIM_RUN_LOCK_NAME) != BRIM_OK) return false;
+  const int lock = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (lock < 0) return false;
+  const bool is_open = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(lock);
+  return is_open;
+}
+
 brim_status brim_run_lock(const char *path, int *fd)
 {
   char name[BRIM_PATH_MAX];
@@ -191,7 +216,7 @@ brim_status brim_run_lock(const char *path, int *fd)
   const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lock < 0 && (errno == ENOENT || errno == ENOTDIR)) return brim_fail(BRIM_EINVAL, "no run folder '%s'", path);
   if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, brim_open_reason(errno));
-  if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+  if (take_lock(lock)) {
     sign_lock(lock);
     remove_asides(path);
     *fd = lock;

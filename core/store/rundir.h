@@ -35,4 +35,6 @@ const char *brim_run_resume_words(const char *path);
  * another process, which the text names, holds it, or if there is no such folder. Only the holder may write below
  * `path`. */
 brim_status brim_run_lock(const char *path, int *fd);
+/* Whether a process holds that lock. Takes a shared lock for an instant, which brim_run_lock waits out. */
+bool brim_run_is_open(const char *path);
 #endif

@@ -33,14 +33,17 @@ typedef struct brim_file_digest {
  * duplicate names. No tensor may be a slice. */
 brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
                                    const char *const *metadata, brim_file_digest *digest);
-/* The same with values that are produced one tensor at a time. */
+/* The values of tensors without `data`. */
 typedef struct brim_safetensors_source {
-  /* Sets *out to the values of tensor `i`, valid until the next call. */
-  brim_status (*values)(void *context, size_t i, const void **out);
+  /* Sets *out to the bytes [first, first + bytes) of tensor `i`, valid until the next call. */
+  brim_status (*values)(void *context, size_t i, uint64_t first, uint64_t bytes, const void **out);
   void *context;
+  uint64_t most; /* bytes in a call; 0: whole tensors */
 } brim_safetensors_source;
+/* The same. `source` NULL: all tensors have `data`. */
 brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
-                                        const char *const *metadata, const brim_safetensors_source *source);
+                                        const char *const *metadata, const brim_safetensors_source *source,
+                                        brim_file_digest *digest);
 /* The same file, by several ranks: one lays it out, with its header and its length. Then each rank writes its share,
  * synced: its slices, which together make up the whole tensors, and a part of each tensor that all ranks have. All
  * ranks pass the same list except for their slices. The rank that laid out the file must remove it if it stays
@@ -48,7 +51,8 @@ brim_status brim_safetensors_write_from(const char *path, const brim_safetensor 
 brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *tensor, size_t count,
                                      const char *const *metadata);
 brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,
-                                         const char *const *metadata, int32_t rank, int32_t ranks);
+                                         const char *const *metadata, const brim_safetensors_source *source,
+                                         int32_t rank, int32_t ranks);
 /* Maps and checks a file: header length, JSON, dtypes, shapes, offsets that cover the data without gap or overlap.
  * ELOAD with the error, also for dtypes that the format does not define and ranks that brim does not support. */
 typedef struct brim_safetensors brim_safetensors;

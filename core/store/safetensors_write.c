@@ -93,17 +93,34 @@ static brim_status make_header(const char *path, const brim_safetensor *tensor, 
   return status;
 }
 
-/* Writes all data. `source` NULL: the tensors have their values. */
+/* Gets the values of tensor `i` from byte `first` on, at most *bytes of them; *bytes becomes their number. */
+static brim_status get_piece(const brim_safetensor *tensor, size_t i, const brim_safetensors_source *source,
+                             uint64_t first, uint64_t *bytes, const void **out)
+{
+  *out = (const char *)tensor[i].data + first;
+  if (tensor[i].data || !source) return BRIM_OK;
+  if (source->most > 0 && *bytes > source->most) *bytes = source->most;
+  return source->values(source->context, i, first, *bytes, out);
+}
+
+static brim_status put_tensor(sink *to, const brim_safetensor *tensor, size_t i, const brim_safetensors_source *source)
+{
+  const uint64_t end = tensor_bytes(&tensor[i]);
+  for (uint64_t at = 0, bytes; at < end; at += bytes) {
+    const void *values;
+    bytes = end - at;
+    BRIM_TRY(get_piece(tensor, i, source, at, &bytes, &values));
+    BRIM_TRY(sink_put(to, values, bytes));
+  }
+  return BRIM_OK;
+}
+
 static brim_status put_data(sink *to, const brim_safetensor *tensor, size_t count,
                             const brim_safetensors_source *source)
 {
   for (size_t w = 0; w < WIDTHS; w++)
-    for (size_t i = 0; i < count; i++) {
-      const void *values = tensor[i].data;
-      if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
-      if (source) BRIM_TRY(source->values(source->context, i, &values));
-      BRIM_TRY(sink_put(to, values, tensor_bytes(&tensor[i])));
-    }
+    for (size_t i = 0; i < count; i++)
+      if (brim_dtype_bytes(tensor[i].dtype) == width_order[w]) BRIM_TRY(put_tensor(to, tensor, i, source));
   return BRIM_OK;
 }
 
@@ -114,9 +131,9 @@ static brim_status finish(brim_status status, int fd, const char *path)
   return status;
 }
 
-static brim_status write_file(const char *path, const brim_safetensor *tensor, size_t count,
-                              const char *const *metadata, const brim_safetensors_source *source,
-                              brim_file_digest *digest)
+brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
+                                        const char *const *metadata, const brim_safetensors_source *source,
+                                        brim_file_digest *digest)
 {
   sink to = {.fd = -1, .path = path, .digest = {.hash = BRIM_HASH_START}};
   char *header = NULL;
@@ -136,13 +153,7 @@ static brim_status write_file(const char *path, const brim_safetensor *tensor, s
 brim_status brim_safetensors_write(const char *path, const brim_safetensor *tensor, size_t count,
                                    const char *const *metadata, brim_file_digest *digest)
 {
-  return write_file(path, tensor, count, metadata, NULL, digest);
-}
-
-brim_status brim_safetensors_write_from(const char *path, const brim_safetensor *tensor, size_t count,
-                                        const char *const *metadata, const brim_safetensors_source *source)
-{
-  return write_file(path, tensor, count, metadata, source, NULL);
+  return brim_safetensors_write_from(path, tensor, count, metadata, NULL, digest);
 }
 
 /* ---- by several ranks ---- */
@@ -167,23 +178,29 @@ brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *te
 }
 
 /* Writes this rank's part of a tensor: its slice, or an even share of a tensor that every rank has. */
-static brim_status put_share(int fd, const char *path, const brim_safetensor *t, int32_t rank, int32_t ranks,
-                             uint64_t begin)
+static brim_status put_share(int fd, const char *path, const brim_safetensor *tensor, size_t i,
+                             const brim_safetensors_source *source, int32_t rank, int32_t ranks, uint64_t begin)
 {
+  const brim_safetensor *t = &tensor[i];
   const uint64_t element = brim_dtype_bytes(t->dtype), all = (uint64_t)brim_shape_count(&t->shape);
   uint64_t first = t->first, end = t->first + t->count;
-  const char *data = t->data;
   if (!t->is_slice) {
     first = all * (uint64_t)rank / (uint64_t)ranks;
     end = all * (uint64_t)(rank + 1) / (uint64_t)ranks;
-    data += first * element;
   }
-  if (end <= first) return BRIM_OK;
-  return brim_file_write_at(fd, path, data, (end - first) * element, begin + first * element);
+  const uint64_t before = t->is_slice ? t->first * element : 0; /* bytes of the tensor that other ranks have */
+  for (uint64_t at = first * element, bytes; at < end * element; at += bytes) {
+    const void *values;
+    bytes = end * element - at;
+    BRIM_TRY(get_piece(tensor, i, source, at - before, &bytes, &values));
+    BRIM_TRY(brim_file_write_at(fd, path, values, bytes, begin + at));
+  }
+  return BRIM_OK;
 }
 
 brim_status brim_safetensors_write_share(const char *path, const brim_safetensor *tensor, size_t count,
-                                         const char *const *metadata, int32_t rank, int32_t ranks)
+                                         const char *const *metadata, const brim_safetensors_source *source,
+                                         int32_t rank, int32_t ranks)
 {
   char *header = NULL;
   size_t bytes = 0;
@@ -196,7 +213,7 @@ brim_status brim_safetensors_write_share(const char *path, const brim_safetensor
   for (size_t w = 0; w < WIDTHS; w++)
     for (size_t i = 0; status == BRIM_OK && i < count; i++) {
       if (brim_dtype_bytes(tensor[i].dtype) != width_order[w]) continue;
-      status = put_share(fd, path, &tensor[i], rank, ranks, at);
+      status = put_share(fd, path, tensor, i, source, rank, ranks, at);
       at += tensor_bytes(&tensor[i]);
     }
   return finish(status, fd, path);

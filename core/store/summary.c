@@ -84,13 +84,19 @@ static json_t *load(const char *dir)
   return brim_json_load(path, 0, NULL);
 }
 
+void brim_summary_clear(brim_summary *s)
+{
+  *s = (brim_summary){0};
+  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) *(double *)((char *)s + figures[i].offset) = NAN;
+}
+
 bool brim_summary_read(const char *dir, brim_summary *out)
 {
-  *out = (brim_summary){0};
+  brim_summary_clear(out);
   json_t *root = load(dir);
   for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
     const json_t *value = json_object_get(root, figures[i].key);
-    *(double *)((char *)out + figures[i].offset) = json_is_number(value) ? json_number_value(value) : NAN;
+    if (json_is_number(value)) *(double *)((char *)out + figures[i].offset) = json_number_value(value);
   }
   copy_string(root, "status", out->status, sizeof out->status);
   copy_string(root, "error", out->error, sizeof out->error);

@@ -18,6 +18,8 @@ typedef struct brim_summary {
 
 #define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: parsed, it takes about six times its length */
 
+/* Makes every figure NAN and every text "". */
+void brim_summary_clear(brim_summary *summary);
 /* Reads a folder's summary. False, with every figure NAN, if it is missing, unreadable or too large. */
 bool brim_summary_read(const char *dir, brim_summary *out);
 /* The score shown besides the loss in comparisons of runs. */

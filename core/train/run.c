@@ -31,6 +31,7 @@ static brim_status close_run(brim_running *r, brim_status status)
       brim_error_take(&first);
     }
   }
+  brim_running_trace_end(r);
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
@@ -67,6 +68,7 @@ brim_status brim_run(const brim_run_options *options)
   brim_status status = brim_running_begin(r);
   if (status == BRIM_OK) status = brim_loop_run(&r->loop);
   brim_stop_doing(BRIM_STOP_ENDING);
+  brim_live_now(BRIM_LIVE_STOPPING);
   status = brim_running_end_together(r, status);
   if (status == BRIM_OK && r->recent_count >= BRIM_STEPS_RECENT)
     brim_planner_compare_times(&r->drive->planner, brim_trainer_plan(r->trainer), r->drive->choice.micro_batch,

@@ -11,6 +11,8 @@ typedef struct brim_run_options {
   double start;                        /* brim_now() when the process began */
   brim_dist *dist;                     /* the job of which this process is a rank; NULL: a single process */
   void (*write_page)(const char *run); /* writes the report page into the run's folder when it has ended; may be NULL */
+  /* Rewrites the page every `seconds`, beside the run, until write_page; may be NULL. */
+  void (*follow_page)(const char *run, double seconds);
 } brim_run_options;
 
 /* Trains to the end, evaluates, and writes the summary. EINTERRUPTED after SIGINT or SIGTERM, once a checkpoint of

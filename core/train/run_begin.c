@@ -7,6 +7,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/tracing.h"
 #include "dist/line.h"
 #include "drive/distribute.h"
 #include "graph/plan_json.h"
@@ -16,6 +17,7 @@
 #include "setup/partition_record.h"
 #include "store/rundir.h"
 #include "store/weights.h"
+#include "train/environment.h"
 #include "train/run_parts.h"
 #include "train/scores.h"
 #include "train/stop.h"
@@ -123,6 +125,11 @@ static void on_decision(void *context, const brim_decision *decision)
 {
   brim_running *r = context;
   brim_report_decision(&r->events, decision, r->state->step);
+  if (brim_tracing_records() && !decision->sight) {
+    char note[240];
+    snprintf(note, sizeof note, "decision: %s: %s", decision->policy, decision->choice);
+    brim_tracing_note(note);
+  }
 }
 
 static brim_status open_logs(brim_running *r)
@@ -138,6 +145,7 @@ static brim_status open_logs(brim_running *r)
   if (r->settings->observe.tensorboard)
     brim_running_heed_tensorboard(
         r, brim_tensorboard_open(&r->tensorboard, r->dir, r->options->resume ? r->state->step + 1 : -1));
+  brim_environment_write(r->dir, r->drive, brim_trainer_plan(r->trainer), r->state->step);
   brim_running_event(r, r->options->resume ? "resumed" : "started", NULL);
   brim_policies_listen(r->drive->dialogue.policies, on_decision, r);
   return BRIM_OK;
@@ -291,6 +299,12 @@ brim_status brim_running_keep_drive(brim_running *r)
   return r->state->step > 0 ? brim_loop_checkpoint(&r->loop) : BRIM_OK;
 }
 
+static void follow_page(const brim_running *r)
+{
+  const double seconds = r->settings->observe.report_seconds;
+  if (seconds > 0 && r->options->follow_page && brim_running_prints(r)) r->options->follow_page(r->dir, seconds);
+}
+
 brim_status brim_running_begin(brim_running *r)
 {
   const brim_setup_options options = {
@@ -321,14 +335,19 @@ brim_status brim_running_begin(brim_running *r)
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
+  BRIM_TRY(brim_running_begin_together(r, brim_running_trace_begin(r)));
   BRIM_TRY(brim_running_open_insight(r));
   announce(r);
   announce_world(r);
   announce_async(r);
   announce_privacy(r);
   report_omitted(r);
+  follow_page(r);
   BRIM_TRY(brim_running_watch_memory(r));
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
+  brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
+  const brim_progress_state state = brim_running_progress(r);
+  brim_running_publish(r, &state);
   return BRIM_OK;
 }

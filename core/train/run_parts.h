@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "drive/loop.h"
+#include "memory/live.h"
 #include "memory/pressure.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
@@ -50,6 +51,7 @@ typedef struct brim_running {
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* the reading that asks for action */
   bool acts;                         /* the run acts as soon as all ranks have reached the same step */
+  struct brim_run_trace *trace;      /* run_trace.c; NULL before the run has begun */
 } brim_running;
 
 /* ---- run_begin.c ---- */
@@ -107,6 +109,10 @@ double brim_running_own_seconds(const brim_running *r);
 void brim_running_event(brim_running *r, const char *what, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
+brim_progress_state brim_running_progress(const brim_running *r);
+/* Shows it to other programs (memory/live.h). */
+void brim_running_publish(const brim_running *r, const brim_progress_state *state);
+/* Shows it to the user, and to other programs. */
 void brim_running_show_progress(brim_running *r);
 /* Restores the newest training record from the state. */
 void brim_running_recall(brim_running *r);
@@ -118,6 +124,25 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
 /* Evaluates each client at the end of a federation, for the summary, if federate.client_accuracy is set and samples
  * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
+
+/* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
+
+/* [init] Reads observe.trace and observe.nvtx. ECONFIG. */
+brim_status brim_running_trace_begin(brim_running *r);
+/* [step] Looks for a request of `brim trace`, at most twice a second. */
+void brim_running_trace_look(brim_running *r);
+/* This rank's wish to trace steps, for brim_trainer_wish; 0: none. */
+uint32_t brim_running_trace_wish(const brim_running *r);
+/* [step] Before a step: starts to record if it is to be traced. After a commit: ends, and writes the trace. All ranks
+ * do so at the same step. EPEER, ECOMM: other ranks have failed. */
+brim_status brim_running_trace_before(brim_running *r);
+brim_status brim_running_trace_after(brim_running *r);
+/* Whether the step after the next commit must not begin ahead, as a trace begins or ends between them. */
+bool brim_running_trace_stops_ahead(const brim_running *r);
+/* [init] Call while the plan still exists, before it is released: the events refer to it. */
+void brim_running_trace_seal(brim_running *r);
+/* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
+void brim_running_trace_end(brim_running *r);
 
 /* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
  * them ---- */

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "base/tracing.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -130,28 +131,49 @@ void brim_running_recall(brim_running *r)
   e->mae = r->report.task == BRIM_TASK_VALUES ? r->state->train_mae : NAN;
 }
 
-void brim_running_show_progress(brim_running *r)
+brim_progress_state brim_running_progress(const brim_running *r)
 {
   const brim_train_state *s = r->state;
   const brim_order *o = &r->drive->order;
   const brim_evaluation e = window_figures(r);
-  const brim_progress_state state = {.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
-                                     .epochs =
-                                         r->settings->training.steps > 0 || brim_setup_is_federated(r->drive->setup)
+  return (brim_progress_state){.epoch = (s->step > 0 ? s->step - 1 : 0) / o->steps_per_epoch + 1,
+                               .epochs = r->settings->training.steps > 0 || brim_setup_is_federated(r->drive->setup)
                                              ? 0
                                              : r->settings->training.epochs,
-                                     .step = s->step,
-                                     .steps = o->steps,
-                                     .by_rounds = brim_setup_is_federated(r->drive->setup),
-                                     .loss = e.loss,
-                                     .accuracy = e.accuracy,
-                                     .mae = e.mae,
-                                     .epsilon = brim_trainer_epsilon(r->trainer, false),
-                                     .samples_per_second = brim_report_rate(&r->report),
-                                     .tokens_each = r->report.tokens_each,
-                                     .used_bytes = brim_trainer_device_bytes(r->trainer),
-                                     .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
+                               .step = s->step,
+                               .steps = o->steps,
+                               .by_rounds = brim_setup_is_federated(r->drive->setup),
+                               .loss = e.loss,
+                               .accuracy = e.accuracy,
+                               .mae = e.mae,
+                               .epsilon = brim_trainer_epsilon(r->trainer, false),
+                               .samples_per_second = brim_report_rate(&r->report),
+                               .tokens_each = r->report.tokens_each,
+                               .used_bytes = brim_trainer_device_bytes(r->trainer),
+                               .planned_bytes = brim_trainer_plan(r->trainer)->peak_bytes};
+}
+
+void brim_running_publish(const brim_running *r, const brim_progress_state *state)
+{
+  const bool in_tokens = state->tokens_each > 0;
+  brim_live_progress(&(brim_live_step){.step = state->step,
+                                       .steps = state->steps,
+                                       .epoch = state->epoch,
+                                       .epochs = state->epochs,
+                                       .rate = in_tokens ? (double)state->tokens_each * state->samples_per_second
+                                                         : state->samples_per_second,
+                                       .left_seconds = brim_progress_left(&r->progress, brim_now()),
+                                       .loss = state->loss,
+                                       .accuracy = state->accuracy,
+                                       .by_rounds = state->by_rounds,
+                                       .in_tokens = in_tokens});
+}
+
+void brim_running_show_progress(brim_running *r)
+{
+  const brim_progress_state state = brim_running_progress(r);
   brim_progress_update(&r->progress, &state);
+  brim_running_publish(r, &state);
 }
 
 /* A training record covers the steps since the previous one. If a resumed run made only the last of them, the others
@@ -181,11 +203,17 @@ brim_status brim_running_close_window(brim_running *r)
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
+  static const char *const name = "evaluate";
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  BRIM_TRY(brim_running_evaluate_samples(r, part, r->options->dist ? NULL : r->stop, out));
+  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_running_evaluate_samples(r, part, r->options->dist ? NULL : r->stop, out);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  brim_live_now(before);
+  BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
@@ -218,10 +246,12 @@ static brim_status evaluate_clients(brim_running *r, enum subject subject, brim_
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
+  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
   if (subject == GLOBAL)
     BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, stop, out));
   else
     BRIM_TRY(brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out));
+  brim_live_now(before);
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/order.h"
+#include "base/tracing.h"
 #include "store/rundir.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
@@ -52,17 +53,22 @@ static bool continues_at_once(const brim_running *r)
   const bool is_wanted = r->options->dist
                              ? brim_trainer_verdict(r->trainer)->wishes != 0
                              : *r->stop || brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
-  return !is_wanted && !brim_running_is_compared(r, next) && !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
+  return !is_wanted && !brim_running_trace_stops_ahead(r) && !brim_running_is_compared(r, next) &&
+         !brim_loop_is_due(&r->loop, next, t->eval_every_steps) &&
          !brim_loop_is_due(&r->loop, next, t->checkpoint_every_steps) && !brim_running_has_histograms(r, next + 1);
 }
 
 static brim_status make(void *self)
 {
+  static const char *const name = "step";
   brim_running *r = self;
   brim_running_before_step(r);
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
+  BRIM_TRY(brim_running_trace_before(r));
+  const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
+  brim_tracing_end(began, BRIM_TRACING_STEP, name, (uint64_t)step + 1);
   if (r->state->step == step) return status; /* else the step was committed, and the next one, begun ahead, failed */
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
@@ -92,8 +98,8 @@ static brim_status make(void *self)
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
   if (status == BRIM_OK) BRIM_TRY(brim_running_after_step(r));
-  if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) return brim_trainer_compare(r->trainer);
-  return status;
+  if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) BRIM_TRY(brim_trainer_compare(r->trainer));
+  return status == BRIM_OK ? brim_running_trace_after(r) : status;
 }
 
 /* ---- work due after a commit ---- */
@@ -105,6 +111,8 @@ static void begin_turn(void *self)
   r->turn_started = brim_now();
   brim_stop_at(r->loop.checkpoint_step, r->state->step);
   brim_stop_doing(BRIM_STOP_STEPS);
+  brim_live_now(BRIM_LIVE_TRAINING);
+  brim_running_trace_look(r);
   brim_running_wish(r);
 }
 
@@ -132,8 +140,14 @@ static bool is_best(void *self)
 
 static brim_status checkpoint(void *self)
 {
+  static const char *const name = "checkpoint";
   brim_running *r = self;
-  BRIM_TRY(brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints));
+  const enum brim_live_state before = brim_live_now(BRIM_LIVE_CHECKPOINT);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_trainer_checkpoint(r->trainer, r->dir, r->settings->training.keep_checkpoints);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  brim_live_now(before);
+  BRIM_TRY(status);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
   return BRIM_OK;
@@ -150,6 +164,7 @@ static brim_status write_last_checkpoint(brim_running *r)
 
 static brim_status interrupt(brim_running *r)
 {
+  brim_live_now(BRIM_LIVE_STOPPING);
   BRIM_TRY(write_last_checkpoint(r));
   r->is_interrupted = true;
   const int signal = *r->stop ? *r->stop : SIGTERM; /* another rank received it */
@@ -199,6 +214,7 @@ static brim_status give_up(brim_running *r, brim_status failure)
 {
   brim_error first;
   brim_error_take(&first);
+  brim_live_now(BRIM_LIVE_STOPPING);
   const brim_status status = write_last_checkpoint(r);
   if (status != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "no checkpoint of step %lld: %s", (long long)r->state->step, brim_error_text());
@@ -279,6 +295,7 @@ static brim_status redo_of_others(brim_running *r)
 /* Makes all ranks agree to repeat the turn; if one of them cannot, none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
+  brim_live_now(BRIM_LIVE_RECOVERING);
   BRIM_TRY(brim_running_find_checkpoint(r));
   brim_status status = brim_status_is_want(failure) ? recover(r, failure) : redo_of_others(r);
   if (status == BRIM_EINTERRUPTED && !r->options->dist) return interrupt(r);
@@ -358,6 +375,7 @@ static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
 static void leave_device(brim_running *r)
 {
   brim_running_collect(r);
+  brim_running_trace_seal(r);
   brim_pressure_aim(r->pressure, NULL);
 }
 
@@ -371,7 +389,7 @@ static brim_status park(void *self)
 {
   brim_running *r = self;
   leave_device(r);
-  const brim_status status = brim_trainer_park(r->trainer);
+  const brim_status status = brim_trainer_park(r->trainer, r->dir);
   return status == BRIM_OK ? BRIM_OK : watch_again(r, status);
 }
 
@@ -380,7 +398,7 @@ static brim_status replan(void *self)
   brim_running *r = self;
   leave_device(r);
   r->recent_count = 0;
-  return watch_again(r, brim_trainer_replan(r->trainer));
+  return watch_again(r, brim_trainer_replan(r->trainer, r->dir));
 }
 
 /* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */

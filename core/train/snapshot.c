@@ -1,10 +1,16 @@
 #include "train/snapshot.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/align.h"
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "graph/update.h"
 
 #define ALIGNMENT 64u
@@ -75,7 +81,7 @@ static void list(brim_snapshot *s, const brim_plan *plan)
     const brim_tensor *raw = update->parameter[i].value;
     add_optimizer_tensor(&l, raw, describe(s, raw, brim_arena_printf(&s->arena, "%s.raw", name)));
   }
-  s->tensors = (brim_checkpoint_tensors){model, l.state, models, l.count};
+  s->tensors = (brim_checkpoint_tensors){model, l.state, models, l.count, NULL};
 }
 
 /* The bytes of the k-th of all tensors, the model's first, that this rank has. */
@@ -94,75 +100,130 @@ static size_t count_of(const brim_checkpoint_tensors *t)
   return t->model_count + t->optimizer_count;
 }
 
-brim_status brim_snapshot_make(const brim_plan *plan, brim_snapshot *s)
+/* ---- on the device ---- */
+
+typedef struct place {
+  const brim_program *program;
+  const brim_tensor *tensor;
+} place;
+
+static place place_of(const brim_snapshot *s, enum brim_checkpoint_part part, size_t i)
 {
-  uint64_t bytes = 0, at = 0;
-  *s = (brim_snapshot){.arena = {0}};
-  list(s, plan);
-  for (size_t k = 0; k < count_of(&s->tensors); k++) bytes += brim_round_up(bytes_at(s, k), ALIGNMENT);
-  s->values = brim_try_aligned(ALIGNMENT, bytes > 0 ? bytes : ALIGNMENT);
-  if (!s->values) {
-    brim_snapshot_release(s);
-    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of the parameters (%llu bytes)",
-                     (unsigned long long)bytes);
-  }
+  return part == BRIM_CHECKPOINT_MODEL ? (place){s->model_program, s->model[i]}
+                                       : (place){s->update_program, s->optimizer[i]};
+}
+
+static brim_status read_device(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                               void *host)
+{
+  const brim_snapshot *s = context;
+  const place at = place_of(s, part, i);
+  return brim_exec_read_part(s->exec, at.program, at.tensor, first, bytes, host);
+}
+
+static brim_status write_device(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                                const void *host)
+{
+  const brim_snapshot *s = context;
+  const place at = place_of(s, part, i);
+  return brim_exec_write_part(s->exec, at.program, at.tensor, first, bytes, host);
+}
+
+void brim_snapshot_list(brim_exec *exec, brim_snapshot *s)
+{
+  *s = (brim_snapshot){.exec = exec, .device = {read_device, write_device, s}};
+  list(s, brim_exec_plan(exec));
+  s->tensors.device = &s->device;
+}
+
+/* ---- a copy on the host ---- */
+
+/* Maps pages of a file in `folder`. Its room on the disk is reserved, as there is no error for a page that cannot be
+ * written. */
+static bool map_file(brim_snapshot *s, const char *folder, int32_t rank)
+{
+  char name[64], path[BRIM_PATH_MAX];
+  int fd;
+  snprintf(name, sizeof name, "values.%d.tmp", (int)rank);
+  if (!folder || !folder[0] || brim_path_join(path, folder, name) != BRIM_OK ||
+      brim_file_create_unnamed(path, s->bytes, &fd) != BRIM_OK)
+    return false;
+  void *map = posix_fallocate(fd, 0, (off_t)s->bytes) == 0
+                  ? mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                  : MAP_FAILED;
+  close(fd);
+  s->is_mapped = map != MAP_FAILED;
+  if (s->is_mapped) s->values = map;
+  return s->is_mapped;
+}
+
+static brim_status make_room(brim_snapshot *s, const char *folder, int32_t rank)
+{
+  s->bytes = ALIGNMENT;
+  for (size_t k = 0; k < count_of(&s->tensors); k++) s->bytes += brim_round_up(bytes_at(s, k), ALIGNMENT);
+  if (map_file(s, folder, rank)) return BRIM_OK;
+  s->values = brim_try_aligned(ALIGNMENT, s->bytes);
+  if (s->values) return BRIM_OK;
+  return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a copy of the parameters (%llu bytes)",
+                   (unsigned long long)s->bytes);
+}
+
+/* Copies between the device of `at`, which lists the same tensors, and the values of `s`. */
+static brim_status transfer(const brim_snapshot *s, brim_snapshot *at, bool to_device)
+{
+  const size_t models = s->tensors.model_count;
   for (size_t k = 0; k < count_of(&s->tensors); k++) {
-    item_at(&s->tensors, k)->data = (char *)s->values + at;
-    at += brim_round_up(bytes_at(s, k), ALIGNMENT);
+    const enum brim_checkpoint_part part = k < models ? BRIM_CHECKPOINT_MODEL : BRIM_CHECKPOINT_OPTIMIZER;
+    const size_t i = k < models ? k : k - models;
+    const uint64_t bytes = bytes_at(at, k); /* 0: of another rank */
+    void *host = (void *)item_at(&s->tensors, k)->data;
+    if (bytes > 0)
+      BRIM_TRY(to_device ? write_device(at, part, i, 0, bytes, host) : read_device(at, part, i, 0, bytes, host));
   }
   return BRIM_OK;
 }
 
-brim_status brim_snapshot_bind(brim_snapshot *s, const brim_plan *plan)
+brim_status brim_snapshot_copy(brim_exec *exec, const char *folder, int32_t rank, brim_snapshot *s)
 {
-  const brim_checkpoint_tensors old = s->tensors;
-  list(s, plan);
-  bool same = old.model_count == s->tensors.model_count && old.optimizer_count == s->tensors.optimizer_count;
-  for (size_t k = 0; same && k < count_of(&old); k++) {
-    const brim_safetensor *was = item_at(&old, k);
-    brim_safetensor *is = item_at(&s->tensors, k);
+  uint64_t at = 0;
+  brim_snapshot_list(exec, s);
+  brim_status status = make_room(s, folder, rank);
+  for (size_t k = 0; status == BRIM_OK && k < count_of(&s->tensors); k++) {
+    item_at(&s->tensors, k)->data = (char *)s->values + at;
+    at += brim_round_up(bytes_at(s, k), ALIGNMENT);
+  }
+  if (status == BRIM_OK) status = transfer(s, s, false);
+  s->exec = NULL;
+  s->tensors.device = NULL;
+  if (status != BRIM_OK) brim_snapshot_release(s);
+  return status;
+}
+
+brim_status brim_snapshot_put(brim_snapshot *s, brim_exec *exec)
+{
+  brim_snapshot to;
+  brim_snapshot_list(exec, &to);
+  bool same =
+      s->tensors.model_count == to.tensors.model_count && s->tensors.optimizer_count == to.tensors.optimizer_count;
+  for (size_t k = 0; same && k < count_of(&to.tensors); k++) {
+    const brim_safetensor *was = item_at(&s->tensors, k), *is = item_at(&to.tensors, k);
     same = strcmp(was->name, is->name) == 0 && was->dtype == is->dtype && brim_shape_equal(&was->shape, &is->shape) &&
            was->first == is->first && was->count == is->count;
-    is->data = was->data;
   }
-  if (same) return BRIM_OK;
-  s->tensors = old;
-  return brim_fail(BRIM_EINTERNAL, "another plan of the same training has different tensors");
+  const brim_status status = same
+                                 ? transfer(s, &to, true)
+                                 : brim_fail(BRIM_EINTERNAL, "another plan of the same training has different tensors");
+  brim_snapshot_release(&to);
+  return status;
 }
 
 void brim_snapshot_release(brim_snapshot *s)
 {
-  free(s->values);
+  if (s->is_mapped)
+    munmap(s->values, s->bytes);
+  else
+    free(s->values);
   s->values = NULL;
+  s->is_mapped = false;
   brim_arena_release(&s->arena);
-}
-
-/* Copies between device and snapshot. */
-static brim_status transfer(const brim_snapshot *s, brim_exec *exec, bool to_device)
-{
-  const struct {
-    const brim_program *program;
-    const brim_tensor *const *tensor;
-    const brim_safetensor *host;
-    size_t count;
-  } sides[] = {{s->model_program, s->model, s->tensors.model, s->tensors.model_count},
-               {s->update_program, s->optimizer, s->tensors.optimizer, s->tensors.optimizer_count}};
-  for (int k = 0; k < 2; k++)
-    for (size_t i = 0; i < sides[k].count; i++) {
-      void *host = (void *)sides[k].host[i].data;
-      if (!sides[k].tensor[i]) continue; /* of another rank */
-      BRIM_TRY(to_device ? brim_exec_write(exec, sides[k].program, sides[k].tensor[i], host)
-                         : brim_exec_read(exec, sides[k].program, sides[k].tensor[i], host));
-    }
-  return BRIM_OK;
-}
-
-brim_status brim_snapshot_read(brim_snapshot *s, brim_exec *exec)
-{
-  return transfer(s, exec, false);
-}
-
-brim_status brim_snapshot_write(const brim_snapshot *s, brim_exec *exec)
-{
-  return transfer(s, exec, true);
 }

@@ -117,9 +117,8 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
   BRIM_TRY(write_frozen(t));
   BRIM_TRY(check_frozen(t, &state, checkpoint));
   brim_snapshot s;
-  BRIM_TRY(brim_snapshot_make(t->plan, &s));
-  brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
-  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
+  brim_snapshot_list(t->exec, &s);
+  const brim_status status = brim_checkpoint_read(checkpoint, &s.tensors);
   brim_snapshot_release(&s);
   if (status == BRIM_OK) t->state = state;
   return status;
@@ -292,14 +291,6 @@ brim_status brim_trainer_load_weights(brim_trainer *t, json_t **record)
 
 /* ---- checkpoints ---- */
 
-static brim_status copy_values(brim_trainer *t, brim_snapshot *s)
-{
-  BRIM_TRY(brim_snapshot_make(t->plan, s));
-  const brim_status status = brim_snapshot_read(s, t->exec);
-  if (status != BRIM_OK) brim_snapshot_release(s);
-  return status;
-}
-
 bool brim_trainer_has_values(const brim_trainer *t)
 {
   return t->is_kept || (t->exec && !t->torn);
@@ -310,7 +301,7 @@ static brim_status meet_to_write(void *context, brim_status own)
   return brim_trainer_meet(context, BRIM_MEET_CHECKPOINT, own);
 }
 
-/* The tensors of a checkpoint: those of a snapshot and, in a federation, the clients' data. The caller frees *list.
+/* The tensors of a checkpoint: the plan's and, in a federation, the clients' data. The caller frees *list.
  * ENOMEM_HOST. */
 static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out,
                                brim_safetensor **list)
@@ -359,8 +350,8 @@ static brim_status write_checkpoint(brim_trainer *t, const char *run_dir, int64_
   if (t->is_kept) return write_values(t, run_dir, &t->kept.tensors, keep);
   if (!brim_trainer_has_values(t))
     status = brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
-  const bool copied = status == BRIM_OK && has_to_write && (status = copy_values(t, &s)) == BRIM_OK;
-  if (!copied) return t->drive->setup->options.dist ? meet_to_write(t, status) : status;
+  if (status != BRIM_OK || !has_to_write) return t->drive->setup->options.dist ? meet_to_write(t, status) : status;
+  brim_snapshot_list(t->exec, &s);
   status = write_values(t, run_dir, &s.tensors, keep);
   brim_snapshot_release(&s);
   return status;
@@ -401,9 +392,8 @@ static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_hash;
   BRIM_TRY(place_again(t));
-  BRIM_TRY(brim_snapshot_bind(&t->kept, t->plan));
   BRIM_TRY(write_frozen(t));
-  if (t->state.frozen_hash == before) return brim_snapshot_write(&t->kept, t->exec);
+  if (t->state.frozen_hash == before) return brim_snapshot_put(&t->kept, t->exec);
   t->state.frozen_hash = before;
   return brim_fail(
       BRIM_ELOAD,
@@ -411,12 +401,12 @@ static brim_status put_back(brim_trainer *t)
       t->drive->setup->settings->model.weights);
 }
 
-brim_status brim_trainer_park(brim_trainer *t)
+brim_status brim_trainer_park(brim_trainer *t, const char *folder)
 {
   if (brim_trainer_is_ahead(t))
     return brim_fail(BRIM_EINTERNAL, "attempt to change the plan within step %lld", (long long)t->state.step + 1);
   if (!t->is_kept && brim_trainer_has_values(t)) {
-    BRIM_TRY(copy_values(t, &t->kept));
+    BRIM_TRY(brim_snapshot_copy(t->exec, folder, t->drive->setup->world.rank, &t->kept));
     t->is_kept = true;
   }
   if (t->exec) (void)brim_drive_hold(t->drive, false); /* else it would queue for the memory it has just released */
@@ -424,9 +414,9 @@ brim_status brim_trainer_park(brim_trainer *t)
   return BRIM_OK;
 }
 
-brim_status brim_trainer_replan(brim_trainer *t)
+brim_status brim_trainer_replan(brim_trainer *t, const char *folder)
 {
-  BRIM_TRY(brim_trainer_park(t));
+  BRIM_TRY(brim_trainer_park(t, folder));
   if (!t->is_kept) return brim_fail(BRIM_EINTERNAL, "the parameters of step %lld are lost", (long long)t->state.step);
   const brim_status status = put_back(t);
   if (status != BRIM_OK) {
@@ -460,7 +450,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   BRIM_TRY(check_frozen(t, &state, checkpoint));
   brim_snapshot s;
   brim_footprint_add_resume(&t->footprint);
-  BRIM_TRY(brim_snapshot_make(t->plan, &s));
+  brim_snapshot_list(t->exec, &s);
   brim_checkpoint_tensors all;
   brim_safetensor *list;
   brim_status status = add_clients(t, &s.tensors, &all, &list);
@@ -470,7 +460,6 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   if (status == BRIM_OK && state.model_hash != t->state.model_hash)
     status =
         brim_fail(BRIM_ELOAD, "checkpoint '%s' is of another model: its parameters have another order", checkpoint);
-  if (status == BRIM_OK) status = brim_snapshot_write(&s, t->exec);
   brim_snapshot_release(&s);
   if (status != BRIM_OK) return status;
   t->state = state;

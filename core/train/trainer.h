@@ -117,18 +117,17 @@ void brim_trainer_list_samples(brim_trainer *trainer, struct brim_samples *sampl
 void brim_trainer_clean(brim_trainer *trainer, enum brim_cleanup cleanup);
 /* When a step or an evaluation last failed, before any cleanup: brim_now(). */
 double brim_trainer_failed_at(const brim_trainer *trainer);
-/* Between two steps, not while the trainer is ahead: copies parameters and optimizer state to the host, and releases
- * the arena. After that only writing a checkpoint, changing the drive, brim_trainer_replan and brim_trainer_restart
- * are allowed. ENOMEM_HOST: nothing was done. */
-brim_status brim_trainer_park(brim_trainer *trainer);
+/* Between two steps, not while the trainer is ahead: copies parameters and optimizer state to a file without a name in
+ * `folder`, else to the host's memory, and releases the arena. After that only writing a checkpoint, changing the
+ * drive, brim_trainer_replan and brim_trainer_restart are allowed. ENOMEM_HOST: nothing was done. */
+brim_status brim_trainer_park(brim_trainer *trainer, const char *folder);
 /* Between two steps, not while the trainer is ahead, after the drive was changed (drive.h: cut, moved, another limit)
- * or to release memory. Copies parameters and optimizer state to the host, releases the arena, plans, claims and
- * places anew for the current drive, which may ask the policies, and restores the values. Samples, state and all bits
- * that do not depend on the micro-batch continue unchanged. On failure nothing is placed and the values stay on the
- * host: the caller may write a checkpoint, or change the drive and call it again, but must not use anything else of
- * the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET, ENODEVICE, EINTERRUPTED: see
- * brim_placement_open. */
-brim_status brim_trainer_replan(brim_trainer *trainer);
+ * or to release memory. Parks, plans, claims and places anew for the current drive, which may ask the policies, and
+ * restores the values. Samples, state and all bits that do not depend on the micro-batch continue unchanged. On failure
+ * nothing is placed and the values stay parked: the caller may write a checkpoint, or change the drive and call it
+ * again, but must not use anything else of the trainer. ENOMEM_HOST: nothing was done. ENOMEM_DEVICE, EBUDGET,
+ * ENODEVICE, EINTERRUPTED: see brim_placement_open. */
+brim_status brim_trainer_replan(brim_trainer *trainer, const char *folder);
 /* The same with the values of a checkpoint, or of the run's beginning if it is NULL; the current values are
  * discarded. On failure nothing is placed, and it may be called again. Errors as for brim_trainer_replan and
  * brim_trainer_resume. */

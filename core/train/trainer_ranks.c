@@ -3,7 +3,19 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/tracing.h"
 #include "train/trainer_parts.h"
+
+static const char *vote_name(enum brim_meeting meeting)
+{
+  static const char *const names[] = {
+      [BRIM_MEET_START] = "vote: start",           [BRIM_MEET_READY] = "vote: ready for the sums",
+      [BRIM_MEET_COMMIT] = "vote: commit",         [BRIM_MEET_EVALUATED] = "vote: evaluated",
+      [BRIM_MEET_CHECKPOINT] = "vote: checkpoint", [BRIM_MEET_CHECK] = "vote: check",
+      [BRIM_MEET_AGAIN] = "vote: repeat",          [BRIM_MEET_END] = "vote: end",
+      [BRIM_MEET_ROLL] = "vote: roll call"};
+  return names[meeting];
+}
 
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum)
@@ -18,7 +30,9 @@ brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, in
   if (sum) memcpy(own.sum, sum, sizeof own.sum);
   const double start = brim_now();
   t->is_reported = true;
+  const int64_t began = t->drive->setup->options.dist ? brim_tracing_begin(vote_name(meeting)) : 0;
   const brim_status met = brim_dist_vote(t->drive->setup->options.dist, &own, &t->verdict);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, vote_name(meeting), 0);
   t->waited += brim_now() - start;
   if (t->verdict.is_torn) {
     t->torn = true;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/fault.h"
+#include "base/tracing.h"
 #include "setup/loss_scale.h"
 #include "train/trainer_parts.h"
 
@@ -79,10 +80,14 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 /* Advances to the next micro-batch before which the ranks meet, the last one or each, and runs those before it. */
 static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
+  static const char *const waiting = "wait for samples";
   for (;;) {
     m->batch = NULL;
     if (m->loaded == b->share.count) return BRIM_OK;
-    BRIM_TRY(brim_loader_next(t->loader, &m->batch));
+    const int64_t began = brim_tracing_begin(waiting);
+    const brim_status status = brim_loader_next(t->loader, &m->batch);
+    brim_tracing_end(began, BRIM_TRACING_PHASE, waiting, 0);
+    BRIM_TRY(status);
     if (!m->batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);
     const brim_span *span = &m->batch->span;
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
@@ -175,7 +180,11 @@ static brim_status begin_step(brim_trainer *t)
   }
   BRIM_TRY(brim_trainer_make_step(t, t->begun_steps, b->span.count, b));
   b->norm[0] = NAN;
-  BRIM_TRY(accumulate(t, b));
+  static const char *const name = "micro-batches";
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = accumulate(t, b);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  BRIM_TRY(status);
   if (b->failed != BRIM_OK && !t->drive->setup->options.dist) {
     brim_error_put(&t->error);
     return b->failed;
@@ -261,22 +270,34 @@ static brim_status look_at_loss(brim_trainer *t, brim_begun *b)
   return brim_exec_proof(t->exec, &b->proof);
 }
 
+static brim_status run_update(brim_trainer *t, brim_begun *b)
+{
+  t->torn = true;
+  const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
+  if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
+  BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
+  if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+  if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
+    return brim_fail(BRIM_ENOMEM_DEVICE, "update failed (injected by %s)", BRIM_FAULT_ENVIRONMENT);
+  t->torn = false;
+  return BRIM_OK;
+}
+
 static brim_status end_step(brim_trainer *t)
 {
+  static const char *const checking = "check the loss", *const updating = "update";
   brim_begun *b = &t->begun[t->state.step % 2];
   t->step = b->step;
+  int64_t began = brim_tracing_begin(checking);
   const brim_status status = look_at_loss(t, b);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, checking, 0);
   BRIM_TRY(brim_trainer_meet(t, BRIM_MEET_COMMIT, status));
   if (!isfinite(b->proof)) return refuse(t, b);
   if (!brim_exec_is_asynchronous(t->exec)) {
-    t->torn = true;
-    const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
-    if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
-    BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
-    if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
-    if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
-      return brim_fail(BRIM_ENOMEM_DEVICE, "update failed (injected by %s)", BRIM_FAULT_ENVIRONMENT);
-    t->torn = false;
+    began = brim_tracing_begin(updating);
+    const brim_status updated = run_update(t, b);
+    brim_tracing_end(began, BRIM_TRACING_PHASE, updating, 0);
+    BRIM_TRY(updated);
   }
   if (norm_wanted(t)) t->state.gradient_norm = b->norm[0];
   brim_loss_scale_keep(t->drive->setup->settings, &t->state);

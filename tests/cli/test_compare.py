@@ -84,7 +84,9 @@ class Compare(TwoRuns):
 
     def test_errors(self):
         self.assert_error(self.brim("compare", status=USAGE), "write brim compare RUN...")
-        self.assert_error(self.brim("compare", "runs", status=LOAD), "'runs' is not the folder of a run or of a sweep")
+        (self.folder / "other").mkdir()
+        self.assert_error(self.brim("compare", "other", status=LOAD), "'other' is not the folder of a run or of a sweep",
+                          "there are no readable runs in it")
         (self.folder / "runs/a/config.yaml").write_text("a: [")
         self.assert_error(self.brim("compare", "runs/a", status=USAGE), "runs/a/config.yaml:2:1")
 

@@ -57,7 +57,7 @@ class Exact(Case):
                  "data_bytes", "clients_bytes", "score_bytes", "loader_bytes")
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
-                         max(host["evaluation_bytes"], host["copy_bytes"], host["summary_bytes"]))
+                         max(host["evaluation_bytes"], host["piece_bytes"], host["summary_bytes"]))
         if not SANITIZED:  # whose own memory cannot be predicted
             self.assertLess(abs(summary["predicted_rss_bytes"] - host["total_bytes"]), PROCESS_SPREAD)
             self.check_taken(summary)
@@ -110,9 +110,8 @@ class Exact(Case):
                 self.assertEqual(len(summary["test_classes"]), classes)
 
     def test_memory_freed_by_evaluations_and_checkpoints_is_returned(self):
-        """An evaluation's loader is one block of 49 MiB, a checkpoint's copy is many blocks, by turns. With glibc's
-        defaults it depended on chance whether one could reuse the place of the other: half of such runs took 54 MiB
-        more."""
+        """An evaluation's loader is one block of 49 MiB, a checkpoint takes a block of 4 MiB, by turns. With glibc's
+        defaults it depends on chance whether one can reuse the place of the other."""
         for turn in range(3):
             with self.subTest(turn):
                 self.train(f"run{turn}", "model=mlp", "model.hidden=[1024,1024,1024,1024,1024]", "dataset=synthetic",
@@ -130,7 +129,7 @@ class Exact(Case):
         shutil.rmtree(self.checkpoint("run", 4))
         self.brim("train", "--resume", "run")
         host, summary = self.plan(*words)["host"], self.summary("run")
-        self.assertGreater(host["resume_bytes"], host["loader_bytes"] + host["copy_bytes"])
+        self.assertGreater(host["resume_bytes"], host["loader_bytes"] + host["piece_bytes"])
         if not SANITIZED:
             self.check_taken(summary)
             self.assertGreater(summary["predicted_rss_bytes"], host["total_bytes"] + 8 * MIB)
@@ -141,7 +140,7 @@ class Exact(Case):
                          r"^the process will take about [\d.]+ MiB of host memory: [\d.]+ MiB program and libraries, "
                          r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
                          r"[\d.]+ .iB micro-batches ahead, "
-                         r"[\d.]+ .iB (micro-batches ahead, in an evaluation|checkpoint copy|"
+                         r"[\d.]+ .iB (micro-batches ahead, in an evaluation|a piece of a checkpoint|"
                          r"confusion matrix for the summary)$")
 
 

@@ -55,9 +55,12 @@ class Reports(Case):
     def page(self, *parts):
         text = self.read(*parts)
         page = Page(text)
-        self.assertEqual([x for x in page.links if not x.startswith("data:image/png;base64,")], [],
+        self.assertEqual([link for link in page.links if not link.startswith(("#", "data:image/png;base64,"))], [],
                          "it needs no other file")
-        self.assertFalse(page.tags & {"script", "iframe", "object", "embed", "link"}, page.tags)
+        self.assertFalse(page.tags & {"iframe", "object", "embed", "link"}, page.tags)
+        self.assertEqual("script" in page.tags, 'data-every="' in text, "only a page that follows its run has a script")
+        policy, = re.findall(r'Content-Security-Policy" content="([^"]*)"', text) or ["none: several runs"]
+        self.assertEqual("script" in page.tags, "script-src" in policy, policy)
         self.assertNotIn("url(", text)
         self.assertNotIn("@import", text)
         return xml.fromstring(text)
@@ -86,8 +89,10 @@ class OfARun(Reports):
         page = self.page("run/report.html")
         self.assertEqual(text_of(page.find(".//h1")), "run finished")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
-                         ["Results", "Curves", "Epochs", "Confusion matrix", "Classes", "Most wrong", "Layers", "Memory",
-                          "Events", "Configuration"])
+                         ["Results", "Curves", "What happened", "Epochs", "Confusion matrix", "Classes",
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
+        jumps = [(a.get("href"), text_of(a)) for a in page.find(".//nav").iter("a")]
+        self.assertEqual(jumps, [("#" + s.get("id"), text_of(s.find("h2"))) for s in page.iter("section")])
         self.brim("report", "run", "-o", "again.html")
         self.assertEqual(self.read("again.html"), self.read("run/report.html"), "the same files, the same bytes")
         self.brim("report", "run")
@@ -108,7 +113,7 @@ class OfARun(Reports):
         self.assertNotIn("-", rows["loss"].values())
         cards = {text_of(card.find("span")): text_of(card.find("b")) for card in page.iterfind(".//div[@class='card']")}
         self.assertEqual(cards["test loss"], f"{summary['test_loss']:.4f}")
-        self.assertEqual(cards["memory planned"], cards["memory placed"])
+        self.assertEqual(cards["memory, as planned"], f"{summary['device_peak_bytes'] / 1024:.1f} KiB")
         self.assertIn(summary["device"], text_of(page.find(".//p[@class='what']")))
         self.assertIn(summary["device_name"], text_of(page.find(".//p[@class='what']")))
 
@@ -154,7 +159,9 @@ class OfARun(Reports):
         bar = {text_of(rect.find("title")): float(rect.get("width")) for rect in memory.iter("rect")}
         self.assertEqual(set(bar), {name for name, size in plan["classes"].items() if size})
         self.assertAlmostEqual(sum(bar.values()), 1000, delta=0.1)
-        events = [row["event"] for row in self.table(self.section(page, "Events"))]
+        measured = {row[""]: row for row in self.table(memory)}
+        self.assertEqual(measured["memory of the device, at the peak"]["difference"], "exactly")
+        events = [row["event"] for row in self.table(self.section(page, "What happened"))]
         self.assertEqual(events, ["started", "finished"])
         overrides, config = (text_of(pre) for pre in self.section(page, "Configuration").iter("pre"))
         self.assertEqual(config, self.read("run/config.yaml").strip())
@@ -163,12 +170,14 @@ class OfARun(Reports):
     def test_decisions_and_recoveries_are_shown(self):
         result = self.train("redone", *RUN, env={"BRIM_FAULT": "step:2:begin"})
         self.assertIn("recovery", result.err)
-        events = self.table(self.section(self.page("redone/report.html"), "Events"))
+        section = self.section(self.page("redone/report.html"), "What happened")
         recorded = {event["event"]: event for event in self.records("redone", "events.jsonl")}
-        reported = {row["event"]: row for row in events}
+        reported = {row["event"]: row for row in self.table(section)}
         self.assertEqual(reported["recovered"]["step"], "1")
         self.assertIn(recorded["recovered"]["detail"], reported["recovered"][""])
-        self.assertIn(recorded["decision"]["choice"], reported["decision"][""])
+        self.assertIn(recorded["decision"]["choice"], reported["out of memory"][""])
+        self.assertIn(recorded["decision"]["reason"], reported["out of memory"][""])
+        self.assertIn("Memory ran out once", text_of(section.find("p")))
 
 
 class OfFoldersAsTheyAre(Reports):
@@ -244,7 +253,7 @@ class OfFoldersAsTheyAre(Reports):
         self.assertEqual(text_of(page.find(".//h1")), f"<i>run {HOSTILE[:31]}")
         classes = [row["class"] for row in self.table(self.section(page, "Classes"))]
         self.assertEqual(classes, [HOSTILE] * 10)
-        self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "Events"))])
+        self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "What happened"))])
         self.assertIn(HOSTILE, [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")])
 
     def test_bytes_that_are_not_text(self):
@@ -353,8 +362,9 @@ class OfAFederation(Reports):
         self.federate("run")
         page = self.page("run/report.html")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
-                         ["Results", "Curves", "Accuracy reached", "Rounds", "Clients", "Confusion matrix", "Classes",
-                          "Most wrong", "Layers", "Memory", "Events", "Configuration"])
+                         ["Results", "Curves", "What happened", "Accuracy reached", "Rounds", "Clients",
+                          "Confusion matrix", "Classes",
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
         self.assertTrue(text_of(page.find(".//p[@class='what']")).endswith(", 6 rounds"))
         rows = self.table(self.section(page, "Rounds"))
         self.assertEqual([row["round"] for row in rows], [str(n) for n in range(1, 7)])

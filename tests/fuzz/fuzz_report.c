@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
   scratch_write(scratch("%s", files[file].name), data + 1, size - 1);
   check(brim_compare_add(&c, scratch_root) == BRIM_OK, "the folder was refused");
   brim_compare_finish(&c);
-  brim_page_print(&c, &page);
+  brim_page_print(&c, NULL, &page);
   check(strlen(page.s) == page.length, "a page with NULs");
   check_page(page.s);
   brim_text_release(&page);

@@ -319,7 +319,7 @@ static void all_that_does_not_fit_is_listed_and_nothing_is_written(void **unused
                                   {"weight", BRIM_DTYPE_F32, {2, {3, 2}}, other},
                                   {"extra", BRIM_DTYPE_F32, {1, {4}}, extra}};
   const brim_safetensor state[] = {{"weight.v", BRIM_DTYPE_I32, {0, {0}}, extra}};
-  const brim_checkpoint_tensors all = {want, state, LEN(want), LEN(state)};
+  const brim_checkpoint_tensors all = {want, state, LEN(want), LEN(state), NULL};
   const char *run = new_run("fit");
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   assert_int_equal(brim_checkpoint_read(scratch("fit/checkpoints/step-00000050"), &all), BRIM_ELOAD);
@@ -344,7 +344,7 @@ static void a_long_list_of_differences_is_counted_at_its_end(void **unused)
     snprintf(name[i], sizeof name[i], "layer%zu", i);
     want[i] = (brim_safetensor){name[i], BRIM_DTYPE_F32, {1, {1}}, value};
   }
-  const brim_checkpoint_tensors all = {want, NULL, LEN(want), 0};
+  const brim_checkpoint_tensors all = {want, NULL, LEN(want), 0, NULL};
   const char *run = new_run("long");
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   assert_int_equal(brim_checkpoint_read(scratch("long/checkpoints/step-00000050"), &all), BRIM_ELOAD);
@@ -358,7 +358,7 @@ static void single_and_double_precision_convert(void **unused)
   float narrow[1];
   const brim_safetensor want[] = {{"weight", BRIM_DTYPE_F64, {2, {2, 3}}, wide},
                                   {"bias", BRIM_DTYPE_F32, {1, {1}}, narrow}};
-  const brim_checkpoint_tensors all = {want, NULL, LEN(want), 0};
+  const brim_checkpoint_tensors all = {want, NULL, LEN(want), 0, NULL};
   const char *run = new_run("convert");
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   assert_int_equal(brim_checkpoint_read(scratch("convert/checkpoints/step-00000050"), &all), BRIM_OK);
@@ -369,13 +369,78 @@ static void single_and_double_precision_convert(void **unused)
 static void only_the_model_is_read_without_an_optimizer(void **unused)
 {
   (void)unused;
-  const brim_checkpoint_tensors all = {model, NULL, LEN(model), 0};
+  const brim_checkpoint_tensors all = {model, NULL, LEN(model), 0, NULL};
   const char *run = new_run("model");
   assert_int_equal(save(run, 50, 2, false), BRIM_OK);
   assert_int_equal(unlink(scratch("model/checkpoints/step-00000050/optimizer.safetensors")), 0);
   memset(weight, 0, sizeof weight);
   assert_int_equal(brim_checkpoint_read(scratch("model/checkpoints/step-00000050"), &all), BRIM_OK);
   assert_float_equal(weight[0][0], 50, 0);
+}
+
+/* A device in the test's memory. No copy may be larger than a piece, or leave its tensor. */
+typedef struct fake_device {
+  char *values;
+  uint64_t bytes;
+  int copies;
+} fake_device;
+
+static void check_piece(fake_device *d, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes)
+{
+  assert_true(part == BRIM_CHECKPOINT_MODEL && i == 1);
+  assert_true(bytes > 0 && bytes <= BRIM_CHECKPOINT_PIECE_BYTES && first <= d->bytes && bytes <= d->bytes - first);
+  d->copies++;
+}
+
+static brim_status read_fake(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                             void *host)
+{
+  fake_device *d = context;
+  check_piece(d, part, i, first, bytes);
+  memcpy(host, d->values + first, bytes);
+  return BRIM_OK;
+}
+
+static brim_status write_fake(void *context, enum brim_checkpoint_part part, size_t i, uint64_t first, uint64_t bytes,
+                              const void *host)
+{
+  fake_device *d = context;
+  check_piece(d, part, i, first, bytes);
+  memcpy(d->values + first, host, bytes);
+  return BRIM_OK;
+}
+
+static void values_of_a_device_are_written_and_read_by_pieces(void **unused)
+{
+  (void)unused;
+  enum { COUNT = 2 * BRIM_CHECKPOINT_PIECE_BYTES / sizeof(float) + 3 };
+  float *host = malloc(COUNT * sizeof *host);
+  double *wide = malloc(COUNT * sizeof *wide);
+  assert_true(host && wide);
+  for (size_t i = 0; i < COUNT; i++) host[i] = (float)i / 3;
+  fake_device device = {(char *)host, COUNT * sizeof *host, 0};
+  const brim_checkpoint_device copies = {read_fake, write_fake, &device};
+  brim_safetensor two[] = {model[0], {"large", BRIM_DTYPE_F32, {1, {COUNT}}, host}};
+  const brim_checkpoint_tensors on_host = {two, optimizer, 2, 1, NULL}, on_device = {two, optimizer, 2, 1, &copies};
+  const char *run = new_run("pieces");
+  brim_train_state state = state_of(50);
+  assert_int_equal(brim_checkpoint_write(run, &state, &on_host, 2), BRIM_OK);
+  char *from_host = tree_of(run);
+  two[1].data = NULL;
+  run = new_run("pieces");
+  assert_int_equal(brim_checkpoint_write(run, &state, &on_device, 2), BRIM_OK);
+  assert_int_equal(device.copies, 3);
+  char *from_device = tree_of(run);
+  assert_string_equal(from_device, from_host);
+  two[1].dtype = BRIM_DTYPE_F64;
+  device = (fake_device){(char *)wide, COUNT * sizeof *wide, 0};
+  assert_int_equal(brim_checkpoint_read(scratch("pieces/checkpoints/step-00000050"), &on_device), BRIM_OK);
+  assert_int_equal(device.copies, 5);
+  for (size_t i = 0; i < COUNT; i++) assert_true(wide[i] == (double)host[i]);
+  free(from_host);
+  free(from_device);
+  free(host);
+  free(wide);
 }
 
 int main(void)
@@ -396,6 +461,7 @@ int main(void)
       cmocka_unit_test(a_cut_or_missing_file_is_damage),
       cmocka_unit_test(if_all_are_damaged_the_run_does_not_start_over),
       cmocka_unit_test(a_damaged_newer_one_does_not_count_among_those_kept),
+      cmocka_unit_test(values_of_a_device_are_written_and_read_by_pieces),
       cmocka_unit_test(a_state_of_another_version_is_refused),
       cmocka_unit_test(a_state_without_a_loss_scale_reads_as_none),
       cmocka_unit_test(all_that_does_not_fit_is_listed_and_nothing_is_written),

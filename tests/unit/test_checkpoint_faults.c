@@ -353,7 +353,7 @@ static void a_real_limit_of_the_system_is_reported_and_undone(void **unused)
   (void)unused;
   static float large[4096];
   const brim_safetensor big = {"big", BRIM_DTYPE_F32, {1, {4096}}, large};
-  const brim_checkpoint_tensors all = {&big, optimizer, 1, LEN(optimizer)};
+  const brim_checkpoint_tensors all = {&big, optimizer, 1, LEN(optimizer), NULL};
   const brim_train_state s = state_of(100);
   const char *run = prepare(1);
   char *before = tree_of(run);

@@ -90,7 +90,7 @@ static void *write_as_rank(void *arg)
 {
   writer *w = arg;
   brim_safetensor own = optimizer[0];
-  const brim_checkpoint_tensors mine = {model, &own, LEN(model), 1};
+  const brim_checkpoint_tensors mine = {model, &own, LEN(model), 1, NULL};
   const brim_checkpoint_ranks ranks = {w->rank, world.ranks, &w->rank, meet};
   brim_train_state s = state_of(100);
   s.best_step = 100;
@@ -211,7 +211,7 @@ static void a_slice_is_read_from_its_place(void **unused)
   slice.first = 2;
   slice.count = 3;
   slice.data = got;
-  const brim_checkpoint_tensors all = {model, &slice, LEN(model), 1};
+  const brim_checkpoint_tensors all = {model, &slice, LEN(model), 1, NULL};
   const float *expected = (const float *)moment + 2;
   assert_int_equal(brim_checkpoint_read(scratch("slices/checkpoints/step-00000100"), &all), BRIM_OK);
   assert_memory_equal(got, expected, 3 * sizeof *got);

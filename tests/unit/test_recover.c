@@ -68,9 +68,10 @@ WRAP(brim_status, brim_exec_load,
      (exec, program, values, labels), LOAD)
 WRAP(brim_status, brim_loader_open, (const brim_loader_options *options, brim_loader **out), (options, out), LOADER)
 WRAP(brim_status, brim_loader_next, (brim_loader * loader, const brim_batch **out), (loader, out), SAMPLES)
-WRAP(brim_status, brim_exec_read,
-     (brim_exec * exec, const brim_program *program, const brim_tensor *tensor, void *host),
-     (exec, program, tensor, host), COPY)
+WRAP(brim_status, brim_exec_read_part,
+     (brim_exec * exec, const brim_program *program, const brim_tensor *tensor, uint64_t first, uint64_t bytes,
+      void *host),
+     (exec, program, tensor, first, bytes, host), COPY)
 WRAP(brim_status, brim_checkpoint_write,
      (const char *dir, const brim_train_state *state, const brim_checkpoint_tensors *tensors, int64_t keep),
      (dir, state, tensors, keep), CHECKPOINT)

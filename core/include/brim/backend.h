@@ -172,6 +172,15 @@ typedef struct brim_program_run {
   void **record;         /* where the backend stores its recording of the program; NULL at first */
 } brim_program_run;
 
+/* What an asynchronous device did, for a trace. Since ABI 1.12 */
+typedef struct brim_device_work {
+  const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
+  uint32_t nodes;        /* that one launch computed */
+  uint32_t queue;        /* enum brim_queue */
+  uint64_t bytes;        /* of a copy */
+  double begin, end;     /* seconds of CLOCK_MONOTONIC */
+} brim_device_work;
+
 typedef struct brim_backend_ops {
   uint32_t size;
   uint32_t real; /* dtype of activations, parameters and gradients: BRIM_DTYPE_F32 or _F64 */
@@ -266,6 +275,13 @@ typedef struct brim_backend_ops {
    * destroys it. A backend has both functions or neither; without them one client trains at a time. Since ABI 1.8. */
   brim_status (*lane)(void *self, int32_t lanes, void **out);
   void (*drop_lane)(void *self, void *lane);
+  /* [step] Traces, for asynchronous devices. trace_begin: from now on, measures when the device works on what
+   * run_program(), feed() and copy() start, for up to `room` pieces of work; *how: a text that says with what, such as
+   * "CUDA events". The results stay the same to the bit. trace_end: waits for the device, stops measuring, and writes
+   * at most `room` entries to `out`, in the order of their start in each queue; *count: the pieces of work, including
+   * those without room. A backend has both functions or neither. Since ABI 1.12. */
+  brim_status (*trace_begin)(void *self, size_t room, const char **how);
+  brim_status (*trace_end)(void *self, brim_device_work *out, size_t room, size_t *count);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2

@@ -1,0 +1,80 @@
+/* posix_spawn, because fork would copy the page tables of a large process. The child's standard input is a pipe whose
+ * other end only this process has: see report/page_follow.h. */
+#include "cli/live_page.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "report/page.h"
+#include "store/rundir.h"
+
+extern char **environ;
+
+/* A process trains one run at a time. */
+static pid_t child = -1;
+static int line = -1;
+
+/* The child has no part in the terminal: its own group, and none of this process's streams and files. */
+static int start(const char *const *word, int input)
+{
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
+  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+#endif
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int failed = posix_spawn(&child, "/proc/self/exe", &files, &attributes, (char *const *)word, environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  return failed;
+}
+
+void brim_live_page_begin(const char *dir, double every_seconds)
+{
+  char path[BRIM_PATH_MAX], every[32];
+  int end[2];
+  snprintf(every, sizeof every, "%.6g", every_seconds);
+  const char *const word[] = {"brim", "report", "--every", every, "--run", "--force", "-o", path, "--", dir, NULL};
+  if (child > 0 || brim_path_join(path, dir, BRIM_REPORT_NAME) != BRIM_OK) return;
+  int failed = pipe2(end, O_CLOEXEC) == 0 ? 0 : errno;
+  if (failed == 0) {
+    failed = start(word, end[0]);
+    close(end[0]);
+    line = end[1];
+  }
+  if (failed == 0) return;
+  child = -1;
+  if (line >= 0) close(line);
+  line = -1;
+  brim_log(BRIM_LOG_WARN, BRIM_REPORT_NAME " is written only at the end of the run: cannot start a process for it: %s",
+           strerror(failed));
+}
+
+void brim_live_page_end(void)
+{
+  if (child <= 0) return;
+  /* SIGPIPE is ignored in runs; a child that is gone needs no word */
+  if (write(line, "e", 1) != 1) brim_log(BRIM_LOG_DEBUG, "the process that writes the page is gone");
+  close(line);
+  while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
+  child = -1;
+  line = -1;
+}

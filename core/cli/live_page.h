@@ -1,0 +1,9 @@
+/* The child process that rewrites the report page of a run while the run goes on: `brim report RUN --every S`. */
+#ifndef BRIM_CLI_LIVE_PAGE_H
+#define BRIM_CLI_LIVE_PAGE_H
+
+/* [init] Starts the child for the run in `dir`. If it cannot be started, warns: the run writes its page at the end. */
+void brim_live_page_begin(const char *dir, double every_seconds);
+/* Ends the child, which then leaves the page to the caller. No-op without a child. */
+void brim_live_page_end(void);
+#endif

@@ -1,0 +1,273 @@
+/* Prints chosen runs: a table, CSV or JSON. See runs.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/utf8.h"
+#include "cli/runs.h"
+
+static bool is_text_key(const char *key)
+{
+  static const char *const texts[] = {"name", "status", "model", "dataset", "started", "tag", "note", "problem"};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    if (strcmp(key, texts[i]) == 0) return true;
+  return false;
+}
+
+/* The shortest form that reads back. */
+static void add_number(brim_text *out, double value)
+{
+  char text[32];
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+  brim_text_add(out, text);
+}
+
+/* ---- the table ---- */
+
+const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell)
+{
+  if (!cell) return "-";
+  if (cell->text) return brim_index_string(index, cell->text);
+  const bool whole = cell->number == floor(cell->number) && fabs(cell->number) < 1e15;
+  return brim_arena_printf(arena, whole ? "%.0f" : "%.5g", cell->number);
+}
+
+static const char *cell_for(const brim_runs *runs, const brim_runs_row *row, size_t column)
+{
+  const char *key = runs->key[column];
+  const brim_index_cell *cell = row->cell[column];
+  char time[32];
+  if (strcmp(key, "name") == 0) return brim_index_path(runs->arena, row->index, row->run);
+  if (cell && !cell->text && strcmp(key, "seconds") == 0)
+    return brim_arena_string(runs->arena, brim_format_seconds(time, sizeof time, cell->number));
+  if (cell && cell->text && strcmp(key, "started") == 0 && !runs->options->columns)
+    return brim_arena_printf(runs->arena, "%.16s", brim_index_string(row->index, cell->text)); /* without seconds */
+  return brim_runs_cell(runs->arena, row->index, cell);
+}
+
+static void fill_table(const brim_runs *runs, size_t columns, brim_table *table)
+{
+  *table = (brim_table){.arena = runs->arena, .columns = columns};
+  for (size_t c = 0; c < columns; c++)
+    brim_table_add(table, strcmp(runs->key[c], "name") == 0      ? "run"
+                          : strcmp(runs->key[c], "seconds") == 0 ? "time"
+                                                                 : runs->key[c]);
+  for (size_t i = 0; i < runs->rows; i++)
+    for (size_t c = 0; c < columns; c++) brim_table_add(table, cell_for(runs, &runs->row[i], c));
+}
+
+/* Drops the last of the default columns that do not fit the terminal. */
+static size_t columns_that_fit(const brim_runs *runs, const brim_table *table)
+{
+  struct winsize size = {0};
+  if (runs->options->columns || !isatty(STDOUT_FILENO)) return table->columns;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return table->columns;
+  size_t width = 0, fit = 0;
+  for (size_t c = 0; c < table->columns; c++) {
+    const brim_table_column column = brim_table_measure(table, c);
+    if (!column.empty) width += column.width + (width ? 2 : 0);
+    if (width <= size.ws_col) fit = c + 1;
+  }
+  return fit > 2 ? fit : 2;
+}
+
+static void print_table(const brim_runs *runs)
+{
+  brim_table table;
+  brim_text out = {0};
+  fill_table(runs, runs->columns, &table);
+  const size_t fit = columns_that_fit(runs, &table);
+  if (fit < runs->columns) fill_table(runs, fit, &table);
+  if (runs->rows > 0)
+    brim_table_print(&table, &out);
+  else if (runs->total == 0)
+    brim_text_add(&out, "no runs here\n");
+  else
+    brim_text_printf(&out, "no run matches; there are %zu\n", runs->total);
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
+  if (runs->rows > 0 && runs->rows < runs->total) brim_log(BRIM_LOG_INFO, "%zu of %zu runs", runs->rows, runs->total);
+}
+
+/* ---- CSV (RFC 4180) ---- */
+
+static void add_csv(brim_text *out, const char *text)
+{
+  if (!strpbrk(text, ",\"\r\n")) {
+    brim_text_add(out, text);
+    return;
+  }
+  brim_text_add(out, "\"");
+  for (const char *s = text; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
+  brim_text_add(out, "\"");
+}
+
+static void print_csv(const brim_runs *runs)
+{
+  brim_text out = {0};
+  for (size_t c = 0; c < runs->columns; c++) {
+    brim_text_add(&out, c ? "," : "");
+    add_csv(&out, strcmp(runs->key[c], "name") == 0 ? "run" : runs->key[c]);
+  }
+  brim_text_add(&out, "\n");
+  for (size_t i = 0; i < runs->rows; i++) {
+    const brim_runs_row *row = &runs->row[i];
+    for (size_t c = 0; c < runs->columns; c++) {
+      const brim_index_cell *cell = row->cell[c];
+      brim_text_add(&out, c ? "," : "");
+      if (strcmp(runs->key[c], "name") == 0)
+        add_csv(&out, brim_index_path(runs->arena, row->index, row->run));
+      else if (cell && cell->text)
+        add_csv(&out, brim_index_string(row->index, cell->text));
+      else if (cell)
+        add_number(&out, cell->number);
+    }
+    brim_text_add(&out, "\n");
+  }
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
+}
+
+/* ---- JSON ---- */
+
+/* Control characters are escaped, those of C1 and DEL too, for terminals. */
+void brim_runs_add_json(brim_text *out, const char *text)
+{
+  const char *end = text + strlen(text);
+  brim_text_add(out, "\"");
+  for (const char *s = text; s < end;) {
+    size_t length;
+    const char *start = s;
+    const int32_t code = brim_utf8_next(&s, end);
+    s = start;
+    const char *shown = brim_utf8_take(&s, end, &length);
+    if (code >= 0 && (code < 0x20 || (code >= 0x7f && code < 0xa0)))
+      brim_text_printf(out, "\\u%04x", (unsigned)code);
+    else if (code == '"' || code == '\\')
+      brim_text_printf(out, "\\%c", (char)code);
+    else
+      brim_text_add_n(out, shown, length);
+  }
+  brim_text_add(out, "\"");
+}
+
+/* A value with the type that its text has. */
+static void add_value(brim_text *out, const char *key, const brim_index *index, const brim_index_cell *cell)
+{
+  const char *text = cell && cell->text ? brim_index_string(index, cell->text) : NULL;
+  if (!cell)
+    brim_text_add(out, "null");
+  else if (!text || (isfinite(cell->number) && !strchr(text, '%') && !is_text_key(key)))
+    add_number(out, cell->number);
+  else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+    brim_text_add(out, text);
+  else
+    brim_runs_add_json(out, text);
+}
+
+static void add_tags(brim_text *out, const char *list)
+{
+  brim_arena arena = {0};
+  brim_text_add(out, "[");
+  for (const char *s = list; *s;) {
+    const size_t length = strcspn(s, ",");
+    brim_text_add(out, s > list ? ", " : "");
+    brim_runs_add_json(out, brim_arena_string_n(&arena, s, length));
+    s += length + (s[length] == ',');
+  }
+  brim_text_add(out, "]");
+  brim_arena_release(&arena);
+}
+
+static void add_pair(brim_text *out, const char *key, const brim_index *index, const brim_index_cell *cell)
+{
+  brim_text_add(out, ", ");
+  brim_runs_add_json(out, strcmp(key, "tag") == 0 ? "tags" : key);
+  brim_text_add(out, ": ");
+  if (strcmp(key, "tag") == 0)
+    add_tags(out, cell && cell->text ? brim_index_string(index, cell->text) : "");
+  else
+    add_value(out, key, index, cell);
+}
+
+/* All cells whose keys begin with the prefix, as one object; without one, those without a dot. */
+static void add_cells(brim_text *out, const brim_runs_row *row, const char *prefix)
+{
+  bool first = true;
+  for (uint32_t i = 0; i < row->run->count; i++) {
+    const brim_index_cell *cell = &row->index->cell[row->index->id[row->run->first + i]];
+    const char *key = brim_index_string(row->index, cell->key);
+    if (!brim_starts_with(key, prefix)) continue;
+    brim_text_add(out, first ? "" : ", ");
+    first = false;
+    brim_runs_add_json(out, key + strlen(prefix));
+    brim_text_add(out, ": ");
+    add_value(out, key, row->index, cell);
+  }
+}
+
+static void add_whole(brim_text *out, const brim_runs_row *row)
+{
+  static const char *const keys[] = {"status", "model", "dataset", "started", "tag", "note", "problem"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+    add_pair(out, keys[i], row->index, brim_index_cell_of(row->index, row->run, keys[i]));
+  brim_text_add(out, ", \"results\": {");
+  add_cells(out, row, "result.");
+  brim_text_add(out, "}, \"config\": {");
+  add_cells(out, row, "config.");
+  brim_text_add(out, "}");
+}
+
+static void print_json(const brim_runs *runs)
+{
+  brim_text out = {0};
+  fputs("{\"runs\": [", stdout);
+  for (size_t i = 0; i < runs->rows; i++) {
+    const brim_runs_row *row = &runs->row[i];
+    brim_text_clear(&out);
+    brim_text_add(&out, i ? ",\n  {\"run\": " : "\n  {\"run\": ");
+    brim_runs_add_json(&out, brim_index_path(runs->arena, row->index, row->run));
+    for (size_t c = 0; c < runs->columns && runs->options->columns; c++)
+      if (strcmp(runs->key[c], "name") != 0) add_pair(&out, runs->key[c], row->index, row->cell[c]);
+    if (!runs->options->columns) add_whole(&out, row);
+    brim_text_add(&out, "}");
+    fputs(brim_text_str(&out), stdout);
+  }
+  fputs(runs->rows ? "\n]}\n" : "]}\n", stdout);
+  brim_text_release(&out);
+}
+
+/* ---- all of it ---- */
+
+void brim_runs_warn(const brim_runs *runs)
+{
+  size_t count = 0;
+  for (size_t i = 0; i < runs->indexes; i++)
+    for (size_t k = 0; k < runs->index[i].runs; k++) {
+      const uint32_t problem = runs->index[i].run[k].problem;
+      if (problem && count++ < BRIM_RUNS_PROBLEMS_SAID)
+        brim_log(BRIM_LOG_WARN, "%s", brim_index_string(&runs->index[i], problem));
+    }
+  if (count > BRIM_RUNS_PROBLEMS_SAID)
+    brim_log(BRIM_LOG_WARN, "%zu more runs have problems: brim runs --where problem --columns name,problem",
+             count - BRIM_RUNS_PROBLEMS_SAID);
+}
+
+brim_status brim_runs_print(const brim_runs *runs)
+{
+  if (runs->options->json)
+    print_json(runs);
+  else if (runs->options->csv)
+    print_csv(runs);
+  else
+    print_table(runs);
+  brim_runs_warn(runs);
+  return BRIM_OK;
+}

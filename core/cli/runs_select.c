@@ -1,0 +1,254 @@
+/* Chooses runs for `brim runs`. See runs.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/runs.h"
+#include "report/find.h"
+
+/* ---- folders ---- */
+
+brim_status brim_runs_default_folders(const char **folder, size_t *count)
+{
+  static const char *const names[] = {"runs", "multirun"};
+  *count = 0;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (brim_is_folder(names[i])) folder[(*count)++] = names[i];
+  if (*count > 0) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "there is no folder 'runs' or 'multirun' here\nname the folder of your runs: brim runs "
+                               "FOLDER");
+}
+
+const char *brim_runs_path(brim_arena *arena, const char *operand)
+{
+  if (access(operand, F_OK) == 0 || strchr(operand, '/')) return operand;
+  const char *below = brim_arena_printf(arena, "runs/%s", operand);
+  return access(below, F_OK) == 0 ? below : operand;
+}
+
+static brim_status open_operand(brim_runs *runs, const char *operand)
+{
+  const char *path = brim_runs_path(runs->arena, operand);
+  BRIM_ARENA_GROW(runs->arena, runs->index, runs->indexes, runs->index_room);
+  brim_index *index = &runs->index[runs->indexes];
+  if (brim_find_is_run(AT_FDCWD, path)) {
+    BRIM_TRY(brim_index_open_run(index, path));
+  } else {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--;
+    BRIM_TRY(brim_index_open(index, brim_arena_string_n(runs->arena, path, length), !runs->options->no_cache));
+  }
+  runs->indexes++;
+  return BRIM_OK;
+}
+
+void brim_runs_release(brim_runs *runs)
+{
+  for (size_t i = 0; i < runs->indexes; i++) brim_index_release(&runs->index[i]);
+  runs->indexes = 0;
+}
+
+/* ---- keys ---- */
+
+/* The place of a key among those that are looked up. */
+static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
+{
+  size_t i = 0;
+  while (i < runs->keys && strcmp(runs->key[i], name) != 0) i++;
+  if (i == BRIM_RUNS_KEYS_MAX) return brim_fail(BRIM_ECONFIG, "more than %d different keys", BRIM_RUNS_KEYS_MAX);
+  if (i == runs->keys) runs->key[runs->keys++] = name;
+  *out = i;
+  return BRIM_OK;
+}
+
+/* Each key of a list with commas becomes a column. */
+static brim_status add_columns(brim_runs *runs, const char *list)
+{
+  size_t at;
+  for (const char *s = list; *s;) {
+    const size_t length = strcspn(s, ",");
+    if (length == 0) return brim_fail(BRIM_ECONFIG, "--columns %s: there is an empty name in the list", list);
+    BRIM_TRY(add_key(runs, brim_arena_string_n(runs->arena, s, length), &at));
+    s += length;
+    if (*s == ',' && !*++s) return brim_fail(BRIM_ECONFIG, "--columns %s: there is an empty name in the list", list);
+  }
+  runs->columns = runs->keys;
+  return BRIM_OK;
+}
+
+/* An error about a key: with the place in the filter, or the option. */
+static brim_status fail_key(const brim_runs *runs, size_t key, const char *problem)
+{
+  for (size_t i = 0; i < runs->filter.keys; i++)
+    if (runs->filter_key[i] == key) return brim_where_fail(&runs->filter, runs->filter.at[i], problem);
+  return brim_fail(BRIM_ECONFIG, "%s: %s", key < runs->columns ? "--columns" : "--sort", problem);
+}
+
+static brim_status fail_ambiguous(const brim_runs *runs, const brim_index *index, size_t key, const uint32_t *found,
+                                  size_t count)
+{
+  const char *first = brim_index_string(index, found[0]), *second = brim_index_string(index, found[1]);
+  return fail_key(runs, key,
+                  brim_arena_printf(runs->arena, "'%s' may be %s or %s%s: write more of it", runs->key[key],
+                                    strchr(first, '.') + 1, strchr(second, '.') + 1, count > 2 ? " and others" : ""));
+}
+
+static brim_status fail_unknown(const brim_runs *runs, size_t key)
+{
+  const char *best = NULL;
+  for (size_t i = 0; i < runs->indexes && !best; i++) best = brim_index_suggest(&runs->index[i], runs->key[key]);
+  return fail_key(runs, key,
+                  brim_arena_printf(runs->arena, "no run here has '%s'%s%s%s", runs->key[key],
+                                    best ? "; did you mean '" : "", best ? best : "", best ? "'?" : ""));
+}
+
+/* Finds the index's keys; 0 for one that it lacks. */
+static brim_status bind(const brim_runs *runs, const brim_index *index, uint32_t *out, bool *known)
+{
+  uint32_t found[2];
+  for (size_t k = 0; k < runs->keys; k++) {
+    const size_t count = brim_index_find_key(index, runs->key[k], found, 2);
+    if (count > 1) return fail_ambiguous(runs, index, k, found, count);
+    out[k] = count == 1 ? found[0] : 0;
+    known[k] = known[k] || count == 1 || brim_index_is_known(runs->key[k]);
+  }
+  return BRIM_OK;
+}
+
+/* ---- rows ---- */
+
+static brim_where_value value_of(const brim_runs *runs, const brim_runs_row *row, size_t key)
+{
+  const brim_index_cell *cell = row->cell[key];
+  if (!cell) return (brim_where_value){.number = NAN};
+  return (brim_where_value){.has = true,
+                            .is_list = strcmp(runs->key[key], "tag") == 0,
+                            .text = cell->text ? brim_index_string(row->index, cell->text) : NULL,
+                            .number = cell->number};
+}
+
+static bool is_chosen(const brim_runs *runs, const brim_runs_row *row)
+{
+  brim_where_value value[BRIM_WHERE_KEYS_MAX];
+  for (size_t i = 0; i < runs->filter.keys; i++) value[i] = value_of(runs, row, runs->filter_key[i]);
+  return brim_where_matches(&runs->filter, value);
+}
+
+/* Two keys of the user may be the same key of an index, so cells are taken by the first of them. */
+static void add_rows(brim_runs *runs, const brim_index *index, const uint32_t *key)
+{
+  const brim_index_cell *taken[BRIM_RUNS_KEYS_MAX];
+  size_t same[BRIM_RUNS_KEYS_MAX];
+  for (size_t k = 0; k < runs->keys; k++) {
+    same[k] = 0;
+    while (key[same[k]] != key[k]) same[k]++;
+  }
+  uint8_t *slot = brim_index_slots(index, key, runs->keys);
+  for (size_t i = 0; i < index->runs; i++) {
+    brim_runs_row row = {index, &index->run[i], runs->row[runs->rows].cell};
+    brim_index_take(index, row.run, slot, taken, runs->keys);
+    for (size_t k = 0; k < runs->keys; k++) row.cell[k] = key[k] ? taken[same[k]] : NULL;
+    runs->total++;
+    if (is_chosen(runs, &row)) runs->row[runs->rows++] = row;
+  }
+  free(slot);
+}
+
+static const brim_runs *sorted; /* qsort passes no context */
+
+/* Runs without the key come last, equal ones in the order of their names. */
+static int by_key(const void *left, const void *right)
+{
+  const brim_runs_row *a = left, *b = right;
+  const brim_index_cell *x = a->cell[sorted->sort], *y = b->cell[sorted->sort];
+  int order = 0;
+  if (!x || !y)
+    return x   ? -1
+           : y ? 1
+               : brim_find_order(brim_index_string(a->index, a->run->name), brim_index_string(b->index, b->run->name));
+  if (!isnan(x->number) && !isnan(y->number))
+    order = x->number < y->number ? -1 : x->number > y->number;
+  else if (x->text && y->text)
+    order = brim_find_order(brim_index_string(a->index, x->text), brim_index_string(b->index, y->text));
+  else
+    order = x->text ? 1 : -1; /* numbers before texts */
+  if (order != 0) return sorted->descends ? -order : order;
+  return brim_find_order(brim_index_string(a->index, a->run->name), brim_index_string(b->index, b->run->name));
+}
+
+/* ---- all of it ---- */
+
+static brim_status take_options(brim_runs *runs, const char *default_columns)
+{
+  const brim_runs_options *o = runs->options;
+  const char *sort = o->sort ? o->sort : "-started";
+  BRIM_TRY(add_columns(runs, o->columns ? o->columns : default_columns));
+  runs->descends = sort[0] == '-';
+  if (!sort[runs->descends]) return brim_fail(BRIM_ECONFIG, "--sort needs a key, such as -test.accuracy");
+  BRIM_TRY(add_key(runs, sort + runs->descends, &runs->sort));
+  if (!o->where) return BRIM_OK;
+  BRIM_TRY(brim_where_parse(runs->arena, o->where, &runs->filter));
+  for (size_t i = 0; i < runs->filter.keys; i++) BRIM_TRY(add_key(runs, runs->filter.key[i], &runs->filter_key[i]));
+  return BRIM_OK;
+}
+
+static brim_status add_all_rows(brim_runs *runs)
+{
+  uint32_t key[BRIM_RUNS_KEYS_MAX];
+  bool known[BRIM_RUNS_KEYS_MAX] = {false};
+  size_t runs_total = 0;
+  for (size_t i = 0; i < runs->indexes; i++) runs_total += runs->index[i].runs;
+  runs->row = BRIM_ARENA_NEW(runs->arena, brim_runs_row, runs_total + 1);
+  const brim_index_cell **cell = BRIM_ARENA_NEW(runs->arena, const brim_index_cell *, (runs_total + 1) * runs->keys);
+  for (size_t i = 0; i <= runs_total; i++) runs->row[i].cell = cell + i * runs->keys;
+  for (size_t i = 0; i < runs->indexes; i++) {
+    BRIM_TRY(bind(runs, &runs->index[i], key, known));
+    add_rows(runs, &runs->index[i], key);
+  }
+  for (size_t k = 0; k < runs->keys && runs_total > 0; k++)
+    if (!known[k]) return fail_unknown(runs, k);
+  return BRIM_OK;
+}
+
+brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns)
+{
+  const char *folder[BRIM_RUNS_FOLDERS_MAX];
+  int64_t limit = INT64_MAX;
+  BRIM_TRY(brim_cli_whole_number("--limit", runs->options->limit, 1, INT64_MAX, &limit));
+  BRIM_TRY(take_options(runs, default_columns)); /* before folders are read: a mistake shows at once */
+  if (operands == 0) {
+    BRIM_TRY(brim_runs_default_folders(folder, &operands));
+    operand = folder;
+  }
+  for (size_t i = 0; i < operands; i++) BRIM_TRY(open_operand(runs, operand[i]));
+  BRIM_TRY(add_all_rows(runs));
+  sorted = runs;
+  if (runs->rows > 1) qsort(runs->row, runs->rows, sizeof *runs->row, by_key);
+  if (runs->rows > (uint64_t)limit) runs->rows = (size_t)limit;
+  return BRIM_OK;
+}
+
+brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t operands, const char *verb,
+                           const char ***path, size_t *count)
+{
+  *count = 0;
+  if (!runs->options->where) {
+    if (operands == 0)
+      return brim_fail(BRIM_ECONFIG, "no run is named: brim runs %s RUN..., or --where 'EXPRESSION' [FOLDER...]", verb);
+    *path = BRIM_ARENA_NEW(runs->arena, const char *, operands);
+    for (size_t i = 0; i < operands; i++) (*path)[(*count)++] = brim_runs_path(runs->arena, operand[i]);
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_runs_select(runs, operand, operands, "name"));
+  brim_runs_warn(runs);
+  if (runs->rows == 0) brim_say("no run matches --where '%s'", runs->options->where);
+  *path = BRIM_ARENA_NEW(runs->arena, const char *, runs->rows + 1);
+  for (size_t i = 0; i < runs->rows; i++)
+    (*path)[(*count)++] = brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run);
+  return BRIM_OK;
+}

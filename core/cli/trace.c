@@ -1,0 +1,318 @@
+/* brim trace: asks a running process for a trace of its next steps, and shows operations by time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/table.h"
+#include "cli/cli.h"
+#include "cli/run_folder.h"
+#include "store/rundir.h"
+#include "store/summary.h"
+#include "store/trace_files.h"
+
+#define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
+#define ROWS 20                           /* operations that --top shows */
+
+typedef struct wishes {
+  const char *steps_text;
+  bool top, json;
+  const char *run;
+  int64_t steps;
+} wishes;
+
+/* ---- the run ---- */
+
+/* Whether a process trains in the folder. */
+static bool is_running(const char *run)
+{
+  char path[BRIM_PATH_MAX];
+  if (brim_path_join(path, run, BRIM_RUN_LOCK_NAME) != BRIM_OK) return false;
+  const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
+  close(fd); /* also unlocks */
+  return !is_free;
+}
+
+static const char *user_name(uid_t uid, char *out, size_t room)
+{
+  const struct passwd *user = getpwuid(uid);
+  snprintf(out, room, "uid %ld", (long)uid);
+  return user ? user->pw_name : out;
+}
+
+/* Only the user whose process it is, or root, may make it write. */
+static brim_status check_owner(const char *run)
+{
+  char path[BRIM_PATH_MAX], own[32], other[32];
+  struct stat info;
+  BRIM_TRY(brim_path_join(path, run, BRIM_RUN_LOCK_NAME));
+  if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
+  if (geteuid() == 0 || geteuid() == info.st_uid) return BRIM_OK;
+  return brim_fail(BRIM_EINVAL,
+                   "run '%s' belongs to %s, and only that user can have it traced; you are %s\n"
+                   "ask for it, or for observe.trace=FIRST:END in the next run",
+                   run, user_name(info.st_uid, other, sizeof other), user_name(geteuid(), own, sizeof own));
+}
+
+static brim_status fail_ended(const char *run)
+{
+  brim_summary s;
+  const bool has_summary = brim_summary_read(run, &s);
+  return brim_fail(BRIM_EINVAL,
+                   "run '%s' %s%s: only a running process can be traced\n"
+                   "brim trace %s --top shows its last trace, if it has one; to trace steps of a new run: "
+                   "brim train observe.trace=100:103",
+                   run, has_summary && s.status[0] ? "has ended: it " : "is not running",
+                   !has_summary                           ? ""
+                   : strcmp(s.status, "finished") == 0    ? "finished"
+                   : strcmp(s.status, "interrupted") == 0 ? "was interrupted"
+                   : s.status[0]                          ? "failed"
+                                                          : "",
+                   run);
+}
+
+/* ---- asking ---- */
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+  stopped = number;
+}
+
+/* Reads the events that were added to the file. True: one of them says how the trace ended; *detail: its text. */
+static bool find_end(FILE *events, char **line, size_t *room, bool *failed, json_t **event)
+{
+  for (;;) {
+    const long at = ftell(events);
+    const ssize_t length = getline(line, room, events);
+    if (length <= 0 || (*line)[length - 1] != '\n') { /* not there yet, or not whole */
+      clearerr(events);
+      (void)fseek(events, at, SEEK_SET);
+      return false;
+    }
+    *event = json_loadb(*line, (size_t)length, 0, NULL);
+    const char *what = json_string_value(json_object_get(*event, "event"));
+    *failed = what && strcmp(what, "trace_failed") == 0;
+    if (*failed || (what && strcmp(what, "traced") == 0)) return true;
+    json_decref(*event);
+  }
+}
+
+static brim_status wait_for(const char *run, FILE *events, json_t **event)
+{
+  char *line = NULL;
+  size_t room = 0;
+  bool failed = false;
+  brim_status status = BRIM_OK;
+  for (;;) {
+    const bool runs = is_running(run); /* before the events are read, so that none is missed */
+    if (find_end(events, &line, &room, &failed, event)) break;
+    if (stopped)
+      status = brim_fail(BRIM_EINTERRUPTED, "the request was withdrawn");
+    else if (!runs)
+      status = brim_fail(BRIM_EINVAL, "run '%s' ended before its next steps were traced", run);
+    if (status != BRIM_OK) break;
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+  }
+  free(line);
+  return status == BRIM_OK && failed ? brim_fail(BRIM_EIO, "the run could not write the trace; see its messages")
+                                     : status;
+}
+
+static brim_status ask(const wishes *w)
+{
+  char path[BRIM_PATH_MAX];
+  json_t *event = NULL;
+  if (!is_running(w->run)) return fail_ended(w->run);
+  BRIM_TRY(check_owner(w->run));
+  BRIM_TRY(brim_path_join(path, w->run, "events.jsonl"));
+  FILE *events = brim_fopen_to_read(path);
+  if (!events)
+    return brim_fail(BRIM_EINVAL, "run '%s' has not begun to train: cannot read its events.jsonl: %s", w->run,
+                     brim_open_reason(errno));
+  (void)fseek(events, 0, SEEK_END);
+  (void)signal(SIGINT, on_signal);
+  (void)signal(SIGTERM, on_signal);
+  brim_status status = brim_trace_request_write(w->run, w->steps);
+  if (status == BRIM_OK) {
+    brim_say("asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps, brim_plural(w->steps), w->run);
+    status = wait_for(w->run, events, &event);
+    if (status != BRIM_OK) brim_trace_request_drop(w->run);
+  }
+  fclose(events);
+  const char *name = json_string_value(json_object_get(event, "detail"));
+  if (status == BRIM_OK && name && !w->top && !w->json) {
+    brim_text text = {0};
+    brim_text_printf(&text, "%s/%s\n", w->run, name);
+    brim_cli_print(brim_text_str(&text));
+    brim_text_release(&text);
+    brim_say("open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
+             w->run);
+  }
+  json_decref(event);
+  return status;
+}
+
+/* ---- operations by time ---- */
+
+static brim_status read_table(const char *run, json_t **out)
+{
+  char path[BRIM_PATH_MAX];
+  struct stat info;
+  json_error_t error;
+  BRIM_TRY(brim_path_join(path, run, BRIM_OPERATIONS_NAME));
+  FILE *file = brim_fopen_to_read(path);
+  *out = NULL;
+  if (!file && errno == ENOENT)
+    return brim_fail(BRIM_ELOAD,
+                     "run '%s' has no trace\n"
+                     "trace it while it runs: brim trace %s; or from the beginning: brim train observe.trace=100:103",
+                     run, run);
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
+  const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > TABLE_BYTES_MAX;
+  *out = is_large ? NULL : json_loadf(file, 0, &error);
+  fclose(file);
+  if (is_large) return brim_fail(BRIM_ELOAD, "'%s' is larger than 16 MiB, so brim did not write it", path);
+  if (!*out) return brim_fail(BRIM_ELOAD, "%s:%d:%d: %s", path, error.line, error.column, error.text);
+  if (json_integer_value(json_object_get(*out, "brim_operations")) == 1 &&
+      json_is_array(json_object_get(*out, "operations")))
+    return BRIM_OK;
+  json_decref(*out);
+  *out = NULL;
+  return brim_fail(BRIM_ELOAD, "'%s' is not a table of operations, or of another version of brim", path);
+}
+
+static double number_of(const json_t *row, const char *key)
+{
+  const json_t *n = json_object_get(row, key);
+  return json_is_number(n) && isfinite(json_number_value(n)) ? json_number_value(n) : 0;
+}
+
+static const char *text_of(const json_t *row, const char *key)
+{
+  const char *s = json_string_value(json_object_get(row, key));
+  return s ? s : "";
+}
+
+/* Milliseconds and share of the step of measured and predicted seconds. */
+static void add_times(brim_table *t, double seconds, double predicted, double step)
+{
+  brim_table_number(t, seconds * 1e3, 3);
+  brim_table_number(t, step > 0 ? 100 * seconds / step : NAN, 1);
+  brim_table_number(t, predicted > 0 ? predicted * 1e3 : NAN, 3);
+  brim_table_number(t, predicted > 0 ? seconds / predicted : NAN, 2);
+}
+
+static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
+{
+  static const char *const heads[] = {"operation", "name", "phase", "runs", "ms a step", "%", "predicted", "ratio"};
+  const size_t columns = sizeof heads / sizeof heads[0];
+  brim_table t = {.arena = arena, .columns = columns};
+  const json_t *rows = json_object_get(table, "operations"), *steps = json_object_get(table, "steps");
+  const double step = number_of(table, "step_seconds");
+  double seconds[2] = {0, 0}, predicted[2] = {0, 0}, runs[2] = {0, 0}; /* of the others, and of all */
+  char text[64];
+  for (size_t i = 0; i < columns; i++) brim_table_add(&t, heads[i]);
+  for (size_t i = 0; i < json_array_size(rows); i++) {
+    const json_t *row = json_array_get(rows, i);
+    for (size_t k = i >= ROWS ? 0 : 1; k < 2; k++) {
+      seconds[k] += number_of(row, "seconds");
+      predicted[k] += number_of(row, "predicted_seconds");
+      runs[k] += number_of(row, "runs");
+    }
+    if (i >= ROWS) continue;
+    brim_table_add(&t, text_of(row, "op"));
+    brim_table_add(&t, text_of(row, "name"));
+    brim_table_add(&t, text_of(row, "phase"));
+    brim_table_number(&t, number_of(row, "runs"), 0);
+    add_times(&t, number_of(row, "seconds"), number_of(row, "predicted_seconds"), step);
+  }
+  for (size_t k = json_array_size(rows) > ROWS ? 0 : 1; k < 2; k++) {
+    snprintf(text, sizeof text, "%zu others", json_array_size(rows) - ROWS);
+    brim_table_add(&t, k == 0 ? text : "all");
+    brim_table_add(&t, "");
+    brim_table_add(&t, "");
+    brim_table_number(&t, runs[k], 0);
+    add_times(&t, seconds[k], predicted[k], step);
+  }
+  brim_text_printf(out, "steps %lld to %lld on ", (long long)json_integer_value(json_array_get(steps, 0)),
+                   (long long)json_integer_value(json_array_get(steps, 1)));
+  brim_text_add_shown(out, text_of(table, "device"), "");
+  brim_text_printf(out, ": %.3f ms a step; measured by ", step * 1e3);
+  brim_text_add_shown(out, text_of(table, "measured_by"), "");
+  brim_text_add(out, "\n");
+  brim_table_print(&t, out);
+}
+
+static brim_status show(const wishes *w, brim_arena *arena)
+{
+  json_t *table = NULL;
+  BRIM_TRY(read_table(w->run, &table));
+  if (w->json) return brim_cli_print_json(table);
+  brim_text out = {0};
+  print_table(table, arena, &out);
+  brim_cli_print(brim_text_str(&out));
+  brim_text_release(&out);
+  json_decref(table);
+  return BRIM_OK;
+}
+
+/* ---- the command ---- */
+
+static brim_status trace(brim_cli *cli, wishes *w, brim_operands *operands)
+{
+  char config[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
+  if (operands->count != 1) return brim_fail(BRIM_ECONFIG, "which run? write brim trace RUN");
+  w->run = operands->word[0];
+  w->steps = BRIM_TRACE_STEPS;
+  BRIM_TRY(brim_cli_whole_number("--steps", w->steps_text, 1, BRIM_TRACE_STEPS_MAX, &w->steps));
+  BRIM_TRY(brim_cli_run_config(cli, w->run, config, sizeof config));
+  const bool shows = w->top || w->json;
+  BRIM_TRY(brim_path_join(path, w->run, BRIM_OPERATIONS_NAME));
+  const bool has_table = access(path, F_OK) == 0;
+  if (!shows || w->steps_text || (!has_table && is_running(w->run))) BRIM_TRY(ask(w));
+  return shows ? show(w, &operands->arena) : BRIM_OK;
+}
+
+static const brim_option options[] = {
+    {"--steps", BRIM_CLI_STRING(wishes, steps_text), "N", "trace N steps (default: 3)"},
+    {"--top", BRIM_CLI_FLAG(wishes, top), NULL, "list operations by time, measured and predicted"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "the same list, whole, as JSON"},
+    {NULL}};
+
+static int run_command(brim_cli *cli, int argc, char **argv)
+{
+  wishes w = {0};
+  brim_operands operands;
+  brim_status status = brim_cli_parse(argc, argv, options, &w, &operands);
+  if (status == BRIM_OK) status = trace(cli, &w, &operands);
+  return brim_cli_end(status, &operands);
+}
+
+const brim_command brim_command_trace = {
+    "trace", "record the next steps of a running process, for Perfetto", run_command,
+    "usage: brim trace RUN [--steps N] [--top] [--json]\n"
+    "\n"
+    "  brim trace runs/a              the next three steps of the process that trains in runs/a; prints the name of\n"
+    "                                 the file, for https://ui.perfetto.dev\n"
+    "  brim trace runs/a --steps 10   ten steps\n"
+    "  brim trace runs/a --top        operations by time, measured and predicted, of the run's last trace; traces a\n"
+    "                                 running process if there is none\n"
+    "\n"
+    "A trace has operations, copies, collectives, loader threads, phases of the host, votes and decisions of all\n"
+    "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the user\n"
+    "who started the run, and root, can have it traced. observe.trace=100:103 traces steps from the command line.\n",
+    options};

@@ -1,0 +1,205 @@
+/* A look at one or several hosts: their devices, the queue for them, the runs, and what could be done next. Commands
+ * draw it, print it as JSON and export it as metrics; its JSON form can be read back, so that another host's look, or a
+ * recorded one, is drawn in the same way.
+ *
+ * Sources are the boards in the shared folder (claims, ledgers and live slots), the backends, the driver, and the run
+ * folders that this user may read. None of them is trusted: texts may contain anything (see brim_text_add_shown), and
+ * all counts are bounded. */
+#ifndef BRIM_MONITOR_LOOK_H
+#define BRIM_MONITOR_LOOK_H
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "brim/status.h"
+
+#define BRIM_LOOK_VERSION 1 /* of the JSON form; readers accept this one and all before it */
+
+/* Limits of a look; a source that has more is cut, with a line in `problem`. */
+#define BRIM_LOOK_HOSTS_MAX 64
+#define BRIM_LOOK_DEVICES_MAX 256
+#define BRIM_LOOK_OWNERS_MAX 256 /* of a device */
+#define BRIM_LOOK_TICKETS_MAX 1024
+#define BRIM_LOOK_RUNS_MAX 1024
+#define BRIM_LOOK_CLASSES_MAX 16 /* of a run's memory */
+#define BRIM_LOOK_CURVES_MAX 4   /* of a run */
+#define BRIM_LOOK_POINTS_MAX 128 /* of a curve */
+#define BRIM_LOOK_EVENTS_MAX 16  /* of a run: the newest */
+#define BRIM_LOOK_PROBLEMS_MAX 16
+#define BRIM_LOOK_ADVICE_MAX 3
+#define BRIM_LOOK_NONE SIZE_MAX /* an index: none */
+
+/* Numbers are NAN, and bytes BRIM_BYTES_UNKNOWN, if they are not known; texts are then "". Times are seconds since
+ * 1970. */
+
+typedef struct brim_look_host {
+  const char *name;
+  double time;             /* when the look was taken */
+  double load, processors; /* runnable threads, mean of a minute; logical processors */
+  uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes; /* of the control group, if limited */
+  const char *failure; /* why the host could not be looked at: nothing else of it is known. "": it could */
+} brim_look_host;
+
+/* A process that uses a device. */
+typedef struct brim_look_owner {
+  int64_t pid;
+  uint64_t bytes;
+  bool is_brim, is_mine;
+  const char *user, *name; /* of the process; "" for another container's */
+} brim_look_owner;
+
+typedef struct brim_look_device {
+  size_t host;
+  const char *label;       /* "cuda:0", as processes without CUDA_VISIBLE_DEVICES number it */
+  const char *name, *uuid; /* "NVIDIA H100 80GB HBM3"; "GPU-8a5f2b1c-..." */
+  /* `total` is the sum of the others: plans of this user's runs and of others', memory of these processes besides their
+   * plans (contexts, libraries), other processes, and free */
+  uint64_t total_bytes, mine_bytes, brim_bytes, libraries_bytes, other_bytes, free_bytes;
+  bool is_host; /* the memory of the host, which all processes use */
+  double load;  /* percent of the time in which a kernel ran (GPUs), or processors' use (the host) */
+  double celsius, watts, watts_max;
+  double idle_seconds;    /* how long the load has been 0 while processes held memory */
+  brim_look_owner *owner; /* most memory first */
+  size_t owners;
+} brim_look_device;
+
+/* A place in the queue: a run that waits, or one that has claimed a device and has not placed its plan yet. */
+typedef struct brim_look_ticket {
+  size_t host;
+  size_t place;  /* from 1, among those that wait on this host; 0: has claimed */
+  size_t device; /* claimed; BRIM_LOOK_NONE: waits */
+  size_t run;    /* of this ticket, if known */
+  int64_t pid;
+  uint64_t need_bytes;
+  double since;
+  double starts; /* expected start; NAN if a run before it does not say how long it takes */
+  bool is_mine;
+  const char *user, *process, *backend, *wish; /* wish: "any" of the backend, or "cuda:1" */
+  size_t *accepts;                             /* devices */
+  size_t accept_count;
+} brim_look_ticket;
+
+enum brim_look_state {
+  /* of a process that lives; the order of brim_live_state */
+  BRIM_LOOK_PLANNING,
+  BRIM_LOOK_WAITING,
+  BRIM_LOOK_TRAINING,
+  BRIM_LOOK_EVALUATING,
+  BRIM_LOOK_CHECKPOINT,
+  BRIM_LOOK_RECOVERING,
+  BRIM_LOOK_STOPPING,
+  BRIM_LOOK_WORKING, /* predicts, generates or exports: see `command` */
+  /* by the folder alone */
+  BRIM_LOOK_FINISHED,
+  BRIM_LOOK_INTERRUPTED,
+  BRIM_LOOK_FAILED,
+  BRIM_LOOK_KILLED, /* without a summary, and no process holds its lock */
+  BRIM_LOOK_STATES
+};
+extern const char *const brim_look_state_names[BRIM_LOOK_STATES]; /* "planning", ... */
+bool brim_look_is_live(enum brim_look_state state);
+
+typedef struct brim_look_class {
+  const char *name; /* "parameters" */
+  uint64_t bytes;
+} brim_look_class;
+
+/* A curve, thinned to at most BRIM_LOOK_POINTS_MAX points that cover the whole run. */
+typedef struct brim_look_curve {
+  const char *name; /* "train loss", "validation accuracy" */
+  float *step, *value;
+  size_t count;
+} brim_look_curve;
+
+typedef struct brim_look_event {
+  double time;
+  int64_t step;
+  const char *kind, *text; /* "decision"; "auto_plan: micro-batch 64: the largest that fits" */
+} brim_look_event;
+
+typedef struct brim_look_run {
+  size_t host;
+  enum brim_look_state state;
+  int64_t pid; /* 0: no process */
+  bool is_mine;
+  const char *user;
+  int64_t rank, ranks;
+  size_t device;           /* BRIM_LOOK_NONE: none yet, or not known here */
+  const char *device_text; /* "cuda:0", as the run numbers it; "" before it has one */
+  const char *command;     /* "train"; "" for a run that has ended */
+  double started;          /* begin of the process; tells runs apart whose pid is the same */
+  double since, changed;   /* begin of the state; last sign of life in its slot or folder */
+  /* progress; of a federation `step` counts rounds */
+  int64_t step, steps; /* -1: not known */
+  bool is_federated;
+  double rate; /* samples a second, or tokens (counts_tokens) */
+  bool counts_tokens;
+  double seconds_left;
+  uint64_t device_bytes; /* of the placed plan; of a waiting run, what it needs */
+  uint64_t libraries_bytes;
+  brim_look_class *memory; /* the plan's peak by class */
+  size_t classes;
+
+  /* From the folder if this user may read it, or if the run shows it to all (observe.live=all); else "", NAN. */
+  const char *folder; /* absolute */
+  const char *name;   /* short and unique in this look: end of the folder's path, else "pid 1234" */
+  const char *model, *dataset;
+  double loss, score, epoch, epochs;
+  const char *score_name; /* "accuracy" (in [0, 1]), "perplexity", "mae" */
+  double queue_seconds;
+  brim_look_curve *curve;
+  size_t curves;
+  brim_look_event *event; /* oldest first */
+  size_t events;
+  int64_t retries, decisions; /* recoveries and decisions in its events */
+  int64_t micro_batch, batch; /* samples; 0: not known */
+  double step_seconds, predicted_step_seconds;
+  double loader_share; /* of the step that it waits for samples */
+  int64_t workers;     /* threads that decode samples */
+  /* the largest plan with a smaller micro-batch that the planner has tried; 0: none */
+  int64_t smaller_micro_batch;
+  uint64_t smaller_bytes;
+  bool is_elastic; /* policy=elastic may give memory back */
+} brim_look_run;
+
+typedef struct brim_look_advice {
+  const char *text, *command; /* the command that does it, for a shell */
+} brim_look_advice;
+
+typedef struct brim_look {
+  brim_arena arena; /* everything below */
+  brim_look_host *host;
+  brim_look_device *device;
+  brim_look_ticket *ticket; /* by host, in the order of service */
+  brim_look_run *run;       /* by host: those that live by start, then those that ended, newest first */
+  brim_look_advice advice[BRIM_LOOK_ADVICE_MAX];
+  const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* what could not be read, a line each */
+  size_t hosts, devices, tickets, runs, advices, problems;
+} brim_look;
+
+void brim_look_release(brim_look *look);
+/* Notes what could not be read; the text is copied. More than BRIM_LOOK_PROBLEMS_MAX are dropped. */
+void brim_look_problem(brim_look *look, const char *format, ...) BRIM_PRINTF(2, 3);
+
+size_t brim_look_waiting(const brim_look *look); /* the number of tickets that wait */
+
+/* ---- look_json.c ---- */
+
+/* The JSON form, documented in docs/guide/watching.md. NULL never. */
+json_t *brim_look_json(const brim_look *look);
+/* Adds the hosts of a JSON form to `look`. ELOAD: it is none, or of a later version, or damaged; the text says where:
+ * "runs[3].step: a number is expected". `look` is then as before. */
+brim_status brim_look_add_json(const json_t *root, brim_look *look);
+
+/* ---- look_expect.c: pure ---- */
+
+/* Sets `starts` of all tickets: serves them in order, as claims do, while runs end when they say. */
+void brim_look_expect(brim_look *look);
+
+/* ---- advise.c: pure ---- */
+
+/* Sets the advice: at most BRIM_LOOK_ADVICE_MAX, the most useful first. */
+void brim_look_advise(brim_look *look);
+#endif

@@ -1,0 +1,35 @@
+/* Another host, looked at by `brim monitor --json` there, through the system's ssh. A remote monitor that repeats its
+ * look keeps the connection; each look here takes the newest that has arrived. */
+#ifndef BRIM_MONITOR_REMOTE_H
+#define BRIM_MONITOR_REMOTE_H
+#include <sys/types.h>
+
+#include "base/text.h"
+#include "monitor/look.h"
+
+#define BRIM_REMOTE_BYTES_MAX ((size_t)16 << 20) /* of a look */
+#define BRIM_REMOTE_CONNECT_SECONDS 10
+
+typedef struct brim_remote {
+  const char *host; /* as the user wrote it: "ann@lab7" */
+  double every;     /* seconds between two looks; 0: one look */
+  pid_t pid;        /* of ssh; 0: it has ended */
+  int out, err;     /* its output; -1: closed */
+  brim_text text, errors;
+  json_t *newest;           /* NULL: none yet, or the host does not answer */
+  double started, answered; /* brim_now() */
+  char failure[512];        /* "": connecting, or it answers */
+} brim_remote;
+
+/* [init] Starts ssh. `host` must outlive the result, and must have passed brim_remote_check. */
+void brim_remote_open(brim_remote *remote, const char *host, double every);
+void brim_remote_close(brim_remote *remote);
+/* ECONFIG for a word that ssh would not take as a host. */
+brim_status brim_remote_check(const char *host);
+/* Reads what has arrived, without waiting, and starts ssh again some time after it has ended. */
+void brim_remote_update(brim_remote *remote);
+/* Whether it has answered or failed. */
+bool brim_remote_is_settled(const brim_remote *remote);
+/* Adds the newest look, or a host with the reason why there is none. */
+void brim_remote_add(const brim_remote *remote, brim_look *look);
+#endif

@@ -1,0 +1,63 @@
+/* What a user has chosen to see, and what the keys change: pure, without a terminal. */
+#ifndef BRIM_MONITOR_VIEW_H
+#define BRIM_MONITOR_VIEW_H
+#include "monitor/look.h"
+#include "monitor/terminal.h"
+
+#define BRIM_VIEW_TEXT 64 /* bytes of a filter */
+
+enum brim_view_mode { BRIM_VIEW_LIST, BRIM_VIEW_DETAIL, BRIM_VIEW_HELP };
+enum brim_view_question { BRIM_VIEW_NO_QUESTION, BRIM_VIEW_ASK_FILTER, BRIM_VIEW_ASK_INTERRUPT };
+enum brim_view_sort {
+  BRIM_SORT_LOOK, /* as the look lists them: by start */
+  BRIM_SORT_NAME,
+  BRIM_SORT_STATE,
+  BRIM_SORT_LEFT,
+  BRIM_SORT_RATE,
+  BRIM_SORT_LOSS,
+  BRIM_SORT_MEMORY,
+  BRIM_SORT_COUNT
+};
+extern const char *const brim_view_sort_names[BRIM_SORT_COUNT];
+
+/* Identifies a run in the next look too: a process, or a folder. */
+typedef struct brim_view_run {
+  size_t host;
+  int64_t pid;
+  double started;
+  uint64_t folder; /* hash of its path */
+} brim_view_run;
+
+/* Zeroed: all runs, by start. */
+typedef struct brim_view {
+  enum brim_view_mode mode, before; /* before: the mode that the help returns to */
+  enum brim_view_question question;
+  enum brim_view_sort sort;
+  bool only_mine, is_paused, is_fixed; /* is_fixed: a recorded look, whose processes may not be signalled */
+  bool has_chosen;                     /* whether `chosen` is set */
+  brim_view_run chosen;
+  size_t top, page;            /* first run shown, and how many are; set by brim_picture_draw */
+  size_t advice;               /* whose command is shown, from 1; 0: none */
+  char filter[BRIM_VIEW_TEXT]; /* what a run must contain */
+  char typed[BRIM_VIEW_TEXT];  /* the filter before it is typed, for Escape */
+  brim_view_run asked;         /* the run to interrupt, as it was when the question came */
+  char asked_name[BRIM_VIEW_TEXT];
+  char message[256]; /* shown until the next key */
+} brim_view;
+
+/* What the caller does after a key. */
+enum brim_view_action {
+  BRIM_VIEW_NOTHING, /* draw again */
+  BRIM_VIEW_LOOK,    /* look again now */
+  BRIM_VIEW_QUIT,
+  BRIM_VIEW_INTERRUPT, /* the user has said yes to interrupting view->asked */
+};
+enum brim_view_action brim_view_key(brim_view *view, const brim_look *look, int key);
+
+/* The indices of the runs to show, sorted; `list` has room for look->runs. Returns their number. */
+size_t brim_view_list(const brim_view *view, const brim_look *look, size_t *list);
+/* The position of the chosen run in the list; if it is gone, of the first run, which is then chosen. */
+size_t brim_view_position(brim_view *view, const brim_look *look, const size_t *list, size_t count);
+brim_view_run brim_view_identify(const brim_look_run *run);
+bool brim_view_is(const brim_view_run *id, const brim_look_run *run);
+#endif

@@ -1,0 +1,96 @@
+/* An index of the runs in a folder: configurations, results, tags and notes, read from the runs' folders, which are the
+ * only truth. A cache in the user's cache folder (index_cache.c) keeps what was read; it may be deleted at any time.
+ *
+ * A run is a list of cells, each a key with a text or a number:
+ *     config.optimizer.lr, config.model.id    every value of its configuration
+ *     result.test_accuracy, result.steps      every number and text of its summary, or of its newest records
+ *     name, status, model, dataset, started, seconds, loss, accuracy, perplexity, mae, tag, note, problem */
+#ifndef BRIM_REPORT_INDEX_H
+#define BRIM_REPORT_INDEX_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+
+typedef struct brim_index_cell {
+  uint32_t key, text; /* of the index's strings; text 0: a number */
+  double number;      /* NAN: the text is not a number */
+} brim_index_cell;
+
+/* A file as it was read: another size, change or inode means that it must be read again. All 0: no such file. */
+typedef struct brim_index_stamp {
+  int64_t bytes, changed;
+  uint64_t inode;
+} brim_index_stamp;
+enum { BRIM_INDEX_CONFIG, BRIM_INDEX_SUMMARY, BRIM_INDEX_NOTES, BRIM_INDEX_METRICS, BRIM_INDEX_FILES };
+
+enum brim_index_state { BRIM_INDEX_ENDED, BRIM_INDEX_FINISHED, BRIM_INDEX_OPEN }; /* OPEN: a process writes the run */
+typedef struct brim_index_run {
+  uint32_t name;           /* the path below the index's folder */
+  uint32_t problem;        /* text of what could not be read; 0: nothing */
+  uint32_t first, count;   /* cells, in brim_index.id */
+  uint32_t state, padding; /* enum brim_index_state */
+  brim_index_stamp stamp[BRIM_INDEX_FILES];
+} brim_index_run;
+
+typedef struct brim_index {
+  char folder[BRIM_PATH_MAX]; /* as the user wrote it; "": the working folder */
+  char *string;               /* all texts, each ends in NUL; the first two are empty */
+  brim_index_cell *cell;
+  uint32_t *id, *key; /* cells of runs; the strings that are keys, each once */
+  brim_index_run *run;
+  size_t string_bytes, cells, ids, keys, runs;
+  size_t string_room, cell_room, id_room, key_room, run_room;
+  uint32_t *string_table, *cell_table; /* hash tables over strings and cells with a text; NULL: not built yet */
+  size_t string_slots, cell_slots, strings;
+  size_t key_hint; /* where the next key probably is */
+} brim_index;
+
+/* Indexes all runs below `folder`; `uses_cache`: reads and writes the cache. ELOAD: no such folder. A run that cannot
+ * be read is in the index, with status "unreadable" and a problem. */
+brim_status brim_index_open(brim_index *index, const char *folder, bool uses_cache);
+/* Indexes one run. ELOAD: the folder is not a run's, or cannot be read. */
+brim_status brim_index_open_run(brim_index *index, const char *dir);
+void brim_index_release(brim_index *index);
+/* The keys that `name`, as a user writes it, may mean: exact, a result (test.accuracy), a configuration key, a group
+ * (model), or the end of a key (lr). Writes at most `room` and returns the number: 0: none, 2 or more: ambiguous. */
+size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *out, size_t room);
+/* Whether every index has this key, even if no run has a value yet. */
+bool brim_index_is_known(const char *name);
+/* The known name closest to an unknown one; NULL: none is. */
+const char *brim_index_suggest(const brim_index *index, const char *name);
+/* For many runs: slot[cell] is the index in `key` of the cell's key, or BRIM_INDEX_NO_SLOT. The caller frees it. */
+#define BRIM_INDEX_NO_SLOT 255
+uint8_t *brim_index_slots(const brim_index *index, const uint32_t *key, size_t keys);
+/* Writes the run's cell for each key, or NULL. */
+void brim_index_take(const brim_index *index, const brim_index_run *run, const uint8_t *slot,
+                     const brim_index_cell **out, size_t keys);
+/* The run's cell of a key such as "status"; NULL: none. */
+const brim_index_cell *brim_index_cell_of(const brim_index *index, const brim_index_run *run, const char *key);
+static inline const char *brim_index_string(const brim_index *index, uint32_t at)
+{
+  return index->string + at;
+}
+/* A run's path, as the user would write it; belongs to `arena`. */
+const char *brim_index_path(brim_arena *arena, const brim_index *index, const brim_index_run *run);
+
+/* ---- index_cells.c, for index.c and index_cache.c ---- */
+
+void brim_index_clear(brim_index *index);
+uint32_t brim_index_intern(brim_index *index, const char *text);
+void brim_index_begin_run(brim_index *index, const char *name);
+void brim_index_add_run(brim_index *index, const brim_index_run *run); /* whose cells the index has already */
+/* To the newest run. A text that is a number also counts as one. */
+void brim_index_add_text(brim_index *index, const char *key, const char *text);
+void brim_index_add_number(brim_index *index, const char *key, double value);
+/* Adds a run of another index. */
+void brim_index_copy_run(brim_index *index, const brim_index *from, const brim_index_run *run);
+
+/* ---- index_cache.c ---- */
+
+/* Loads the folder's cache; an empty index if there is none, or it is damaged or of another version. */
+void brim_index_load(brim_index *index, const char *folder);
+/* Replaces the cache; failures are of no consequence. */
+void brim_index_save(brim_index *index, const char *folder);
+#endif

@@ -1,0 +1,44 @@
+/* The expressions of `brim runs --where`: model=vit and (test.accuracy>90% or tag=paper) and not note
+ *
+ *     expression := term { or term }      term := factor { and factor }
+ *     factor     := not factor | ( expression ) | key | key operator value
+ *
+ * operator: = != < <= > >=, ~ (contains, or matches a shell pattern), !~. A key alone holds if the run has it and it is
+ * neither false nor empty. Two numbers compare as numbers, 90% is 0.9, anything else compares as text, so dates do as
+ * well. A run without the key matches only != and !~. */
+#ifndef BRIM_REPORT_WHERE_H
+#define BRIM_REPORT_WHERE_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/arena.h"
+#include "brim/status.h"
+
+#define BRIM_WHERE_BYTES_MAX 4096
+#define BRIM_WHERE_DEPTH_MAX 64
+#define BRIM_WHERE_KEYS_MAX 32
+
+typedef struct brim_where_value {
+  bool has;
+  bool is_list;     /* the text is a list, with commas: = and ~ hold if they hold for one item */
+  const char *text; /* NULL: only a number */
+  double number;    /* NAN: only text */
+} brim_where_value;
+
+typedef struct brim_where {
+  const struct brim_where_node *root; /* NULL: matches every run */
+  const char *text;
+  const char *key[BRIM_WHERE_KEYS_MAX]; /* each once */
+  size_t at[BRIM_WHERE_KEYS_MAX];       /* the byte of the expression where it first occurs */
+  size_t keys;
+} brim_where;
+
+/* Everything lives in `arena`. ECONFIG with the place: "--where, character 12: ...", and a line that points there. */
+brim_status brim_where_parse(brim_arena *arena, const char *text, brim_where *out);
+/* The same error for a key that the caller does not know. */
+brim_status brim_where_fail(const brim_where *filter, size_t at, const char *problem);
+/* `value` has one element for each key of the filter. */
+bool brim_where_matches(const brim_where *filter, const brim_where_value *value);
+/* The number that a whole text is; NAN if it is none. */
+double brim_where_number(const char *text);
+#endif

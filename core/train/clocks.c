@@ -1,0 +1,69 @@
+/* See clocks.h. */
+#include "train/clocks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/text.h"
+#include "base/tracing.h"
+
+#define EXCHANGES 32
+
+typedef struct message {
+  uint64_t boot; /* the same on ranks whose clocks are one */
+  int64_t before, after_last;
+} message;
+
+/* d = own clock - first clock. What rank 0 sent before its `before` arrived before this rank's `after`, so
+ * d <= own after - first before; and the other way round. */
+brim_clock_offset brim_clock_offset_of(const brim_clock_reading *first, const brim_clock_reading *own, size_t count)
+{
+  int64_t least = INT64_MIN, most = INT64_MAX;
+  for (size_t i = 0; i < count; i++) {
+    if (own[i].after - first[i].before < most) most = own[i].after - first[i].before;
+    if (own[i].before - first[i].after > least) least = own[i].before - first[i].after;
+  }
+  if (count == 0) return (brim_clock_offset){0, INT64_MAX};
+  return (brim_clock_offset){least + (most - least) / 2, (most - least) / 2};
+}
+
+/* A number for this boot of this machine; 0: unknown. */
+static uint64_t boot_of(void)
+{
+  char id[64] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (!file) return 0;
+  const bool read = fgets(id, sizeof id, file) != NULL;
+  fclose(file);
+  return read ? brim_hash(BRIM_HASH_START, id, strlen(id)) : 0;
+}
+
+brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t *now)
+{
+  const brim_world world = brim_dist_world(dist);
+  brim_clock_reading first[EXCHANGES] = {{0, 0}}, own[EXCHANGES] = {{0, 0}};
+  *out = (brim_clock_offset){0, 0};
+  *now = brim_tracing_clock();
+  if (!dist || world.ranks < 2) return BRIM_OK;
+  message *all = brim_xcalloc((size_t)world.ranks, sizeof *all); /* as other ranks take part in the exchanges */
+  message mine = {.boot = boot_of()};
+  brim_status status = BRIM_OK;
+  for (int i = 0; i <= EXCHANGES && status == BRIM_OK; i++) { /* the last one tells when the one before it ended */
+    mine.after_last = i > 0 ? own[i - 1].after : 0;
+    mine.before = brim_tracing_clock();
+    status = brim_dist_exchange(dist, &mine, sizeof mine, all);
+    if (i < EXCHANGES) own[i] = (brim_clock_reading){mine.before, brim_tracing_clock()};
+    if (i < EXCHANGES) first[i].before = all[0].before;
+    if (i > 0) first[i - 1].after = all[0].after_last;
+  }
+  if (status == BRIM_OK) {
+    *out = brim_clock_offset_of(first, own, EXCHANGES);
+    *now = all[0].before;
+    const bool same = mine.boot != 0 && all[0].boot == mine.boot;
+    if (same && out->nanoseconds <= out->error && out->nanoseconds >= -out->error) *out = (brim_clock_offset){0, 0};
+  }
+  free(all);
+  return status;
+}

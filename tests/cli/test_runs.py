@@ -1,0 +1,445 @@
+"""brim runs: lists and filters runs, shows and compares them, tags them, deletes them so that they can be restored."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import shutil
+
+
+from support import DONE, LOAD, SMALL, USAGE, Case, main
+
+CONFIG = """seed: {seed}
+device: auto
+model:
+  id: {model}
+  hidden: [16]
+dataset:
+  id: synthetic
+  option: synthetic
+optimizer:
+  id: adamw
+  lr: {lr}
+schedule:
+  id: cosine
+augment:
+  flip: false
+  mixup: 0.2
+run:
+  name: ""
+  dir: runs/x
+"""
+
+
+class Folder(Case):
+    """Makes folders like those of runs, without training."""
+
+    def make(self, path, status="finished", model="mlp", lr="1e-3", seed=1, started=1700000000, **results):
+        run = self.folder / path
+        (run / "checkpoints" / "step-00000008").mkdir(parents=True)
+        (run / "config.yaml").write_text(CONFIG.format(model=model, lr=lr, seed=seed))
+        (run / "sources.yaml").write_text(CONFIG.format(model=model, lr=lr, seed=seed))
+        (run / "overrides.yaml").write_text(f"- 'model={model}'\n- 'optimizer.lr={lr}'\n")
+        (run / "events.jsonl").write_text(json.dumps({"time": started, "event": "started", "step": 0}) + "\n")
+        (run / ".lock").write_text("1234567\n")
+        (run / "metrics.jsonl").write_text(
+            '{"step": 4, "split": "train", "loss": 0.75}\n{"step": 8, "split": "train", "loss": 0.5}\n'
+            '{"step": 8, "split": "test", "loss": 0.625, "accuracy": 0.5}\n')
+        (run / "checkpoints" / "step-00000008" / "model.safetensors").write_bytes(b"x" * 1000)
+        (run / "checkpoints" / "last").symlink_to("step-00000008")
+        if status:
+            figures = {"status": status, "steps": 8, "test_loss": 0.5, "test_accuracy": 0.5, "wall_seconds": 90.5}
+            (run / "summary.json").write_text(json.dumps({**figures, **results}))
+        return run
+
+    def names(self, *argv, status=DONE):
+        """The names of the runs that a list has, in its order."""
+        out = self.brim("runs", "--csv", "--columns", "name", *argv, status=status).out.splitlines()
+        return [pathlib.Path(line).name for line in out[1:]]
+
+    def json_of(self, *argv):
+        return json.loads(self.brim("runs", "--json", *argv).out)["runs"]
+
+
+class List(Folder):
+    def setUp(self):
+        super().setUp()
+        self.make("runs/a", model="vit", test_accuracy=0.95, started=1700000300)
+        self.make("runs/b", model="vit", lr="3e-3", test_accuracy=0.85, started=1700000200)
+        self.make("runs/c", status="failed", lr="0.01", test_accuracy=None, started=1700000100)
+        self.brim("runs", "tag", "paper,final", "runs/a", "runs/c")
+        self.brim("runs", "note", "the first, with \"quotes\"", "runs/b")
+
+    def test_a_table_newest_first(self):
+        out = self.brim("runs").out.splitlines()
+        self.assertEqual([line.split()[0] for line in out], ["run", "runs/a", "runs/b", "runs/c"])
+        self.assertEqual([line.split()[1] for line in out[1:]], ["finished", "finished", "failed"])
+        self.assertIn("final,paper", out[1])
+
+    def test_filters(self):
+        for where, names in (
+                ("model=vit", "ab"), ("model = vit and test.accuracy > 0.9", "a"), ("test.accuracy>90%", "a"),
+                ("tag=paper", "ac"), ("tag=final and not tag=other", "ac"), ("tag!=paper", "b"), ("not tag", "b"),
+                ("note", "b"), ("note~quotes", "b"), ("note='the first, with \"quotes\"'", "b"), ("note~'the *'", "b"),
+                ("status=failed or lr=3e-3", "bc"), ("(status=failed or lr=3e-3) and model=mlp", "c"),
+                ("lr=0.003", "b"), ("optimizer.lr>=0.003", "bc"), ("config.optimizer.lr<0.003", "a"),
+                ("test.accuracy!=0.95", "bc"), ("test.accuracy", "ab"), ("not test.accuracy", "c"),
+                ("augment.flip", ""), ("augment.flip=false", "abc"), ("mixup>0", "abc"), ("name~a", "a"),
+                ("name!~[ab]", "c"), ("started>2001-01-01", "abc"), ("hidden=[16]", "abc"), ("steps=8", "abc"),
+                ("seconds>60 && model==vit || status==failed", "abc"), ("schedule=cosine", "abc"), ("seed<1", "")):
+            with self.subTest(where):
+                self.assertEqual("".join(self.names("--where", where)), names)
+
+    def test_a_filter_that_does_not_parse_names_the_place(self):
+        for where, column, problem in (
+                ("model=vit und seed=1", 11, "expected 'and', 'or' or the end, found 'und'"),
+                ("model=vit and", 14, "expected a key such as model or test.accuracy, but the expression ends here"),
+                ("model=", 7, "expected a value, but the expression ends here"),
+                ("(model=vit", 11, "expected ')', but the expression ends here"),
+                ("model=vit)", 10, "found ')'"), ("", 1, "expected a key"), ("model='vit", 7, "this quote has no end"),
+                ("model=vit and and", 15, "found 'and'"), ("é=1 und", 5, "found 'und'"),
+                ("model=vit and lrr>1", 15, "no run here has 'lrr'"),
+                ("modle=vit", 1, "no run here has 'modle'; did you mean 'model'?"),
+                ("id=vit", 1, "'id' may be model.id or dataset.id and others: write more of it")):
+            with self.subTest(where):
+                err = self.brim("runs", "--where", where, status=USAGE).err
+                self.assertIn(f"--where, character {column}: ", err)
+                self.assertIn(problem, err)
+                lines = err.splitlines()
+                if where and not where.startswith("é"):
+                    self.assertEqual(lines[-2].strip(), where)
+                    self.assertEqual(lines[-1].index("^") - lines[-2].index(where[0]), column - 1)
+        deep = "(" * 100 + "seed=1" + ")" * 100
+        self.assert_error(self.brim("runs", "--where", deep, status=USAGE), "more than 64 levels")
+        self.assert_error(self.brim("runs", "--where", "a" * 5000, status=USAGE), "longer than 4096 bytes")
+
+    def test_sort_columns_and_limit(self):
+        self.assertEqual(self.names("--sort", "test.accuracy"), ["b", "a", "c"])  # c has none
+        self.assertEqual(self.names("--sort", "-lr"), ["c", "b", "a"])
+        self.assertEqual(self.names("--sort=name", "--limit", "2"), ["a", "b"])
+        out = self.brim("runs", "--csv", "--columns", "name,lr,test.accuracy,note", "--sort", "name").out
+        self.assertEqual(list(csv.reader(io.StringIO(out))),
+                         [["run", "lr", "test.accuracy", "note"], ["runs/a", "1e-3", "0.95", ""],
+                          ["runs/b", "3e-3", "0.85", "the first, with \"quotes\""], ["runs/c", "0.01", "", ""]])
+        self.assert_error(self.brim("runs", "--columns", "name,nosuch", status=USAGE), "--columns: no run here has")
+        self.assert_error(self.brim("runs", "--columns", "name,,lr", status=USAGE), "an empty name")
+        self.assert_error(self.brim("runs", "--sort", "nosuch", status=USAGE), "--sort: no run here has")
+        self.assert_error(self.brim("runs", "--limit", "0", status=USAGE), "--limit")
+
+    def test_json_has_everything(self):
+        a, b, c = self.json_of()
+        self.assertEqual((a["run"], a["status"], a["model"], a["tags"]), ("runs/a", "finished", "vit", ["final", "paper"]))
+        self.assertEqual((a["config"]["optimizer.lr"], a["config"]["augment.flip"]), (0.001, False))
+        self.assertEqual(a["results"]["test_accuracy"], 0.95)
+        self.assertEqual((b["note"], b["tags"], b["config"]["model.hidden"]), ("the first, with \"quotes\"", [], "[16]"))
+        self.assertNotIn("test_accuracy", c["results"])
+        self.assertEqual(self.json_of("--columns", "lr,tag", "--where", "name=a"),
+                         [{"run": "runs/a", "lr": 0.001, "tags": ["final", "paper"]}])
+        self.assertEqual(self.json_of("--where", "name=none"), [])
+
+    def test_folders_of_folders_and_single_runs(self):
+        for job in (10, 9, 2):
+            self.make(f"multirun/sweep/{job}", started=1600000000)
+        self.assertEqual(self.names("multirun", "--sort", "name"), ["2", "9", "10"])
+        self.assertEqual(len(self.names()), 6)
+        self.assertEqual(self.names("runs/b"), ["b"])
+        self.assertEqual(self.names("runs", "multirun", "--where", "name~sweep/9"), ["9"])
+        (self.folder / "runs/link").symlink_to("a")
+        (self.folder / "runs/.hidden").mkdir()
+        self.assertEqual(len(self.names("runs")), 3, "links are not followed")
+
+    def test_no_runs(self):
+        self.assertIn("no run matches; there are 3", self.brim("runs", "--where", "seed=77").out)
+        (self.folder / "none").mkdir()
+        self.assertIn("no runs here", self.brim("runs", "none").out)
+        self.assert_error(self.brim("runs", "nosuch", status=LOAD), "'nosuch'")
+        shutil.rmtree(self.folder / "runs")
+        self.assert_error(self.brim("runs", status=LOAD), "name the folder of your runs")
+
+    def test_options_that_do_not_apply(self):
+        self.assert_error(self.brim("runs", "--remove", status=USAGE), "--remove has no effect on brim runs")
+        self.assert_error(self.brim("runs", "delete", "--json", "runs/a", status=USAGE), "--json has no effect")
+        self.assert_error(self.brim("runs", "--json", "--csv", status=USAGE), "exclude each other")
+        self.assert_error(self.brim("runs", "show", status=USAGE), "no run is named")
+        self.assert_error(self.brim("runs", "diff", "runs/a", status=USAGE), "needs two runs")
+        self.assert_error(self.brim("runs", "delete", status=USAGE), "no run is named")
+
+    def test_compare_and_report_take_a_folder_of_runs(self):
+        compared = json.loads(self.brim("compare", "--json", "runs").out)["runs"]
+        self.assertEqual([run["run"] for run in compared], ["runs/a", "runs/b", "runs/c"])
+        self.brim("report", "runs/", "-o", "all.html")
+        page = self.read("all.html")
+        for name in "abc":
+            self.assertIn(f">{name}<", page)
+        (self.folder / "runs/b/config.yaml").write_text("a: [")
+        result = self.brim("compare", "runs")
+        self.assertIn("left out: ", result.err)
+        self.assertIn("runs/b/config.yaml:2:1", result.err)
+        self.assertEqual(len(result.out.split("\n\n")[0].splitlines()), 3)
+
+
+class Unreadable(Folder):
+    def test_a_run_without_a_summary_shows_its_last_records(self):
+        self.make("runs/a", status=None)
+        run, = self.json_of()
+        self.assertEqual((run["status"], run["results"]["steps"], run["results"]["train_loss"],
+                          run["results"]["test_accuracy"]), ("unfinished", 8, 0.5, 0.5))
+
+    def test_damaged_files_are_named_and_the_others_listed(self):
+        self.make("runs/good")
+        (self.make("runs/config") / "config.yaml").write_text("seed: 1\nmodel: [")
+        (self.make("runs/summary") / "summary.json").write_text('{"status": "fini')
+        (self.make("runs/foreign") / "summary.json").write_text('[1, 2]')
+        (self.make("runs/notes") / "notes.json").write_text('{"tags": "paper"}')
+        (self.make("runs/pipe") / "summary.json").unlink()
+        os.mkfifo(self.folder / "runs/pipe/summary.json")
+        with open(self.make("runs/lines", status=None) / "metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step": 9, "split"\n{"loss": 1}\n[]\n{"lost":1}\n{"step": 10, "spl')
+        result = self.brim("runs")
+        self.assertEqual(len(result.out.splitlines()), 8)
+        for text in ("runs/config/config.yaml:3:1", "runs/summary/summary.json:1:", "runs/foreign/summary.json has no "
+                     "status", "runs/notes/notes.json' is not like", "runs/pipe/summary.json",
+                     "runs/lines/metrics.jsonl: 3 lines are not records of brim, ignored; brim runs show runs/lines"):
+            self.assertIn(text, result.err)
+        self.assertEqual(self.names("--where", "status=unreadable"), ["config"])
+        self.assertEqual(len(self.names("--where", "problem")), 6)
+        shown = self.brim("runs", "show", "runs/lines").err
+        for text in ("runs/lines/metrics.jsonl:4: ", "runs/lines/metrics.jsonl:5: not a record of brim",
+                     "runs/lines/metrics.jsonl:6: "):
+            self.assertIn(text, shown)
+        self.assertNotIn("jsonl:7", shown)
+        self.assertNotIn("jsonl:8", shown)
+
+    def test_runs_without_rights_to_read(self):
+        self.make("runs/a")
+        closed, secret = self.make("runs/closed"), self.make("runs/secret")
+        os.chmod(self.folder, 0o755)
+        os.chmod(closed, 0)
+        os.chmod(secret / "config.yaml", 0)
+        result = self.brim_as_user("runs", "--no-cache")
+        self.assertEqual([line.split()[:2] for line in result.out.splitlines()][1:],
+                         [["runs/a", "finished"], ["runs/closed", "unreadable"], ["runs/secret", "unreadable"]])
+        self.assertIn("cannot read 'runs/closed': Permission denied", result.err)
+        self.assertIn("runs/secret/config.yaml", result.err)
+
+    def test_names_and_values_cannot_act_on_the_terminal(self):
+        run = self.make("runs/a\x1b[2Jb")
+        (run / "notes.json").write_text(json.dumps({"tags": [], "note": "bell \x07 \x9b2J"}))
+        for argv in ([], ["--csv", "--columns", "name,note"], ["show", "runs/a\x1b[2Jb"]):
+            out = self.brim("runs", *argv).out
+            self.assertFalse(set(out) & {"\x1b", "\x07", "\x9b"}, argv)
+        text = self.brim("runs", "--json").out
+        self.assertFalse(set(text) & {"\x1b", "\x07", "\x9b"})
+        self.assertEqual(json.loads(text)["runs"][0]["note"], "bell \x07 \x9b2J")
+
+
+class Cache(Folder):
+    def setUp(self):
+        super().setUp()
+        for i in range(120):
+            self.make(f"runs/r{i}", seed=i, test_accuracy=i / 200)
+        self.first = self.brim("runs", "--json").out
+        self.file, = (self.folder / "cache/brim/runs").iterdir()
+
+    def test_the_cache_changes_no_answer(self):
+        self.assertEqual(self.brim("runs", "--json").out, self.first)
+        self.assertEqual(self.brim("runs", "--json", "--no-cache").out, self.first)
+        whole = self.file.read_bytes()
+        for damage in (b"", whole[:-8], whole[:40], whole[:200] + b"\xff" * 64 + whole[264:], whole + whole,
+                       b"\0" * len(whole)):
+            self.file.write_bytes(damage)
+            self.assertEqual(self.brim("runs", "--json").out, self.first)
+            self.assertEqual(self.file.read_bytes(), whole, "it is written again")
+        self.file.unlink()
+        self.assertEqual(self.brim("runs", "--json").out, self.first)
+
+    def test_changes_of_runs_are_seen(self):
+        before = self.file.read_bytes()
+        self.brim("runs", "tag", "new", "runs/r7")
+        self.assertEqual(self.names("--where", "tag=new"), ["r7"])
+        self.assertNotEqual(self.file.read_bytes(), before)
+        (self.folder / "runs/r8/summary.json").write_text('{"status": "failed"}')
+        self.assertEqual(self.names("--where", "status=failed"), ["r8"])
+        shutil.rmtree(self.folder / "runs/r9")
+        self.make("runs/r9x", seed=1000)
+        (self.folder / "runs/r10").rename(self.folder / "runs/z")
+        self.assertEqual(self.names("--where", "seed=9 or seed=1000 or seed=10", "--sort", "name"), ["r9x", "z"])
+        for i in range(40):  # more garbage than the cache keeps
+            (self.folder / f"runs/r{i + 20}/summary.json").write_text(json.dumps({"status": f"s{i}"}))
+            if i % 20 == 19:
+                self.assertEqual(self.names("--where", f"status=s{i}"), [f"r{i + 20}"])
+        self.assertEqual(self.brim("runs", "--json").out, self.brim("runs", "--json", "--no-cache").out)
+
+    def test_a_cache_that_cannot_be_written_is_no_error(self):
+        self.file.unlink()
+        shutil.rmtree(self.folder / "cache")
+        (self.folder / "cache").write_text("a file")
+        result = self.brim("runs", "--json")
+        self.assertEqual((result.out, result.err), (self.first, ""))
+
+
+class Trash(Folder):
+    def state(self, path):
+        """Everything about a folder that a copy must keep."""
+        root = self.folder / path
+        return {str(p.relative_to(root)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None,
+                                           p.lstat().st_mtime_ns, p.lstat().st_mode)
+                for p in [root, *root.rglob("*")]}
+
+    def test_delete_and_restore_keep_every_byte(self):
+        self.make("runs/a")
+        before = self.state("runs/a")
+        self.assertIn("brim runs restore runs/a", self.brim("runs", "delete", "runs/a/").out)
+        self.assertFalse((self.folder / "runs/a").exists())
+        self.assertEqual(self.names("runs"), [], "deleted runs are not listed")
+        self.assertIn("runs/a", self.brim("runs", "restore").out)
+        self.brim("runs", "restore", "runs/a")
+        self.assertEqual(self.state("runs/a"), before)
+        self.assertIn("the trash is empty", self.brim("runs", "restore").out)
+
+    def test_the_newest_of_several_is_restored_and_none_is_overwritten(self):
+        for seed in (1, 2):
+            self.make("runs/a", seed=seed)
+            self.brim("runs", "delete", "a")  # below runs
+        self.make("runs/a", seed=3)
+        self.assert_error(self.brim("runs", "restore", "runs/a", status=USAGE), "the name is taken")
+        self.brim("runs", "delete", "runs/a")
+        self.brim("runs", "restore", "a")
+        self.assertEqual(self.names("runs", "--where", "seed=3"), ["a"])
+        self.assert_error(self.brim("runs", "restore", "runs/b", status=LOAD), "no deleted run 'b' in 'runs/.trash'")
+
+    def test_refusals(self):
+        self.make("runs/a")
+        (self.folder / "runs/link").symlink_to("a")
+        (self.folder / "data").mkdir()
+        (self.folder / "data/precious").write_text("data")
+        (self.folder / "file").write_text("data")
+        (self.folder / "config").mkdir()
+        (self.folder / "config/config.yaml").write_text("model: mlp\n")  # a user's folder of configurations
+        before = self.tree(".")
+        for name, text in (("runs/link", "is a link"), ("runs/link/", "is a link"), ("data", "is not the folder of a run"),
+                           ("runs", "is not the folder of a run"), ("config", "is not the folder of a run"),
+                           ("file", "is a file"), (".", "does not name a run"), ("runs/..", "does not name a run"),
+                           ("/", "does not name a run")):
+            with self.subTest(name):
+                self.assert_error(self.brim("runs", "delete", name, status=USAGE), text)
+        self.assert_error(self.brim("runs", "delete", "nosuch", status=LOAD), "there is no run 'nosuch'")
+        self.assertEqual(self.tree("."), before)
+        (self.folder / "runs/.trash").symlink_to(self.folder / "data")
+        result = self.brim("runs", "delete", "runs/a", status=None)
+        self.assert_error(result, "runs/.trash")
+        self.assertTrue((self.folder / "runs/a").exists())
+
+    def test_a_running_run_is_not_deleted(self):
+        process = self.hold("runs/a", *SMALL)
+        self.assertEqual(self.names("--where", "status=running"), ["a"])
+        self.assert_error(self.brim("runs", "delete", "runs/a", status=USAGE), f"is running (process {process.pid})")
+        self.make("runs/b")
+        result = self.brim("runs", "delete", "runs/b", "runs/a", status=USAGE)
+        self.assertIn("is running", result.err)
+        self.assert_error(result, "1 of 2 runs were not deleted")
+        self.assertTrue((self.folder / "runs/a").exists())
+        self.assertFalse((self.folder / "runs/b").exists())
+        process.kill()
+        process.wait()
+        self.assertEqual(self.names("--where", "status=unfinished"), ["a"])
+        self.brim("runs", "delete", "--where", "status=unfinished", "runs")
+        self.assertFalse((self.folder / "runs/a").exists())
+
+    def test_empty_asks_or_needs_a_word(self):
+        outside = self.folder / "outside"
+        outside.mkdir()
+        (outside / "file").write_text("data")
+        (self.make("runs/a") / "elsewhere").symlink_to(outside)
+        self.make("multirun/s/0")
+        self.brim("runs", "delete", "runs/a", "multirun/s/0")
+        self.assert_error(self.brim("runs", "empty", status=USAGE), "add --yes")
+        self.assertIn("2 runs deleted for good", self.brim("runs", "empty", "--yes").out)
+        self.assertEqual(list((self.folder / "runs/.trash").iterdir()), [])
+        self.assertEqual((outside / "file").read_text(), "data", "links are not followed")
+
+    def test_prune_keeps_best_and_last(self):
+        run = self.make("runs/a")
+        for step in (2, 4, 6):
+            folder = run / f"checkpoints/step-{step:08d}"
+            folder.mkdir()
+            (folder / "model.safetensors").write_bytes(b"x" * 5000)
+        (run / "checkpoints/best").symlink_to("step-00000004")
+        self.make("runs/b")
+        self.assert_error(self.brim("runs", "prune", status=USAGE), "2 checkpoints of 1 run", "add --yes")
+        self.assertEqual(self.steps("runs/a"), [2, 4, 6, 8])
+        self.assertIn("nothing to prune", self.brim("runs", "prune", "--where", "name=b").out)
+        self.assertIn("2 checkpoints deleted", self.brim("runs", "prune", "--yes").out)
+        self.assertEqual(self.steps("runs/a"), [4, 8])
+
+
+class Notes(Folder):
+    def setUp(self):
+        super().setUp()
+        self.make("runs/a")
+        self.make("runs/b", seed=2, lr="2e-3", test_loss=0.75)
+
+    def test_tags(self):
+        self.brim("runs", "tag", "paper,v2", "runs/a")
+        self.brim("runs", "tag", "paper", "a")
+        self.assertEqual(self.json("runs/a/notes.json"), {"tags": ["paper", "v2"], "note": ""})
+        self.brim("runs", "tag", "--remove", "paper", "runs/a")
+        self.assertEqual(self.names("--where", "tag=v2"), ["a"])
+        self.brim("runs", "tag", "v2", "--remove", "runs/a")
+        self.assertFalse((self.folder / "runs/a/notes.json").exists())
+        self.assertIn("2 runs changed", self.brim("runs", "tag", "both", "--where", "status=finished").out)
+        self.assertEqual(len(self.names("--where", "tag=both")), 2)
+
+    def test_bad_tags_change_nothing(self):
+        for tag in ("", "a b", "a,", "a=b", "x" * 65, "a\nb", "it's"):
+            with self.subTest(tag):
+                self.assert_error(self.brim("runs", "tag", tag, "runs/a", status=USAGE), "tag")
+        self.assert_error(self.brim("runs", "tag", "x", "nosuch", status=LOAD), "'nosuch'")
+        self.assert_error(self.brim("runs", "note", "x" * 5000, "runs/a", status=USAGE), "4096")
+        self.assertFalse((self.folder / "runs/a/notes.json").exists())
+        for i in range(32):
+            self.brim("runs", "tag", f"t{i}", "runs/a")
+        self.assert_error(self.brim("runs", "tag", "more", "runs/a", status=USAGE), "32 tags")
+
+    def test_notes_replace_a_link_instead_of_following_it(self):
+        (self.folder / "victim").write_text('{"note": "old"}')
+        (self.folder / "runs/a/notes.json").symlink_to(self.folder / "victim")
+        self.brim("runs", "note", "new", "runs/a")
+        self.assertEqual(self.read("victim"), '{"note": "old"}')
+        self.assertEqual(self.json("runs/a/notes.json")["note"], "new")
+
+    def test_a_running_run_can_be_tagged(self):
+        process = self.hold("runs/c", *SMALL)
+        self.brim("runs", "tag", "live", "runs/c")
+        self.assertEqual(self.names("--where", "tag=live and status=running"), ["c"])
+        process.terminate()
+        self.finish(process)
+        self.assertEqual(self.names("--where", "tag=live and status=interrupted"), ["c"])
+
+    def test_show(self):
+        self.brim("runs", "tag", "paper", "runs/a")
+        out = self.brim("runs", "show", "runs/a").out
+        for text in ("runs/a", "finished", "paper", "model=mlp optimizer.lr=1e-3", "1, last: step-00000008", "test_loss"):
+            self.assertIn(text, out)
+        self.assertEqual(json.loads(self.brim("runs", "show", "a", "--json").out)["runs"][0]["tags"], ["paper"])
+
+    def test_diff(self):
+        config, results = self.brim("runs", "diff", "runs/a", "runs/b").out.split("\n\n")
+        self.assertEqual([line.split() for line in config.splitlines()],
+                         [["key", "runs/a", "runs/b"], ["seed", "1", "2"], ["optimizer.lr", "1e-3", "2e-3"]])
+        self.assertEqual([line.split() for line in results.splitlines()],
+                         [["result", "runs/a", "runs/b", "difference"], ["test_loss", "0.5", "0.75", "+0.25"]])
+        values = json.loads(self.brim("runs", "diff", "a", "b", "--json").out)
+        self.assertEqual((values["config"]["seed"], values["results"]), (["1", "2"], {"test_loss": [0.5, 0.75]}))
+        self.assertIn("configurations are equal", self.brim("runs", "diff", "runs/a", "runs/a").out)
+        self.assert_error(self.brim("runs", "diff", "runs/a", "runs", status=LOAD), "'runs' is not the folder of a run")
+
+
+class Completion(Case):
+    def test_the_first_word(self):
+        self.assertEqual(self.brim("complete", "--", "brim runs d").out.split(), ["diff", "delete"])
+
+
+if __name__ == "__main__":
+    main()
