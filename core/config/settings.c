@@ -281,6 +281,8 @@ static const brim_setting observe_table[] = {
     FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
          "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
          "node_exporter's textfile collector; empty: off"),
+    FREE(I64, brim_observe_settings, samples, "16", "[0,32]",
+         "at the same evaluations, write the samples with the worst answers to the run's folder, at most this many"),
     {.param.key = NULL},
 };
 

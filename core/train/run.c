@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/error.h"
+#include "observe/events.h"
 #include "planner/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
@@ -38,6 +39,9 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
   brim_histograms_close(&r->histograms);
+  brim_samples_release(&r->samples);
+  if (r->tensorboard.fd >= 0)
+    brim_running_heed_tensorboard(r, brim_tensorboard_end(&r->tensorboard, status == BRIM_OK));
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);

@@ -14,6 +14,7 @@
 #include "train/phase.h"
 #include "train/report.h"
 #include "train/run.h"
+#include "train/samples.h"
 #include "train/trainer.h"
 
 #define BRIM_STEPS_RECENT 20
@@ -40,6 +41,7 @@ typedef struct brim_running {
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
   brim_histograms histograms;
+  brim_samples samples;
   brim_progress progress;
   brim_run_metrics live_metrics;
   brim_report report;
@@ -156,7 +158,8 @@ void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
 
-/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+/* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
+ * them ---- */
 
 /* Opens the files. ECOMM. */
 brim_status brim_running_open_insight(brim_running *r);
@@ -165,6 +168,9 @@ bool brim_running_has_histograms(const brim_running *r, int64_t step);
 /* Call before the next step, and after its commit. EPEER, ECOMM. */
 void brim_running_before_step(brim_running *r);
 brim_status brim_running_after_step(brim_running *r);
+/* Evaluates a part as brim_trainer_evaluate does, and if that is due writes the list of its worst answers. */
+brim_status brim_running_evaluate_samples(brim_running *r, enum brim_part part, const volatile int *stop,
+                                          brim_evaluation *out);
 
 /* ---- run_early.c ---- */
 
