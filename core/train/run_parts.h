@@ -9,7 +9,11 @@
 #include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+<<<<<<< HEAD
+#include "train/hooks.h"
+=======
 #include "train/histograms.h"
+>>>>>>> int
 #include "train/participants.h"
 #include "train/phase.h"
 #include "train/report.h"
@@ -45,6 +49,8 @@ typedef struct brim_running {
   brim_progress progress;
   brim_run_metrics live_metrics;
   brim_report report;
+  const char *evaluated;   /* the split of the newest evaluation, a literal */
+  brim_hooks *hooks;       /* NULL: none are set, or another rank runs them */
   brim_pressure *pressure; /* NULL: memory is not watched */
   brim_work work;          /* the trainer's */
   brim_loop loop;
@@ -119,6 +125,10 @@ double brim_running_own_seconds(const brim_running *r);
 /* ---- run_record.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);
+/* The run's current figures, for a hook. */
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out);
+/* [step] Starts a hook that is set; `detail` may be NULL. */
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 brim_progress_state brim_running_progress(const brim_running *r);

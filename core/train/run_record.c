@@ -14,6 +14,29 @@ void brim_running_event(brim_running *r, const char *what, const char *detail)
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out)
+{
+  const brim_order *o = &r->drive->order;
+  *out = (brim_hook_facts){.status = "running", .split = "", .step = r->state->step, .steps = o->steps};
+  out->epoch = (double)r->state->step / (double)o->steps_per_epoch;
+  for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+    const brim_evaluation *e = &r->report.figures[i];
+    out->loss[i] = e->loss;
+    out->accuracy[i] = r->report.task == BRIM_TASK_VALUES ? NAN : e->accuracy;
+    out->mae[i] = e->mae;
+  }
+}
+
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail)
+{
+  brim_hook_facts facts;
+  if (!r->hooks) return;
+  brim_running_hook_facts(r, &facts);
+  if (detail) snprintf(facts.detail, sizeof facts.detail, "%s", detail);
+  if (hook == BRIM_HOOK_EVALUATION) facts.split = r->evaluated;
+  brim_hooks_post(r->hooks, hook, &facts);
+}
+
 void brim_running_heed_tensorboard(brim_running *r, brim_status status)
 {
   if (status != BRIM_OK) brim_tensorboard_give_up(&r->tensorboard);
@@ -220,6 +243,8 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                          : "the parameters have diverged");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
+  r->evaluated = part_names[part];
+  brim_running_hook(r, BRIM_HOOK_EVALUATION, NULL);
   const brim_order *o = &r->drive->order;
   char when[80];
   if (brim_setup_is_federated(r->drive->setup))
