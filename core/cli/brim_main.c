@@ -28,17 +28,6 @@ const brim_command *const brim_commands[] = {
     &brim_command_check,    &brim_command_data,     &brim_command_devices,  &brim_command_monitor,
     &brim_command_ops,      &brim_command_complete, &brim_command_version,  NULL};
 
-/* The commands that plan for a device or use it show other programs what they do: see memory/live.h. */
-static bool is_live(const brim_command *command)
-{
-  static const brim_command *const list[] = {&brim_command_train,   &brim_command_federate, &brim_command_start,
-                                             &brim_command_plan,    &brim_command_eval,     &brim_command_predict,
-                                             &brim_command_generate};
-  for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-    if (list[i] == command) return true;
-  return false;
-}
-
 static brim_status check_config_path(const brim_cli *cli)
 {
   for (size_t i = 0; i < cli->config_paths.count; i++) {
@@ -102,7 +91,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
     if (status == BRIM_OK)
       status = brim_registry_open(brim_core_plugins, cli->plugin_paths.path, cli->plugin_paths.count, &cli->registry);
     if (status != BRIM_OK) return brim_cli_fail(status);
-    if (is_live(*c)) brim_live_command((*c)->name);
+    if ((*c)->is_live) brim_live_command((*c)->name);
     const int result = (*c)->run(cli, argc, argv);
     brim_live_end();
     brim_registry_free(cli->registry);

@@ -277,4 +277,4 @@ const brim_command brim_command_eval = {
     "HellaSwag (activity_label, ctx_a, ctx_b, endings, label), or question, choices and answer. The answer is the "
     "choice\n"
     "with the greatest probability; also counted are answers by probability per character and per byte.\n",
-    options};
+    options, true};

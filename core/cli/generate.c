@@ -378,4 +378,4 @@ const brim_command brim_command_generate = {
     "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
     "the defaults. As in transformers, models from Hugging Face and GGUF files choose the most probable token without\n"
     "do_sample; --temperature 1, --top-k, --top-p and several --num-samples sample.\n",
-    options};
+    options, true};

@@ -416,4 +416,4 @@ const brim_command brim_command_plan = {
     "were empty. * marks the choice of the run. Then it lists the plans with the best trade-offs between memory and\n"
     "predicted time of a step. Kernels that the device profile lacks are measured, which takes some seconds the first\n"
     "time; --no-timing uses only the profile.\n",
-    options};
+    options, true};

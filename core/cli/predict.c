@@ -217,4 +217,4 @@ const brim_command brim_command_predict = {
     "If the model predicts real numbers, the columns are file,index,value0,...\n"
     "Files must have the format of the run's dataset: for idx, images in IDX files, plain or gzip. An argument with\n"
     "'=' is an override; write ./a=b for a file with such a name.\n",
-    options};
+    options, true};

@@ -469,4 +469,4 @@ const brim_command brim_command_start = {
     "\n"
     "Enter accepts the default in brackets. Before training, the command prints the equivalent `brim train` command,\n"
     "the only line on standard output. If you answer no to the last question, nothing is created.\n",
-    options};
+    options, true};

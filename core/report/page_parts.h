@@ -56,8 +56,8 @@ typedef struct brim_page_run {
   json_t *summary;              /* of the last process, unless it has not ended or was lost; an object */
   json_t *plan, *plugins;       /* objects */
   json_t *events, *environment; /* arrays of objects; other values are omitted */
+  json_t *operations, *buffers; /* times of a traced step, and the picture of the plan; objects */
   json_t *samples;              /* samples.json; an object */
-  json_t *operations;           /* times of a traced step; an object */
   brim_page_process *process;
   size_t process_count;
   double queue_seconds, work_seconds; /* of all processes; work: all but the queue */
@@ -99,6 +99,8 @@ double brim_page_step_seconds(const brim_page_run *page);
 
 /* The state of the run as a word: "running", "waiting", "finished". */
 const char *brim_page_status(const brim_page_run *page);
+/* Whether the page is one of a series that a browser follows. */
+bool brim_page_refreshes(const brim_page_run *page);
 /* For the head: the policy that lets no other script run than the page's own, and that one only while the run goes on;
  * and the refresh of browsers without scripts. */
 void brim_page_head(const brim_page_run *page, brim_text *out);

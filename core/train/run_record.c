@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 #include "base/process.h"
-#include "base/tracing.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
@@ -13,6 +12,29 @@ static const char *const part_names[] = {"train", "validation", "test"};
 void brim_running_event(brim_running *r, const char *what, const char *detail)
 {
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
+}
+
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out)
+{
+  const brim_order *o = &r->drive->order;
+  *out = (brim_hook_facts){.status = "running", .split = "", .step = r->state->step, .steps = o->steps};
+  out->epoch = (double)r->state->step / (double)o->steps_per_epoch;
+  for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+    const brim_evaluation *e = &r->report.figures[i];
+    out->loss[i] = e->loss;
+    out->accuracy[i] = r->report.task == BRIM_TASK_VALUES ? NAN : e->accuracy;
+    out->mae[i] = e->mae;
+  }
+}
+
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail)
+{
+  brim_hook_facts facts;
+  if (!r->hooks) return;
+  brim_running_hook_facts(r, &facts);
+  if (detail) snprintf(facts.detail, sizeof facts.detail, "%s", detail);
+  if (hook == BRIM_HOOK_EVALUATION) facts.split = r->evaluated;
+  brim_hooks_post(r->hooks, hook, &facts);
 }
 
 void brim_running_heed_tensorboard(brim_running *r, brim_status status)
@@ -203,16 +225,13 @@ brim_status brim_running_close_window(brim_running *r)
 
 brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool recorded, brim_evaluation *out)
 {
-  static const char *const name = "evaluate";
   char figures[BRIM_REPORT_ROOM];
   const double start = brim_now();
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
-  const int64_t began = brim_tracing_begin(name);
+  const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate");
   const brim_status status = brim_running_evaluate_samples(r, part, r->options->dist ? NULL : r->stop, out);
-  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
-  brim_live_now(before);
+  brim_phase_end(&phase);
   BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   const double seconds = brim_now() - start;
@@ -224,6 +243,8 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                          : "the parameters have diverged");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
+  r->evaluated = part_names[part];
+  brim_running_hook(r, BRIM_HOOK_EVALUATION, NULL);
   const brim_order *o = &r->drive->order;
   char when[80];
   if (brim_setup_is_federated(r->drive->setup))
@@ -246,12 +267,11 @@ static brim_status evaluate_clients(brim_running *r, enum subject subject, brim_
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation of each client after step %lld",
            (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
-  const enum brim_live_state before = brim_live_now(BRIM_LIVE_EVALUATING);
-  if (subject == GLOBAL)
-    BRIM_TRY(brim_trainer_evaluate_clients(r->trainer, stop, out));
-  else
-    BRIM_TRY(brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out));
-  brim_live_now(before);
+  const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate each client");
+  const brim_status status = subject == GLOBAL ? brim_trainer_evaluate_clients(r->trainer, stop, out)
+                                               : brim_trainer_evaluate_own(r->trainer, subject == FINETUNED, stop, out);
+  brim_phase_end(&phase);
+  BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
   brim_log(BRIM_LOG_DEBUG, "the evaluation of each client took %.3f s", brim_now() - start);
   return BRIM_OK;

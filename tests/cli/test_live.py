@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import time
 
 import live
@@ -59,7 +60,8 @@ class Live(Case):
         self.assertNotIn(waiting[1].pid, self.look())
 
     def test_evaluations_are_seen(self):
-        process = self.hold("run", *SMALL, "training.eval_every_steps=1", "dataset.test_count=20000")
+        process = self.start("train", "run.dir=run", *SMALL, "training.eval_every_steps=1", "training.epochs=100000",
+                             "dataset.test_count=20000", "training.checkpoint_every_steps=100000", out=subprocess.DEVNULL)
         slot = self.until_slot(process, lambda slot: slot["state"] == "evaluating", "an evaluation")
         self.assertLessEqual(slot["since"], slot["updated"])
 
@@ -74,7 +76,7 @@ class Live(Case):
     def test_other_commands_are_seen_while_they_work(self):
         self.train("run", *SMALL)
         seen = set()
-        process = self.start("eval", "run", "dataset.test_count=200000")
+        process = self.start("eval", "run", "dataset.test_count=4000000")
 
         def has_state():
             slot = self.slot(process)
