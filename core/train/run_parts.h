@@ -9,11 +9,16 @@
 #include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
+<<<<<<< HEAD
+#include "train/hooks.h"
+=======
 #include "train/histograms.h"
+>>>>>>> int
 #include "train/participants.h"
 #include "train/phase.h"
 #include "train/report.h"
 #include "train/run.h"
+#include "train/samples.h"
 #include "train/trainer.h"
 
 #define BRIM_STEPS_RECENT 20
@@ -40,9 +45,12 @@ typedef struct brim_running {
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
   brim_histograms histograms;
+  brim_samples samples;
   brim_progress progress;
   brim_run_metrics live_metrics;
   brim_report report;
+  const char *evaluated;   /* the split of the newest evaluation, a literal */
+  brim_hooks *hooks;       /* NULL: none are set, or another rank runs them */
   brim_pressure *pressure; /* NULL: memory is not watched */
   brim_work work;          /* the trainer's */
   brim_loop loop;
@@ -117,6 +125,10 @@ double brim_running_own_seconds(const brim_running *r);
 /* ---- run_record.c ---- */
 
 void brim_running_event(brim_running *r, const char *what, const char *detail);
+/* The run's current figures, for a hook. */
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out);
+/* [step] Starts a hook that is set; `detail` may be NULL. */
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 brim_progress_state brim_running_progress(const brim_running *r);
@@ -156,7 +168,8 @@ void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
 
-/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+/* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
+ * them ---- */
 
 /* Opens the files. ECOMM. */
 brim_status brim_running_open_insight(brim_running *r);
@@ -165,6 +178,9 @@ bool brim_running_has_histograms(const brim_running *r, int64_t step);
 /* Call before the next step, and after its commit. EPEER, ECOMM. */
 void brim_running_before_step(brim_running *r);
 brim_status brim_running_after_step(brim_running *r);
+/* Evaluates a part as brim_trainer_evaluate does, and if that is due writes the list of its worst answers. */
+brim_status brim_running_evaluate_samples(brim_running *r, enum brim_part part, const volatile int *stop,
+                                          brim_evaluation *out);
 
 /* ---- run_early.c ---- */
 

@@ -148,6 +148,7 @@ static brim_status checkpoint(void *self)
   BRIM_TRY(status);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
+  brim_running_hook(r, BRIM_HOOK_CHECKPOINT, NULL);
   return BRIM_OK;
 }
 
@@ -266,6 +267,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
   brim_running_collect(r);
   memcpy(what, r->loop.doing, sizeof what);
+  brim_running_hook(r, BRIM_HOOK_OOM, brim_error_text());
   brim_status status = brim_loop_recover(&r->loop, failure, &rewound);
   if (r->loop.recovery.is_remade) brim_running_follow_drive(r);
   if (status == BRIM_OK && rewound) status = drop_later_records(r);
