@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "report/page_parts.h"
+#include "report/plan_svg.h"
 #include "store/rundir.h"
 
 /* ---- style ---- */
@@ -79,6 +80,16 @@ static const char parts[] =
     ".o-all{fill:var(--blue);color:var(--blue)}.o-least{fill:var(--deep);color:var(--deep)}"
     ".o-plan{fill:var(--amber);color:var(--amber)}";
 
+/* On a telephone an event is a paragraph, not a row of a table that is too wide. */
+static const char narrow[] =
+    "@media (max-width:40rem){body{padding:1rem}nav{margin:1rem -1rem 0;padding:.55rem 1rem}.card{flex:1 1 8.7rem}"
+    ".events,.events tbody,.events tr{display:block}.events thead{display:none}"
+    ".events tr{padding:.5rem 0;border-bottom:1px solid var(--line)}"
+    ".events td{display:inline-block;padding:0 .7rem 0 0;border:0}.events td.number:not(:empty)::before{content:'step "
+    "'}"
+    ".events td:last-child{display:block}"
+    ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
+
 /* Nothing scrolls on paper, so what is wide must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
@@ -113,10 +124,13 @@ static void add_style(brim_text *out)
   brim_text_add(out, brim_page_histograms_style);
   add_shades(out);
   brim_svg_style(out, false);
+  brim_plan_svg_style(out, false);
   brim_text_add(out, "@media screen and (prefers-color-scheme:dark){");
   brim_text_add(out, dark);
   brim_svg_style(out, true);
+  brim_plan_svg_style(out, true);
   brim_text_add(out, "}");
+  brim_text_add(out, narrow);
   brim_text_add(out, paper);
   brim_text_add(out, "</style>\n");
 }
@@ -135,7 +149,7 @@ static void begin(brim_text *out, const char *title)
 static void begin_body(const brim_page_run *page, brim_text *out)
 {
   brim_text_add(out, "</head>\n<body");
-  if (page && page->live)
+  if (page && brim_page_refreshes(page))
     brim_text_printf(out, " data-every=\"%.3f\" data-written=\"%.3f\"", page->live->every_seconds, page->live->written);
   brim_text_add(out, ">\n");
 }

@@ -310,6 +310,7 @@ brim_status brim_running_begin(brim_running *r)
   const brim_setup_options options = {
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
   brim_reserve_take();
+  BRIM_TRY(brim_running_trace_check(r));
   const brim_status opened = brim_drive_open(r->config, &options, &r->drive);
   BRIM_TRY(brim_distribution_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
@@ -335,7 +336,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
-  BRIM_TRY(brim_running_begin_together(r, brim_running_trace_begin(r)));
+  brim_running_trace_begin(r);
   BRIM_TRY(brim_running_open_insight(r));
   announce(r);
   announce_world(r);

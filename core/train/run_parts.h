@@ -126,8 +126,10 @@ brim_status brim_running_evaluate_clients(brim_running *r);
 
 /* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
 
-/* [init] Reads observe.trace and observe.nvtx. ECONFIG. */
-brim_status brim_running_trace_begin(brim_running *r);
+/* [plan] Checks observe.trace. ECONFIG. */
+brim_status brim_running_trace_check(const brim_running *r);
+/* [init] Reads observe.trace and observe.nvtx. */
+void brim_running_trace_begin(brim_running *r);
 /* [step] Looks for a request of `brim trace`, at most twice a second. */
 void brim_running_trace_look(brim_running *r);
 /* This rank's wish to trace steps, for brim_trainer_wish; 0: none. */
