@@ -93,6 +93,7 @@ static void print_table(const brim_runs *runs)
     brim_text_printf(&out, "no run matches; there are %zu\n", runs->total);
   brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
+  fflush(stdout); /* the message below goes to standard error, and follows the table */
   if (runs->rows > 0 && runs->rows < runs->total) brim_log(BRIM_LOG_INFO, "%zu of %zu runs", runs->rows, runs->total);
 }
 

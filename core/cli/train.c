@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -36,7 +37,7 @@ typedef struct train_options {
  * by hashes; any number of ranks, or processes of clients, can resume. */
 static bool may_change_on_resume(const char *word)
 {
-  static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks=", "federate.mode="};
+  static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks=", "federate.mode=", "hooks."};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
     if (brim_starts_with(word, keys[i])) return true;
   return false;
@@ -69,8 +70,8 @@ static brim_status check_options(const train_options *o, const brim_operands *op
           BRIM_ECONFIG,
           "--resume uses the run's own configuration, so '%s' cannot be set\n"
           "to train with another one, start a new run: brim train --from %s %s\n"
-          "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, dist.ranks=N and "
-          "federate.mode=MODE",
+          "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, dist.ranks=N, "
+          "federate.mode=MODE and hooks.*=COMMAND",
           operands->word[i], o->resume, operands->word[i]);
   return BRIM_OK;
 }
@@ -126,6 +127,30 @@ static const char **repeat_words(const brim_cli *cli, int argc, char **argv, bri
 
 /* Loads the configuration and checks everything that is known before a run. Ranks that brim started log nothing about
  * it, as the launcher has already done so. */
+/* The configuration of another user's run must not run commands as this user, unless the command line sets them. */
+static brim_status check_hooks(const char *file, const brim_operands *operands, const brim_hooks_settings *hooks)
+{
+  const struct {
+    const char *key, *command;
+  } all[] = {{"hooks.on_start=", hooks->on_start},
+             {"hooks.on_evaluation=", hooks->on_evaluation},
+             {"hooks.on_checkpoint=", hooks->on_checkpoint},
+             {"hooks.on_oom=", hooks->on_oom},
+             {"hooks.on_end=", hooks->on_end}};
+  struct stat info;
+  if (!file || stat(file, &info) != 0 || info.st_uid == geteuid()) return BRIM_OK;
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    bool is_own = !all[i].command[0];
+    for (size_t k = 0; k < operands->count; k++) is_own = is_own || brim_starts_with(operands->word[k], all[i].key);
+    if (!is_own)
+      return brim_fail(BRIM_ECONFIG,
+                       "'%s' belongs to another user and would run a command as you: %s%s\n"
+                       "if you do not want that, add %s ; if you do, add %s'%s'",
+                       file, all[i].key, all[i].command, all[i].key, all[i].key, all[i].command);
+  }
+  return BRIM_OK;
+}
+
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {
@@ -136,6 +161,7 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
       brim_cli_config(cli, file, operands->word - first, operands->number - first, operands->count + first, config);
   brim_cli_hush(cli, false);
   BRIM_TRY(status);
+  BRIM_TRY(check_hooks(file, operands, &(*config)->settings.hooks));
   if (o->federates && (*config)->settings.total_clients == 0)
     return brim_fail(BRIM_ECONFIG, "there are no clients: 'total_clients' is 0\n"
                                    "set total_clients=N, or train without a federation: brim train");

@@ -278,8 +278,26 @@ static const brim_setting observe_table[] = {
          "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
     FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
          "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
+    FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
+         "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
+         "node_exporter's textfile collector; empty: off"),
+    FREE(I64, brim_observe_settings, samples, "16", "[0,32]",
+         "at the same evaluations, write the samples with the worst answers to the run's folder, at most this many"),
     {.param.key = NULL},
 };
+
+#define T brim_hooks_settings
+static const brim_setting hooks_table[] = {
+    FREE(STR, T, on_start, "", NULL, "shell command to run when the run has started or resumed"),
+    FREE(STR, T, on_evaluation, "", NULL, "shell command to run after each evaluation"),
+    FREE(STR, T, on_checkpoint, "", NULL, "shell command to run after each checkpoint"),
+    FREE(STR, T, on_oom, "", NULL, "shell command to run when the run was out of memory and recovers"),
+    FREE(STR, T, on_end, "", NULL,
+         "shell command to run when the run has ended, however it ended; it has BRIM_* variables and summary.json on "
+         "its standard input, like the others"),
+    {.param.key = NULL},
+};
+#undef T
 
 #define T brim_federate_settings
 static const brim_setting federate_table[] = {
@@ -503,6 +521,7 @@ const brim_section brim_settings_sections[] = {
     SECTION("loss_scale", loss_scale_table, loss_scale),
     SECTION("claims", claims_table, claims),
     SECTION("observe", observe_table, observe),
+    SECTION("hooks", hooks_table, hooks),
     SECTION("dist", dist_table, dist),
     SECTION("optimizer", optimizer_table, optimizer),
     {"federate", federate_table, offsetof(brim_settings, federate), sizeof(brim_federate_settings), true},

@@ -250,10 +250,10 @@ static void add_started(reader *r)
     brim_index_add_text(r->index, "started", text);
 }
 
-/* Adds the figure that judges the run: of validation data, else of test data. */
+/* Adds the figure that judges the run: of validation data, else of test data, else, early in a run, of training. */
 static void add_judged(reader *r, const char *name)
 {
-  static const char *const judges[] = {"validation", "test"};
+  static const char *const judges[] = {"validation", "test", "train"};
   char key[64];
   const brim_index_run *run = &r->index->run[r->index->runs - 1];
   for (size_t i = 0; i < sizeof judges / sizeof judges[0]; i++) {

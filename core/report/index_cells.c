@@ -273,14 +273,15 @@ size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *
   char text[256];
   static const char *const forms[] = {"%s", "result.%s", "config.%s", "config.%s.id"};
   if (strlen(name) > 200 || room == 0) return 0;
-  for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+  const bool is_own = brim_index_is_known(name); /* loss is a figure, not the group of the configuration */
+  for (size_t i = 0; i < (is_own ? 2 : sizeof forms / sizeof forms[0]); i++) {
     snprintf(text, sizeof text, forms[i], name);
     if (find_exact(index, text, out)) return 1;
     char *dot = i == 1 ? strchr(text + strlen("result."), '.') : NULL; /* test.accuracy is test_accuracy in files */
     if (dot) *dot = '_';
     if (dot && find_exact(index, text, out)) return 1;
   }
-  if (brim_index_is_known(name)) return 0;
+  if (is_own) return 0;
   size_t count = 0;
   const int length = snprintf(text, sizeof text, ".%s", name);
   for (size_t i = 0; length > 0 && i < index->keys; i++) {

@@ -121,6 +121,7 @@ static void add_style(brim_text *out)
   brim_text_add(out, light);
   brim_text_add(out, rules);
   brim_text_add(out, parts);
+  brim_text_add(out, brim_page_samples_style);
   brim_text_add(out, brim_page_histograms_style);
   add_shades(out);
   brim_svg_style(out, false);
@@ -156,9 +157,9 @@ static void begin_body(const brim_page_run *page, brim_text *out)
 
 /* The sections of a run's page, in their order. A section without data adds nothing. */
 static void (*const sections[])(const brim_page_run *page, brim_text *out) = {
-    brim_page_results,         brim_page_curves,      brim_page_timeline,   brim_page_reached, brim_page_epochs,
-    brim_page_clients_section, brim_page_classes,     brim_page_histograms, brim_page_plan,    brim_page_operations,
-    brim_page_ranks,           brim_page_environment, brim_page_inputs};
+    brim_page_results,         brim_page_curves,  brim_page_timeline,    brim_page_reached,    brim_page_epochs,
+    brim_page_clients_section, brim_page_classes, brim_page_samples,     brim_page_histograms, brim_page_plan,
+    brim_page_operations,      brim_page_ranks,   brim_page_environment, brim_page_inputs};
 
 static void print_one(brim_comparison *c, const brim_page_live *live, brim_text *out)
 {

@@ -57,6 +57,7 @@ typedef struct brim_page_run {
   json_t *plan, *plugins;       /* objects */
   json_t *events, *environment; /* arrays of objects; other values are omitted */
   json_t *operations, *buffers; /* times of a traced step, and the picture of the plan; objects */
+  json_t *samples;              /* samples.json; an object */
   brim_page_process *process;
   size_t process_count;
   double queue_seconds, work_seconds; /* of all processes; work: all but the queue */
@@ -176,6 +177,8 @@ bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
 void brim_page_histograms(const brim_page_run *page, brim_text *out);
 extern const char *const brim_page_histograms_style;
+void brim_page_samples(const brim_page_run *page, brim_text *out);
+extern const char *const brim_page_samples_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 /* What happened: waits, decisions, recoveries, interruptions, resumes; as a picture and as a table. */
 void brim_page_timeline(const brim_page_run *page, brim_text *out);

@@ -108,6 +108,7 @@ void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_li
   out->plan = brim_page_read_object(out, "plan.json");
   out->plugins = brim_page_read_object(out, "plugins.json");
   out->buffers = brim_page_read_object(out, BRIM_PIECES_NAME);
+  out->samples = brim_page_read_object(out, "samples.json");
   out->operations = brim_page_read_object(out, "operations.json");
   out->environment = read_lines(out, "environment.jsonl", "host");
   brim_page_read_processes(out);
@@ -121,6 +122,7 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->summary);
   json_decref(page->plan);
   json_decref(page->plugins);
+  json_decref(page->samples);
   json_decref(page->events);
   json_decref(page->environment);
   json_decref(page->operations);

@@ -118,8 +118,8 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir)
   size_t length = strlen(dir);
   while (length > 1 && dir[length - 1] == '/') length--;
   dir = brim_arena_string_n(&c->arena, dir, length);
+  if (has_file(dir, "config.yaml")) return read_run(c, dir); /* even if a sweep failed in its folder before */
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
-  if (has_file(dir, "config.yaml")) return read_run(c, dir);
   return read_folder(c, dir);
 }
 

@@ -293,7 +293,7 @@ static bool compare(const node *n, const brim_where_value *v)
     return negates != (v->is_list ? holds_for_one(n, v->text) : holds(n, v->text, v->number));
   default:
     if (!isnan(n->number)) return !isnan(v->number) && is_ordered(n->kind, v->number - n->number);
-    return v->text && is_ordered(n->kind, strcmp(v->text, n->text));
+    return v->text && is_ordered(n->kind, (double)strcmp(v->text, n->text));
   }
 }
 

@@ -39,6 +39,6 @@ brim_status brim_where_parse(brim_arena *arena, const char *text, brim_where *ou
 brim_status brim_where_fail(const brim_where *filter, size_t at, const char *problem);
 /* `value` has one element for each key of the filter. */
 bool brim_where_matches(const brim_where *filter, const brim_where_value *value);
-/* The number that a whole text is; NAN if it is none. */
+/* The value of a text that is a number, such as 1e-3 or 90%; NAN for other texts. */
 double brim_where_number(const char *text);
 #endif

@@ -1,5 +1,5 @@
-/* See trash.h. Works with descriptors of folders that are opened without following links, so that nobody can redirect a
- * move or a deletion by putting a link in its way. */
+/* See trash.h. Works with descriptors of folders that are opened without following links, so that no
+ * link put in the way can redirect a move or a deletion. */
 #include "store/trash.h"
 
 #include <dirent.h>

@@ -1,19 +1,36 @@
 /* A run: its beginning (run_begin.c), the loop over its steps (drive/loop.c, run_work.c), and its end. */
 #include "train/run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/error.h"
+#include "observe/events.h"
 #include "planner/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
 
+/* Runs the last hook, and waits for it and others. Keeps the error. */
+static void end_hooks(brim_running *r, brim_hook_facts *last, brim_status status)
+{
+  brim_error first;
+  if (!r->hooks) return;
+  brim_error_take(&first);
+  last->status = status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
+  if (status != BRIM_OK) snprintf(last->detail, sizeof last->detail, "%.1000s", first.text);
+  brim_hooks_post(r->hooks, BRIM_HOOK_END, last);
+  brim_hooks_close(r->hooks, r->stop);
+  r->hooks = NULL;
+  brim_error_put(&first);
+}
+
 static brim_status close_run(brim_running *r, brim_status status)
 {
   brim_error first; /* the error to show */
+  brim_hook_facts last = {.status = ""};
   brim_error_take(&first);
   brim_progress_finish(&r->progress);
   const bool opened = r->lock >= 0 && r->state; /* else the folder belongs to another run and must not be written to */
@@ -23,6 +40,10 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
+    brim_running_close_metrics(r, status == BRIM_OK             ? "finished"
+                                  : status == BRIM_EINTERRUPTED ? "interrupted"
+                                                                : "failed");
+    if (r->hooks) brim_running_hook_facts(r, &last);
     const brim_status written = brim_report_write_summary(&r->report, r->dir, brim_trainer_plan(r->trainer), status,
                                                           error, r->state->step, brim_running_own_seconds(r));
     if (status == BRIM_OK) {
@@ -35,6 +56,9 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
   brim_histograms_close(&r->histograms);
+  brim_samples_release(&r->samples);
+  if (r->tensorboard.fd >= 0)
+    brim_running_heed_tensorboard(r, brim_tensorboard_end(&r->tensorboard, status == BRIM_OK));
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);
@@ -42,6 +66,7 @@ static brim_status close_run(brim_running *r, brim_status status)
   if (opened && r->options->write_page) r->options->write_page(r->dir);
   if (status != BRIM_OK) brim_error_put(&first);
   if (r->lock >= 0) close(r->lock);
+  end_hooks(r, &last, status); /* the devices and the run's folder are free already */
   brim_out_of_memory_advice(NULL);
   brim_crash_advice(NULL);
   brim_reserve_give();

@@ -130,6 +130,7 @@ static void on_decision(void *context, const brim_decision *decision)
     snprintf(note, sizeof note, "decision: %s: %s", decision->policy, decision->choice);
     brim_tracing_note(note);
   }
+  if (!decision->sight) brim_openmetrics_decided(&r->live_metrics.decisions, decision->policy, decision->action);
 }
 
 static brim_status open_logs(brim_running *r)
@@ -345,10 +346,18 @@ brim_status brim_running_begin(brim_running *r)
   report_omitted(r);
   follow_page(r);
   BRIM_TRY(brim_running_watch_memory(r));
+  brim_running_open_metrics(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
+<<<<<<< HEAD
+  if (brim_running_prints(r))
+    r->hooks = brim_hooks_open(&r->settings->hooks, r->dir, brim_config_choice_of(r->config, "model")->plugin->id,
+                               brim_config_choice_of(r->config, "dataset")->name);
+  brim_running_hook(r, BRIM_HOOK_START, r->options->resume ? "resumed" : "started");
+=======
   brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
   const brim_progress_state state = brim_running_progress(r);
   brim_running_publish(r, &state);
+>>>>>>> int
   return BRIM_OK;
 }

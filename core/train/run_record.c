@@ -14,11 +14,32 @@ void brim_running_event(brim_running *r, const char *what, const char *detail)
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
 }
 
+void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out)
+{
+  const brim_order *o = &r->drive->order;
+  *out = (brim_hook_facts){.status = "running", .split = "", .step = r->state->step, .steps = o->steps};
+  out->epoch = (double)r->state->step / (double)o->steps_per_epoch;
+  for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+    const brim_evaluation *e = &r->report.figures[i];
+    out->loss[i] = e->loss;
+    out->accuracy[i] = r->report.task == BRIM_TASK_VALUES ? NAN : e->accuracy;
+    out->mae[i] = e->mae;
+  }
+}
+
+void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail)
+{
+  brim_hook_facts facts;
+  if (!r->hooks) return;
+  brim_running_hook_facts(r, &facts);
+  if (detail) snprintf(facts.detail, sizeof facts.detail, "%s", detail);
+  if (hook == BRIM_HOOK_EVALUATION) facts.split = r->evaluated;
+  brim_hooks_post(r->hooks, hook, &facts);
+}
+
 void brim_running_heed_tensorboard(brim_running *r, brim_status status)
 {
-  if (status == BRIM_OK) return;
-  brim_log(BRIM_LOG_WARN, "the run continues without TensorBoard's events: %s", brim_error_text());
-  brim_tensorboard_close(&r->tensorboard);
+  if (status != BRIM_OK) brim_tensorboard_give_up(&r->tensorboard);
 }
 
 /* Records the device memory of the arena and the host memory of the process, as summary.json does at the end. */
@@ -209,7 +230,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
   const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate");
-  const brim_status status = brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out);
+  const brim_status status = brim_running_evaluate_samples(r, part, r->options->dist ? NULL : r->stop, out);
   brim_phase_end(&phase);
   BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);
@@ -222,6 +243,8 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
                          : "the parameters have diverged");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
+  r->evaluated = part_names[part];
+  brim_running_hook(r, BRIM_HOOK_EVALUATION, NULL);
   const brim_order *o = &r->drive->order;
   char when[80];
   if (brim_setup_is_federated(r->drive->setup))

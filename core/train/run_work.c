@@ -97,6 +97,7 @@ static brim_status make(void *self)
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_loop_is_due(&r->loop, r->state->step, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
+  brim_running_update_metrics(r);
   if (status == BRIM_OK) BRIM_TRY(brim_running_after_step(r));
   if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) BRIM_TRY(brim_trainer_compare(r->trainer));
   return status == BRIM_OK ? brim_running_trace_after(r) : status;
@@ -147,6 +148,7 @@ static brim_status checkpoint(void *self)
   BRIM_TRY(status);
   brim_stop_at(r->state->step, r->state->step);
   brim_running_event(r, "checkpoint", NULL);
+  brim_running_hook(r, BRIM_HOOK_CHECKPOINT, NULL);
   return BRIM_OK;
 }
 
@@ -265,6 +267,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   const double now = brim_now(), at = brim_trainer_failed_at(r->trainer);
   brim_running_collect(r);
   memcpy(what, r->loop.doing, sizeof what);
+  brim_running_hook(r, BRIM_HOOK_OOM, brim_error_text());
   brim_status status = brim_loop_recover(&r->loop, failure, &rewound);
   if (r->loop.recovery.is_remade) brim_running_follow_drive(r);
   if (status == BRIM_OK && rewound) status = drop_later_records(r);

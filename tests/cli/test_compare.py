@@ -78,6 +78,11 @@ class Compare(TwoRuns):
         self.assertEqual([run["name"] for run in runs], ["sweep/0", "sweep/1", "a"])
         self.assertEqual([run["differing"]["seed"] for run in runs], ["1", "2", "1"])
 
+    def test_a_run_in_the_folder_of_a_sweep_that_failed(self):
+        (self.folder / "runs/a/sweep.json").write_text('{"jobs": []}')
+        self.assertEqual([run["run"] for run in self.json_of("runs/a")], ["runs/a"])
+        self.brim("report", "runs/a")
+
     def test_names_are_long_enough_to_be_distinct(self):
         self.train("other/a", *RUN)
         self.assertEqual([run["name"] for run in self.json_of("runs/a", "other/a")], ["runs/a", "other/a"])
@@ -85,8 +90,8 @@ class Compare(TwoRuns):
     def test_errors(self):
         self.assert_error(self.brim("compare", status=USAGE), "write brim compare RUN...")
         (self.folder / "other").mkdir()
-        self.assert_error(self.brim("compare", "other", status=LOAD), "'other' is not the folder of a run or of a sweep",
-                          "there are no readable runs in it")
+        self.assert_error(self.brim("compare", "other", status=LOAD),
+                          "'other' is not the folder of a run or of a sweep", "there are no readable runs in it")
         (self.folder / "runs/a/config.yaml").write_text("a: [")
         self.assert_error(self.brim("compare", "runs/a", status=USAGE), "runs/a/config.yaml:2:1")
 

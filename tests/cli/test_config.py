@@ -10,8 +10,8 @@ from support import BINARY, LOAD, NETWORK, SMALL, USAGE, Case, main, write_idx_d
 # The configurations of the installation or of the build: both lie next to the program.
 CONFIGS = pathlib.Path(BINARY).resolve().parent.parent / "share/brim/configs"
 PLUGINS = os.environ["BRIM_CONFIG_PLUGINS"]  # has a model "vit" with a parameter "depth"
-COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "config", "plugins", "devices", "ops", "complete",
-            "version"]
+COMMANDS = ["train", "start", "eval", "predict", "plan", "compare", "runs", "config", "plugins", "devices", "ops",
+            "complete", "version"]
 # models that wrap another one: each needs a backbone, none can be a backbone, and no other model takes one
 AROUND = {"linear_probe", "lora"}
 

@@ -43,6 +43,8 @@ ALLOWED = {
     "core/federate/aggregation.c": WORD,
     "core/federate/world.c": WORD,
     "core/graph/plan_json.c": WORD,
+    "core/report/index.c": WORD,
+    "core/report/index_cells.c": WORD,
     "core/report/page_clients.c": WORD,
     "core/report/page_figures.c": WORD,
     "core/report/runs.c": WORD,

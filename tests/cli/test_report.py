@@ -105,8 +105,8 @@ class OfARun(Reports):
         page = self.page("run/report.html")
         self.assertEqual(text_of(page.find(".//h1")), "run finished")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
-                         ["Results", "Curves", "What happened", "Epochs", "Confusion matrix", "Classes", "Layers", "Memory",
-                          "Environment", "Configuration"])
+                         ["Results", "Curves", "What happened", "Epochs", "Confusion matrix", "Classes",
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
         jumps = [(a.get("href"), text_of(a)) for a in page.find(".//nav").iter("a")]
         self.assertEqual(jumps, [("#" + s.get("id"), text_of(s.find("h2"))) for s in page.iter("section")])
         self.brim("report", "run", "-o", "again.html")
@@ -591,7 +591,7 @@ class OfAFederation(Reports):
         self.assertEqual([text_of(h) for h in page.iter("h2")],
                          ["Results", "Curves", "What happened", "Accuracy reached", "Rounds", "Clients",
                           "Confusion matrix", "Classes",
-                          "Layers", "Memory", "Environment", "Configuration"])
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
         self.assertTrue(text_of(page.find(".//p[@class='what']")).endswith(", 6 rounds"))
         rows = self.table(self.section(page, "Rounds"))
         self.assertEqual([row["round"] for row in rows], [str(n) for n in range(1, 7)])

@@ -129,10 +129,12 @@ class List(Folder):
 
     def test_json_has_everything(self):
         a, b, c = self.json_of()
-        self.assertEqual((a["run"], a["status"], a["model"], a["tags"]), ("runs/a", "finished", "vit", ["final", "paper"]))
+        self.assertEqual((a["run"], a["status"], a["model"], a["tags"]),
+                         ("runs/a", "finished", "vit", ["final", "paper"]))
         self.assertEqual((a["config"]["optimizer.lr"], a["config"]["augment.flip"]), (0.001, False))
         self.assertEqual(a["results"]["test_accuracy"], 0.95)
-        self.assertEqual((b["note"], b["tags"], b["config"]["model.hidden"]), ("the first, with \"quotes\"", [], "[16]"))
+        self.assertEqual((b["note"], b["tags"], b["config"]["model.hidden"]),
+                         ("the first, with \"quotes\"", [], "[16]"))
         self.assertNotIn("test_accuracy", c["results"])
         self.assertEqual(self.json_of("--columns", "lr,tag", "--where", "name=a"),
                          [{"run": "runs/a", "lr": 0.001, "tags": ["final", "paper"]}])
@@ -283,7 +285,7 @@ class Trash(Folder):
     def state(self, path):
         """Everything about a folder that a copy must keep."""
         root = self.folder / path
-        return {str(p.relative_to(root)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else None,
+        return {str(p.relative_to(root)): (os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else 0,
                                            p.lstat().st_mtime_ns, p.lstat().st_mode)
                 for p in [root, *root.rglob("*")]}
 
@@ -318,7 +320,7 @@ class Trash(Folder):
         (self.folder / "config").mkdir()
         (self.folder / "config/config.yaml").write_text("model: mlp\n")  # a user's folder of configurations
         before = self.tree(".")
-        for name, text in (("runs/link", "is a link"), ("runs/link/", "is a link"), ("data", "is not the folder of a run"),
+        for name, text in (("runs/link", "is a link"), ("runs/link/", "is a link"), ("data", "not the folder of a run"),
                            ("runs", "is not the folder of a run"), ("config", "is not the folder of a run"),
                            ("file", "is a file"), (".", "does not name a run"), ("runs/..", "does not name a run"),
                            ("/", "does not name a run")):
@@ -334,6 +336,8 @@ class Trash(Folder):
     def test_a_running_run_is_not_deleted(self):
         process = self.hold("runs/a", *SMALL)
         self.assertEqual(self.names("--where", "status=running"), ["a"])
+        self.assertNotIn("cross_entropy", self.brim("runs", "runs").out, "a loss is a number")
+        self.assertEqual(self.json_of("--columns", "loss", "--where", "not loss"), [{"run": "runs/a", "loss": None}])
         self.assert_error(self.brim("runs", "delete", "runs/a", status=USAGE), f"is running (process {process.pid})")
         self.make("runs/b")
         result = self.brim("runs", "delete", "runs/b", "runs/a", status=USAGE)
@@ -420,7 +424,8 @@ class Notes(Folder):
     def test_show(self):
         self.brim("runs", "tag", "paper", "runs/a")
         out = self.brim("runs", "show", "runs/a").out
-        for text in ("runs/a", "finished", "paper", "model=mlp optimizer.lr=1e-3", "1, last: step-00000008", "test_loss"):
+        for text in ("runs/a", "finished", "paper", "model=mlp optimizer.lr=1e-3", "1, last: step-00000008",
+                     "test_loss"):
             self.assertIn(text, out)
         self.assertEqual(json.loads(self.brim("runs", "show", "a", "--json").out)["runs"][0]["tags"], ["paper"])
 
