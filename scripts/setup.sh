@@ -7,11 +7,12 @@
 set -euo pipefail
 
 packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev zlib1g-dev libdnnl-dev libxbyak-dev
-          libpcre2-dev libutf8proc-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev openmpi-bin dataset-fashion-mnist)
+          libpcre2-dev libutf8proc-dev libncurses-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev openmpi-bin
+          dataset-fashion-mnist)
 case ${1:-} in
 "") ;;
 test | lint)
-  packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev)
+  packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev zsh fish)
   [[ $1 == test ]] || packages+=(clang-format clang-tidy pyflakes3)
   ;;
 *)

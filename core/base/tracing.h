@@ -1,4 +1,4 @@
-/* The recorder of traces: what a process did when, for a few steps. Any thread adds events to one preallocated ring;
+/* The recorder of traces: the events of a process in a few steps. Any thread adds events to one preallocated ring;
  * train/run_trace.c decides when it records, and train/trace_write.c makes a file of it.
  *
  * An event costs two reads of the clock and one slot of the ring. While nothing is recorded it costs a load and a
@@ -12,14 +12,14 @@
 
 #include "brim/status.h"
 
-/* What an event is; `of` and `value` depend on it. */
+/* Kinds of events; `of` and `value` depend on the kind. */
 enum brim_tracing_kind {
   BRIM_TRACING_NODE = 1, /* a node ran; of: its brim_program; value: its index */
   BRIM_TRACING_WORK,     /* other work in the order of nodes; of: its name; value: bytes */
   BRIM_TRACING_IN,       /* a copy to the device; the same */
   BRIM_TRACING_OUT,      /* a copy from the device; the same */
   BRIM_TRACING_SUM,      /* a collective, from its start to the end of the first wait for it; the same */
-  BRIM_TRACING_PHASE,    /* what the thread did; of: a name; value: a number that follows the name, or 0 */
+  BRIM_TRACING_PHASE,    /* an activity of the thread; of: its name; value: a number that follows the name, or 0 */
   BRIM_TRACING_STEP,     /* a whole step; of: a name; value: its number, from 1 */
   BRIM_TRACING_LOADED,   /* a thread decoded a micro-batch; of: a name; value: samples */
   BRIM_TRACING_NOTE      /* an instant; of: a text in the recorder's memory */
@@ -73,7 +73,7 @@ void brim_tracing_name_thread(unsigned thread);
 
 /* [init] Makes room for `room` events, unless there is as much. ENOMEM_HOST. */
 brim_status brim_tracing_reserve(size_t room);
-/* [step] Starts to record, after what the ring has; and stops. After stop no thread writes to the ring. */
+/* [step] Starts to record, after the events in the ring; and stops. After stop no thread writes to the ring. */
 void brim_tracing_start(void);
 void brim_tracing_stop(void);
 /* The events so far, in no order, and the number of events for which there was no room. Call it while stopped. */

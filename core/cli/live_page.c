@@ -15,8 +15,6 @@
 #include "report/page.h"
 #include "store/rundir.h"
 
-extern char **environ;
-
 /* A process trains one run at a time. */
 static pid_t child = -1;
 static int line = -1;

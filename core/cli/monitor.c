@@ -11,8 +11,10 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/monitor_print.h"
+#include "monitor/metrics.h"
 #include "monitor/screen.h"
 #include "monitor/source.h"
+#include "observe/openmetrics.h"
 
 #define HOSTS_WAIT_SECONDS 12.0 /* for the first answer of other hosts: longer than ssh tries to connect */
 #define SCREEN_SECONDS 1.0      /* between two looks of the interactive view */
@@ -22,7 +24,9 @@
 typedef struct monitor {
   bool once, json;
   const char *from, *metrics, *every;
-  double seconds; /* between two looks; 0: one look */
+  double seconds;   /* between two looks; 0: one look */
+  bool has_metrics; /* the file has been written */
+  bool has_failed;  /* at the last look */
 } monitor;
 
 static volatile sig_atomic_t is_stopped;
@@ -74,8 +78,24 @@ static void print_text(const monitor *m, brim_look *look)
   brim_text_release(&out);
 }
 
-static brim_status show(const monitor *m, brim_look *look)
+/* Once the file has been written, a failure is a warning, and the next look tries again. */
+static brim_status write_metrics(monitor *m, brim_look *look)
 {
+  brim_text out = {0};
+  brim_look_metrics(look, &out);
+  const brim_status status = brim_openmetrics_write(m->metrics, &out);
+  brim_text_release(&out);
+  if (status != BRIM_OK && m->has_metrics && !m->has_failed)
+    brim_log(BRIM_LOG_WARN, "%s; the next look tries again", brim_error_text());
+  m->has_failed = status != BRIM_OK;
+  if (m->has_metrics) return BRIM_OK;
+  m->has_metrics = status == BRIM_OK;
+  return status;
+}
+
+static brim_status show(monitor *m, brim_look *look)
+{
+  if (m->metrics) return write_metrics(m, look);
   if (m->json)
     BRIM_TRY(print_json(m, look));
   else
@@ -85,7 +105,16 @@ static brim_status show(const monitor *m, brim_look *look)
   return errno == EPIPE ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-static brim_status look_on(const monitor *m, brim_source *source)
+/* Of several hosts some may fail, and the look says why; a look without any host is an error. */
+static brim_status check_hosts(const brim_look *look)
+{
+  for (size_t i = 0; i < look->hosts; i++)
+    if (!look->host[i].failure[0]) return BRIM_OK;
+  return look->hosts ? brim_fail(BRIM_EIO, "no host answered: %s: %s", look->host[0].name, look->host[0].failure)
+                     : BRIM_OK;
+}
+
+static brim_status look_on(monitor *m, brim_source *source)
 {
   brim_look look = {0};
   brim_status status;
@@ -93,6 +122,7 @@ static brim_status look_on(const monitor *m, brim_source *source)
   do {
     status = brim_source_look(source, &look);
     if (status == BRIM_OK) status = show(m, &look);
+    if (status == BRIM_OK && m->seconds == 0 && !m->from) status = check_hosts(&look);
     next += m->seconds;
     if (next < brim_now()) next = brim_now();
     if (status == BRIM_OK && m->seconds > 0 && !brim_source_is_over(source)) sleep_until(next);
@@ -115,9 +145,21 @@ static brim_status read_every(monitor *m)
   return BRIM_OK;
 }
 
+static brim_status check_metrics_folder(const char *path)
+{
+  char folder[BRIM_PATH_MAX] = ".";
+  const char *slash = strrchr(path, '/');
+  if (slash) snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+  if (brim_is_folder(folder)) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "--metrics %s: there is no folder '%s'\nmake it first, or name another", path, folder);
+}
+
 static brim_status check(monitor *m, const brim_operands *operands)
 {
   BRIM_TRY(read_every(m));
+  if (m->metrics && (m->json || m->once))
+    return brim_fail(BRIM_ECONFIG, "--metrics %s and --%s exclude each other", m->metrics, m->json ? "json" : "once");
+  if (m->metrics) BRIM_TRY(check_metrics_folder(m->metrics));
   if (m->from && operands->count > 0)
     return brim_fail(BRIM_ECONFIG, "--from %s and the host %s exclude each other", m->from, operands->word[0]);
   return BRIM_OK;
@@ -144,6 +186,8 @@ static const brim_option options[] = {
     {"--once", BRIM_CLI_FLAG(monitor, once), NULL, "look once and print it as text"},
     {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each look"},
     {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "look again and again"},
+    {"--metrics", BRIM_CLI_STRING(monitor, metrics), "FILE",
+     "write OpenMetrics to a file, for example of node_exporter's textfile collector"},
     {"--from", BRIM_CLI_STRING(monitor, from), "FILE", "show looks that --json has written, instead of a host"},
     {NULL}};
 
@@ -159,12 +203,14 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 
 const brim_command brim_command_monitor = {
     "monitor", "show devices, queue and runs", run_command,
-    "usage: brim monitor [HOST...] [--once | --every SECONDS] [--json] [--from FILE]\n"
+    "usage: brim monitor [HOST...] [--once | --every SECONDS] [--json | --metrics FILE] [--from FILE]\n"
     "\n"
     "  brim monitor                         devices with their memory by owner, the queue with the expected start,\n"
     "                                       the runs of all users, and what could be done next\n"
     "  brim monitor lab7 ann@lab8           the same of other hosts, through ssh; localhost is this host\n"
     "  brim monitor --json --every 5        a line of JSON every five seconds\n"
+    "  brim monitor --metrics /var/lib/prometheus/node-exporter/brim.prom --every 15\n"
+    "                                       a file for Prometheus, without a port of its own\n"
     "  brim monitor --from looks.json       what --json has written, instead of a host\n"
     "\n"
     "Other users' runs show what they use and how far they are; name, model and loss appear if you may read the run's\n"

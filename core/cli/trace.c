@@ -1,6 +1,5 @@
 /* brim trace: asks a running process for a trace of its next steps, and shows operations by time. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pwd.h>
@@ -8,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,29 +31,20 @@ typedef struct wishes {
 
 /* ---- the run ---- */
 
-/* Whether a process trains in the folder. */
-static bool is_running(const char *run)
-{
-  char path[BRIM_PATH_MAX];
-  if (brim_path_join(path, run, BRIM_RUN_LOCK_NAME) != BRIM_OK) return false;
-  const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool is_free = flock(fd, LOCK_SH | LOCK_NB) == 0;
-  close(fd); /* also unlocks */
-  return !is_free;
-}
-
 static const char *user_name(uid_t uid, char *out, size_t room)
 {
   const struct passwd *user = getpwuid(uid);
-  snprintf(out, room, "uid %ld", (long)uid);
-  return user ? user->pw_name : out;
+  if (user)
+    snprintf(out, room, "%s", user->pw_name);
+  else
+    snprintf(out, room, "uid %ld", (long)uid);
+  return out;
 }
 
 /* Only the user whose process it is, or root, may make it write. */
 static brim_status check_owner(const char *run)
 {
-  char path[BRIM_PATH_MAX], own[32], other[32];
+  char path[BRIM_PATH_MAX], own[64], other[64];
   struct stat info;
   BRIM_TRY(brim_path_join(path, run, BRIM_RUN_LOCK_NAME));
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
@@ -118,7 +107,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
   bool failed = false;
   brim_status status = BRIM_OK;
   for (;;) {
-    const bool runs = is_running(run); /* before the events are read, so that none is missed */
+    const bool runs = brim_run_is_open(run); /* before the events are read, so that none is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
       status = brim_fail(BRIM_EINTERRUPTED, "the request was withdrawn");
@@ -136,7 +125,7 @@ static brim_status ask(const wishes *w)
 {
   char path[BRIM_PATH_MAX];
   json_t *event = NULL;
-  if (!is_running(w->run)) return fail_ended(w->run);
+  if (!brim_run_is_open(w->run)) return fail_ended(w->run);
   BRIM_TRY(check_owner(w->run));
   BRIM_TRY(brim_path_join(path, w->run, "events.jsonl"));
   FILE *events = brim_fopen_to_read(path);
@@ -148,7 +137,8 @@ static brim_status ask(const wishes *w)
   (void)signal(SIGTERM, on_signal);
   brim_status status = brim_trace_request_write(w->run, w->steps);
   if (status == BRIM_OK) {
-    brim_say("asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps, brim_plural(w->steps), w->run);
+    brim_log(BRIM_LOG_INFO, "asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps,
+             brim_plural(w->steps), w->run);
     status = wait_for(w->run, events, &event);
     if (status != BRIM_OK) brim_trace_request_drop(w->run);
   }
@@ -159,7 +149,8 @@ static brim_status ask(const wishes *w)
     brim_text_printf(&text, "%s/%s\n", w->run, name);
     brim_cli_print(brim_text_str(&text));
     brim_text_release(&text);
-    brim_say("open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
+    brim_log(BRIM_LOG_INFO,
+             "open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
              w->run);
   }
   json_decref(event);
@@ -283,7 +274,7 @@ static brim_status trace(brim_cli *cli, wishes *w, brim_operands *operands)
   const bool shows = w->top || w->json;
   BRIM_TRY(brim_path_join(path, w->run, BRIM_OPERATIONS_NAME));
   const bool has_table = access(path, F_OK) == 0;
-  if (!shows || w->steps_text || (!has_table && is_running(w->run))) BRIM_TRY(ask(w));
+  if (!shows || w->steps_text || (!has_table && brim_run_is_open(w->run))) BRIM_TRY(ask(w));
   return shows ? show(w, &operands->arena) : BRIM_OK;
 }
 
@@ -313,6 +304,6 @@ const brim_command brim_command_trace = {
     "                                 running process if there is none\n"
     "\n"
     "A trace has operations, copies, collectives, loader threads, phases of the host, votes and decisions of all\n"
-    "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the user\n"
-    "who started the run, and root, can have it traced. observe.trace=100:103 traces steps from the command line.\n",
+    "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the\n"
+    "run's own user and root can have it traced. observe.trace=100:103 traces steps from the command line.\n",
     options};

@@ -278,6 +278,11 @@ static const brim_setting observe_table[] = {
          "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
     FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
          "write histograms of weights, gradients and updates to the run's folder, at up to 32 of the evaluations"),
+    FREE(PATH, brim_observe_settings, metrics_file, "", NULL,
+         "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
+         "node_exporter's textfile collector; empty: off"),
+    FREE(I64, brim_observe_settings, samples, "16", "[0,32]",
+         "at the same evaluations, write the samples with the worst answers to the run's folder, at most this many"),
     {.param.key = NULL},
 };
 

@@ -90,12 +90,13 @@ typedef struct brim_dist_settings {
 enum brim_live_mode { BRIM_LIVE_OFF, BRIM_LIVE_BASIC, BRIM_LIVE_ALL };
 #define BRIM_LIVE_MODE_NAMES "off|basic|all"
 typedef struct brim_observe_settings {
-  int64_t log_every_steps, top_k;
+  int64_t log_every_steps, top_k, samples;
   bool report, tensorboard, memory_summary, histograms;
   int32_t live; /* enum brim_live_mode */
   const char *trace; /* "100:103": steps; "": none */
   bool nvtx;
   double report_seconds; /* 0: the report is written only at the end */
+  const char *metrics_file; /* "": none */
 } brim_observe_settings;
 typedef struct brim_hooks_settings {
   const char *on_start, *on_evaluation, *on_checkpoint, *on_oom, *on_end; /* shell commands; "": none */

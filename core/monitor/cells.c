@@ -92,8 +92,7 @@ static void store(brim_cells *cells, int row, int column, enum brim_paint paint,
 {
   brim_cell *cell = cell_at(cells, row, column);
   if (!cell) return;
-  cell->glyph = glyph;
-  cell->paint = (uint8_t)paint;
+  *cell = (brim_cell){.glyph = glyph, .paint = (uint8_t)paint};
 }
 
 /* The next character of the text that can be shown, and its width; 0 at the end. */

@@ -11,14 +11,16 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/utf8.h"
 #include "brim/backend.h"
 
 #define HOSTS_SHOWN 4
 #define QUEUE_SHOWN 8
 #define PANEL_COLUMNS 150 /* width from which the chosen run stands beside the list */
 #define PANEL_ROWS 24
-#define DOUBLE_RUNS 8   /* most runs that have two rows each */
-#define PREVIEW_ROWS 11 /* fewest free rows in which the chosen run stands below the list */
+#define COMMAND_LEAST 24 /* columns in which part of a command is shown */
+#define DOUBLE_RUNS 8    /* most runs that have two rows each */
+#define PREVIEW_ROWS 11  /* fewest free rows in which the chosen run stands below the list */
 
 typedef struct frame {
   brim_cells *cells;
@@ -144,7 +146,7 @@ static void draw_foot(const frame *f, int row)
 
 static int advice_rows(const frame *f)
 {
-  return (int)f->look->advices + (f->view && f->view->advice > 0) + (f->look->problems > 0);
+  return (int)f->look->advices + (f->look->problems > 0);
 }
 
 static void draw_advice(const frame *f, brim_area area)
@@ -157,13 +159,7 @@ static void draw_advice(const frame *f, brim_area area)
     int column = area.column;
     brim_cells_printf(f->cells, row, column, end, BRIM_PAINT_KEY, "%zu", i + 1);
     column = brim_cells_put(f->cells, row, column + 2, end, BRIM_PAINT_PLAIN, a->text) + 2;
-    if (!f->view && a->command[0]) {
-      brim_cells_printf(f->cells, row, column, end, BRIM_PAINT_DIM, "%s", a->command);
-    } else if (f->view && f->view->advice != i + 1 && column + 24 < end) {
-      brim_cells_printf(f->cells, row, column, end, BRIM_PAINT_DIM, "%s", a->command);
-    } else if (f->view && f->view->advice == i + 1 && ++row < last) {
-      brim_cells_printf(f->cells, row, area.column + 2, end, BRIM_PAINT_STRONG, "$ %s", a->command);
-    }
+    if (column + COMMAND_LEAST < end) brim_cells_put(f->cells, row, column, end, BRIM_PAINT_DIM, a->command);
     row++;
   }
   if (f->look->problems > 0 && area.rows > 0) {
@@ -174,6 +170,45 @@ static void draw_advice(const frame *f, brim_area area)
     else
       brim_cells_put(f->cells, last, column, end, BRIM_PAINT_PLAIN, f->look->problem[0]);
   }
+}
+
+/* The rows that a text takes if it begins a new row at the edge. */
+static int wrapped_rows(const brim_cells *cells, const char *text)
+{
+  const int width = brim_cells_width(cells, text);
+  return 1 + (width > 0 ? (width - 1) / cells->columns : 0);
+}
+
+/* Writes a text over several rows, from the first column on, so that it can be copied. */
+static void put_wrapped(brim_cells *cells, int row, int last, enum brim_paint paint, const char *text)
+{
+  const char *stop = text + strlen(text);
+  char one[8];
+  for (int column = 0; text < stop && row < last;) {
+    size_t bytes;
+    const char *from = brim_utf8_take(&text, stop, &bytes);
+    snprintf(one, sizeof one, "%.*s", (int)bytes, from);
+    const int width = brim_cells_width(cells, one);
+    if (column + width > cells->columns) {
+      column = 0;
+      row++;
+    }
+    if (row < last) column = brim_cells_put(cells, row, column, cells->columns, paint, one);
+  }
+}
+
+/* The advice that the user has asked for, above the last row, with its whole command. */
+static void draw_chosen_advice(brim_cells *cells, const brim_look *look, const brim_view *view)
+{
+  if (view->advice == 0 || view->advice > look->advices) return;
+  const brim_look_advice *a = &look->advice[view->advice - 1];
+  const int foot = cells->rows - 1, wish = 1 + wrapped_rows(cells, a->text) + wrapped_rows(cells, a->command);
+  const int first = foot - wish > 1 ? foot - wish : 1;
+  for (int row = first; row < foot; row++)
+    brim_cells_fill(cells, row, 0, cells->columns, BRIM_PAINT_PLAIN, row == first ? 0x2500 : ' ');
+  brim_cells_printf(cells, first, 2, cells->columns, BRIM_PAINT_TITLE, " advice %zu ", view->advice);
+  put_wrapped(cells, first + 1, foot, BRIM_PAINT_PLAIN, a->text);
+  put_wrapped(cells, first + 1 + wrapped_rows(cells, a->text), foot, BRIM_PAINT_STRONG, a->command);
 }
 
 /* ---- the runs ---- */
@@ -274,7 +309,7 @@ static rows divide(const frame *f, int all)
   if (!f->view) left = doubled + parts;
   r.gaps = left >= wish + parts;
   if (r.gaps) left -= parts;
-  if (f->view && f->count > 0 && f->area.columns < PANEL_COLUMNS && left - doubled >= PREVIEW_ROWS)
+  if (f->view && f->count > 0 && f->cells->columns < PANEL_COLUMNS && left - doubled >= PREVIEW_ROWS)
     r.preview = left - doubled - 2;
   if (r.preview > 0) left = doubled;
   r.runs = 1 + r.names + left;
@@ -381,6 +416,7 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   } else {
     draw_list(&f, body);
   }
+  draw_chosen_advice(cells, look, view);
   draw_foot(&f, cells->rows - 1);
   free(f.list);
 }

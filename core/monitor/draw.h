@@ -73,5 +73,5 @@ const char *brim_draw_place(char *out, size_t room, const brim_look *look, size_
 
 /* ---- draw_detail.c ---- */
 
-void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, size_t run, bool boxed);
+void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, size_t index, bool boxed);
 #endif

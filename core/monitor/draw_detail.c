@@ -46,10 +46,9 @@ static const char *milliseconds(char *out, double seconds)
   return out;
 }
 
-static void draw_facts(brim_cells *cells, brim_area *at, const brim_look_run *run)
+static void draw_facts(brim_cells *cells, brim_area *at, int column, const brim_look_run *run)
 {
   char text[3 * BRIM_DRAW_TEXT], one[BRIM_DRAW_TEXT], two[BRIM_DRAW_TEXT];
-  int column = at->column;
   add_fact(cells, at, &column, "started", brim_draw_clock(text, run->started, false));
   if (run->queue_seconds >= 0.5) add_fact(cells, at, &column, "waited", brim_draw_seconds(text, run->queue_seconds));
   if (run->micro_batch > 0 && run->batch > 0) {
@@ -71,10 +70,6 @@ static void draw_facts(brim_cells *cells, brim_area *at, const brim_look_run *ru
   }
   add_fact(cells, at, &column, "decisions", count_text(text, run->decisions));
   add_fact(cells, at, &column, "recoveries", count_text(text, run->retries));
-  if (column > at->column) {
-    at->row++;
-    at->rows--;
-  }
 }
 
 /* cnn-lr3  training  cnn on fashion_mnist                       ann  7630  cuda:0 */
@@ -103,7 +98,7 @@ static void draw_head(brim_cells *cells, int row, brim_area area, const brim_loo
 }
 
 /* ━━━━━━━━╸────  93%  step 205/220  epoch 5/5  loss 0.48  1.3k/s  left 0:01 */
-static void draw_way(brim_cells *cells, brim_area *at, const brim_look *look, size_t index)
+static int draw_way(brim_cells *cells, brim_area *at, const brim_look *look, size_t index)
 {
   const brim_look_run *run = &look->run[index];
   char text[160], one[BRIM_DRAW_TEXT], two[BRIM_DRAW_TEXT];
@@ -112,7 +107,7 @@ static void draw_way(brim_cells *cells, brim_area *at, const brim_look *look, si
     brim_cells_put(cells, at->row++, column, column + at->columns, BRIM_PAINT_WARN,
                    brim_draw_place(text, sizeof text, look, index));
     at->rows--;
-    return;
+    return column;
   }
   if (run->steps > 0) {
     const int width = at->columns / 5;
@@ -138,8 +133,7 @@ static void draw_way(brim_cells *cells, brim_area *at, const brim_look *look, si
   else
     brim_draw_number(text, run->score, 7);
   add_fact(cells, at, &column, run->score_name, text);
-  at->row++;
-  at->rows--;
+  return column;
 }
 
 /* ---- memory ---- */
@@ -282,7 +276,18 @@ static int draw_below(brim_cells *cells, brim_area area, const brim_look_run *ru
     events = 0;
   }
   if (with_memory) draw_memory(cells, part_of(area, left + is_roomy, memory), run);
-  return left - !is_roomy;
+  return left < area.rows && !is_roomy ? left - 1 : left; /* a free row before them */
+}
+
+/* Memory, then events. */
+static void draw_stack(brim_cells *cells, brim_area area, const brim_look_run *run)
+{
+  const int memory = memory_rows(run, &area);
+  if (memory > 0 && area.rows >= memory) {
+    draw_memory(cells, part_of(area, 0, memory), run);
+    area = part_of(area, memory + 1, area.rows - memory - 1);
+  }
+  if (area.rows > 1 && run->folder[0]) draw_events(cells, area, run);
 }
 
 void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, size_t index, bool boxed)
@@ -295,8 +300,12 @@ void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, 
   }
   draw_head(cells, area.row, area, look, run);
   brim_area at = part_of(area, 1, area.rows - 1);
-  if (at.rows > 0) draw_way(cells, &at, look, index);
-  if (at.rows > 4) draw_facts(cells, &at, run);
+  if (at.rows > 0) {
+    const int column = draw_way(cells, &at, look, index);
+    if (at.rows > 5) draw_facts(cells, &at, column, run);
+    at.row++;
+    at.rows--;
+  }
   if (at.rows > 24 && run->folder[0]) {
     brim_cells_put(cells, at.row, at.column, at.column + at.columns, BRIM_PAINT_DIM, run->folder);
     at.row++;
@@ -309,14 +318,13 @@ void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, 
   if (area.columns >= TWO_HALVES) {
     const int width = (at.columns - GAP) / 2;
     draw_curves(cells, (brim_area){at.row, at.column, at.rows, width}, run);
-    brim_area right = {at.row, at.column + width + GAP, at.rows, width};
-    const int memory = memory_rows(run, &right);
-    draw_memory(cells, right, run);
-    right.row += memory + 1;
-    right.rows -= memory + 1;
-    if (right.rows > 1) draw_events(cells, right, run);
+    draw_stack(cells, (brim_area){at.row, at.column + width + GAP, at.rows, width}, run);
+  } else if (shown_curves(run) == 0) {
+    draw_curves(cells, at, run); /* says why there is none */
+    draw_stack(cells, part_of(at, 2, at.rows - 2), run);
   } else {
-    const int above = draw_below(cells, at, run, shown_curves(run) ? at.rows * 45 / 100 : 1);
+    const int least = at.rows < 12 ? at.rows : at.rows * 45 / 100; /* in little room the curves have all of it */
+    const int above = draw_below(cells, at, run, least);
     draw_curves(cells, part_of(at, 0, above), run);
   }
 }

@@ -94,17 +94,18 @@ static const char *short_name(const char *name)
 }
 
 /* Load and temperature in the last columns before `end`; returns the column where they begin. */
-static int draw_load(brim_cells *cells, int row, int column, int end, const brim_look_device *d, bool with_heat)
+static int draw_load(brim_cells *cells, int row, int end, const brim_look_device *d, bool with_heat)
 {
   char text[BRIM_DRAW_TEXT];
   if (with_heat) {
+    const int width = cells->unicode ? 5 : 4;
     snprintf(text, sizeof text, "%.0f%sC", d->celsius, cells->unicode ? "\u00b0" : "");
     if (isfinite(d->celsius))
-      brim_cells_put_right(cells, row, column, end, d->celsius >= HOT ? BRIM_PAINT_BAD : BRIM_PAINT_PLAIN, text);
-    end -= cells->unicode ? 5 : 4;
+      brim_cells_put_right(cells, row, end - width, end, d->celsius >= HOT ? BRIM_PAINT_BAD : BRIM_PAINT_PLAIN, text);
+    end -= width;
   }
   snprintf(text, sizeof text, "%.0f%%", d->load);
-  if (isfinite(d->load)) brim_cells_put_right(cells, row, column, end, BRIM_PAINT_STRONG, text);
+  if (isfinite(d->load)) brim_cells_put_right(cells, row, end - 4, end, BRIM_PAINT_STRONG, text);
   return end - 4;
 }
 
@@ -147,7 +148,7 @@ static void draw_half(brim_cells *cells, int row, int column, int width, const b
   int end = column + width;
   const bool narrow = width < 34;
   brim_cells_put(cells, row, column, column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
-  end = draw_load(cells, row, column + label, end, d, heat && !narrow) - 1;
+  end = draw_load(cells, row, end, d, heat && !narrow) - 1;
   if (!narrow) {
     brim_cells_put_right(cells, row, column + label, end, BRIM_PAINT_PLAIN, used_text(used, d, false));
     end -= 10;
@@ -162,7 +163,7 @@ static void draw_line(brim_cells *cells, int row, brim_area area, const brim_loo
   int column = area.column, end = area.column + area.columns;
   brim_cells_put(cells, row, column, column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
   column += label + 1;
-  end = draw_load(cells, row, column, end, d, heat) - 1;
+  end = draw_load(cells, row, end, d, heat) - 1;
   const int bar = area.columns >= 100 ? 30 : 20;
   draw_memory(cells, row, column, bar, d);
   draw_owners(cells, row, column + bar + 2, end, d);
@@ -171,20 +172,22 @@ static void draw_line(brim_cells *cells, int row, brim_area area, const brim_loo
 static void draw_full(brim_cells *cells, int row, brim_area area, const brim_look *look, const brim_look_device *d,
                       int label)
 {
-  char text[256];
-  const int end = area.column + area.columns;
-  int column = area.column;
-  brim_cells_put(cells, row, column, column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
-  column = brim_cells_put(cells, row, column + label + 1, end, BRIM_PAINT_PLAIN, short_name(d->name));
-  text[0] = '\0';
-  size_t at = 0;
-  if (isfinite(d->watts)) at += (size_t)snprintf(text, 64, "%.0f W", d->watts);
-  if (at && isfinite(d->watts_max)) snprintf(text + at - 2, 64 - at, " of %.0f W", d->watts_max);
-  const int load = draw_load(cells, row, column, end, d, isfinite(d->celsius)) - 1;
-  brim_cells_put_right(cells, row, column + 1, load, BRIM_PAINT_DIM, text);
+  char text[256], power[2 * BRIM_DRAW_TEXT] = "";
+  const int column = area.column + label + 1, end = area.column + area.columns;
+  brim_cells_put(cells, row, area.column, area.column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
+  if (isfinite(d->watts) && isfinite(d->watts_max))
+    snprintf(power, sizeof power, "%.0f of %.0f W", d->watts, d->watts_max);
+  else if (isfinite(d->watts))
+    snprintf(power, sizeof power, "%.0f W", d->watts);
+  int right = draw_load(cells, row, end, d, isfinite(d->celsius)) - 1;
+  if (brim_cells_width(cells, power) + 8 < right - column) {
+    brim_cells_put_right(cells, row, column, right, BRIM_PAINT_DIM, power);
+    right -= brim_cells_width(cells, power) + 1;
+  }
+  brim_cells_put(cells, row, column, right, BRIM_PAINT_PLAIN, short_name(d->name));
   const int bar = area.columns >= 116 ? 44 : area.columns * 2 / 5 - 4;
-  draw_memory(cells, row + 1, area.column + label + 1, bar, d);
-  draw_owners(cells, row + 1, area.column + label + bar + 3, end, d);
+  draw_memory(cells, row + 1, column, bar, d);
+  draw_owners(cells, row + 1, column + bar + 2, end, d);
 }
 
 /* devices 8   memory ▇▇█▂▁▅▇▇   load ▇▇█▁▁▅▇▇ */

@@ -107,8 +107,10 @@ static const char *step_text(char *out, const brim_look_run *run)
 {
   if (run->steps > 0)
     snprintf(out, BRIM_DRAW_TEXT, "%" PRId64 "/%" PRId64, run->step, run->steps);
+  else if (run->step > 0)
+    snprintf(out, BRIM_DRAW_TEXT, "%" PRId64, run->step);
   else
-    snprintf(out, BRIM_DRAW_TEXT, run->step > 0 ? "%" PRId64 : "", run->step);
+    out[0] = '\0';
   return out;
 }
 

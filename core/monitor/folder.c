@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "brim/backend.h"
+#include "observe/openmetrics.h"
 #include "param/yaml.h"
 #include "store/record.h"
 
@@ -80,7 +81,8 @@ struct brim_folder {
   /* of events.jsonl */
   event event[BRIM_LOOK_EVENTS_MAX];
   size_t events_seen; /* the newest is at (events_seen - 1) % BRIM_LOOK_EVENTS_MAX */
-  int64_t retries, decisions;
+  int64_t retries;
+  brim_openmetrics_counts decisions;
   tried tried[TRIED_MAX];
   size_t tried_count;
   double queue_seconds;
@@ -267,7 +269,10 @@ static void take_event(brim_folder *f, const char *line, size_t length)
   if (strcmp(kind, "seen") == 0) take_tried(f, record);
   if (strcmp(kind, "claimed") == 0 && queued > 0)
     f->queue_seconds = (f->queue_seconds > 0 ? f->queue_seconds : 0) + queued;
-  f->decisions += strcmp(kind, "decision") == 0;
+  if (strcmp(kind, "decision") == 0) {
+    const char *action = text_of(record, "action");
+    brim_openmetrics_decided(&f->decisions, text_of(record, "by"), action[0] ? action : NULL);
+  }
   f->retries += strcmp(kind, "recovered") == 0;
   if (kind[0] && strcmp(kind, "seen") != 0 && strcmp(kind, "rank") != 0) keep_event(f, record, kind);
   json_decref(record);
@@ -442,7 +447,13 @@ void brim_folder_describe(const brim_folder *f, brim_arena *arena, brim_look_run
   describe_curves(f, arena, run);
   describe_events(f, arena, run);
   run->retries = f->retries;
-  run->decisions = f->decisions;
+  run->decided = BRIM_ARENA_NEW(arena, brim_look_decision, f->decisions.count);
+  for (size_t i = 0; i < f->decisions.count; i++) {
+    const brim_openmetrics_count *c = &f->decisions.of[i];
+    run->decided[run->decided_count++] =
+        (brim_look_decision){brim_arena_string(arena, c->policy), brim_arena_string(arena, c->kind), c->count};
+    run->decisions += c->count;
+  }
   run->micro_batch = f->micro_batch;
   run->batch = f->batch;
   run->step_seconds = f->step_seconds;

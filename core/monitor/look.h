@@ -27,6 +27,7 @@
 #define BRIM_LOOK_CURVES_MAX 4   /* of a run */
 #define BRIM_LOOK_POINTS_MAX 128 /* of a curve */
 #define BRIM_LOOK_EVENTS_MAX 16  /* of a run: the newest */
+#define BRIM_LOOK_DECISIONS_MAX 16
 #define BRIM_LOOK_PROBLEMS_MAX 16
 #define BRIM_LOOK_ADVICE_MAX 3
 #define BRIM_LOOK_NONE SIZE_MAX /* an index: none */
@@ -119,6 +120,12 @@ typedef struct brim_look_event {
   const char *kind, *text; /* "decision"; "auto_plan: micro-batch 64: the largest that fits" */
 } brim_look_event;
 
+/* Decisions of a policy of one kind so far. */
+typedef struct brim_look_decision {
+  const char *policy, *kind; /* "auto_plan", "choice"; "recovery", "cleanup" */
+  int64_t count;
+} brim_look_decision;
+
 typedef struct brim_look_run {
   size_t host;
   enum brim_look_state state;
@@ -153,7 +160,9 @@ typedef struct brim_look_run {
   size_t curves;
   brim_look_event *event; /* oldest first */
   size_t events;
-  int64_t retries, decisions; /* recoveries and decisions in its events */
+  int64_t retries, decisions; /* what ran out of memory and was repeated; decisions of all kinds */
+  brim_look_decision *decided;
+  size_t decided_count;
   int64_t micro_batch, batch; /* samples; 0: not known */
   double step_seconds, predicted_step_seconds;
   double loader_share; /* of the step that it waits for samples */
@@ -189,8 +198,8 @@ size_t brim_look_waiting(const brim_look *look); /* the number of tickets that w
 
 /* The JSON form, documented in docs/guide/watching.md. NULL never. */
 json_t *brim_look_json(const brim_look *look);
-/* Adds the hosts of a JSON form to `look`. ELOAD: it is none, or of a later version, or damaged; the text says where:
- * "runs[3].step: a number is expected". `look` is then as before. */
+/* Adds the hosts of a JSON form to `look`. ELOAD: it is something else, of a later version, or damaged; the text says
+ * where: "runs[3].step: a number is expected". `look` is then as before. */
 brim_status brim_look_add_json(const json_t *root, brim_look *look);
 
 /* ---- look_expect.c: pure ---- */

@@ -109,6 +109,11 @@ static const row event_rows[] = {ROW(brim_look_event, "time", NUMBER, time), ROW
                                  END};
 static const table event_table = {event_rows, sizeof(brim_look_event), BRIM_LOOK_EVENTS_MAX};
 
+static const row decision_rows[] = {ROW(brim_look_decision, "policy", TEXT, policy),
+                                    ROW(brim_look_decision, "kind", TEXT, kind),
+                                    ROW(brim_look_decision, "count", COUNT, count), END};
+static const table decision_table = {decision_rows, sizeof(brim_look_decision), BRIM_LOOK_DECISIONS_MAX};
+
 static const row run_rows[] = {ROW(brim_look_run, "host", HOST, host),
                                ROW(brim_look_run, "name", TEXT, name),
                                ROW(brim_look_run, "state", STATE, state),
@@ -145,6 +150,7 @@ static const row run_rows[] = {ROW(brim_look_run, "host", HOST, host),
                                ARRAY(brim_look_run, "events", LIST, event, events, &event_table),
                                ROW(brim_look_run, "retries", COUNT, retries),
                                ROW(brim_look_run, "decisions", COUNT, decisions),
+                               ARRAY(brim_look_run, "decided", LIST, decided, decided_count, &decision_table),
                                ROW(brim_look_run, "micro_batch", COUNT, micro_batch),
                                ROW(brim_look_run, "batch", COUNT, batch),
                                ROW(brim_look_run, "step_seconds", NUMBER, step_seconds),

@@ -520,8 +520,10 @@ static void add_ticket(looking *k, const brim_ticket *t, size_t *place)
     if (look->run[i].pid == t->pid && k->entry_of_run[i - k->first_run]->is_here) out->run = i;
   uid_t uid = 0;
   if (out->run != BRIM_LOOK_NONE) {
-    out->user = look->run[out->run].user;
-    out->is_mine = look->run[out->run].is_mine;
+    brim_look_run *run = &look->run[out->run];
+    out->user = run->user;
+    out->is_mine = run->is_mine;
+    if (out->place > 0 && run->state == BRIM_LOOK_PLANNING) run->state = BRIM_LOOK_WAITING; /* its slot is older */
   } else if (find_uid(t->pid, &uid)) {
     out->user = user_name(k->l, &look->arena, uid);
     out->is_mine = uid == geteuid();
@@ -594,15 +596,17 @@ static int by_bytes(const void *a, const void *b)
   return p != q ? (p < q ? 1 : -1) : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Leaves out a device that is the memory of the host, which another one shows already, unless a run uses it or waits
- * for it. */
+/* The memory of the host is a device of several backends, and no device that runs compete for: it is shown if a run
+ * uses it, or if there is no other. */
 static bool is_shown(const looking *k, size_t device)
 {
   const brim_look *look = k->look;
-  if (!look->device[device].is_host || device == k->first_device) return true;
+  bool has_other = device != k->first_device;
+  if (!look->device[device].is_host) return true;
   for (size_t i = k->first_run; i < look->runs; i++)
     if (look->run[i].device == device) return true;
-  return false;
+  for (size_t i = k->first_device; i < look->devices; i++) has_other = has_other || !look->device[i].is_host;
+  return !has_other;
 }
 
 static size_t moved(size_t index, const size_t *new_index, size_t first)

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/log.h"
 #include "base/text.h"
 
 #define HEAD_BYTES 12  /* length and its checksum */
@@ -24,6 +26,7 @@
 #define TAG_BYTES 160  /* "accuracy_top5/validation" */
 #define VALUE_BYTES 16 /* most for a value besides its tag, and for its length field */
 #define SPLIT_BYTES 32
+#define SUMMARY_ROOM 128  /* of an event around its summary */
 #define ATTEMPTS_MAX 1000 /* most files that are created in one second */
 
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
@@ -67,10 +70,10 @@ static void put_bytes(message *m, unsigned number, const void *bytes, size_t cou
   put(m, bytes, count);
 }
 
-/* An Event begins with the time and its step. */
-static message begin_event(brim_tensorboard *t, int64_t step)
+/* An Event begins with the time and its step. `record`: `room` bytes for it and its record. */
+static message begin_event_in(unsigned char *record, size_t room, int64_t step)
 {
-  message m = {t->record + HEAD_BYTES, 0, sizeof t->record - HEAD_BYTES - TAIL_BYTES};
+  message m = {record + HEAD_BYTES, 0, room - HEAD_BYTES - TAIL_BYTES};
   uint64_t bits;
   const double seconds = brim_wall_now();
   memcpy(&bits, &seconds, sizeof bits);
@@ -79,6 +82,11 @@ static message begin_event(brim_tensorboard *t, int64_t step)
   put_field(&m, 2, VARINT);
   put_varint(&m, (uint64_t)step);
   return m;
+}
+
+static message begin_event(brim_tensorboard *t, int64_t step)
+{
+  return begin_event_in(t->record, sizeof t->record, step);
 }
 
 /* Omitted if there is no room. */
@@ -111,13 +119,14 @@ static uint32_t masked_crc(const unsigned char *bytes, size_t count)
 /* Adds head and tail to the message, and appends it to the file. */
 static brim_status append(brim_tensorboard *t, const message *event)
 {
-  message head = {t->record, 0, HEAD_BYTES}, tail = {event->out + event->length, 0, TAIL_BYTES};
+  unsigned char *record = event->out - HEAD_BYTES;
+  message head = {record, 0, HEAD_BYTES}, tail = {event->out + event->length, 0, TAIL_BYTES};
   put_little_endian(&head, event->length, 8);
-  put_little_endian(&head, masked_crc(t->record, 8), 4);
+  put_little_endian(&head, masked_crc(record, 8), 4);
   put_little_endian(&tail, masked_crc(event->out, event->length), 4);
   const size_t all = HEAD_BYTES + event->length + TAIL_BYTES;
   for (size_t done = 0; done < all;) {
-    const ssize_t n = write(t->fd, t->record + done, all - done);
+    const ssize_t n = write(t->fd, record + done, all - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return brim_fail(BRIM_EIO, "cannot write '%s': %s", t->path, strerror(n < 0 ? errno : ENOSPC));
     done += (size_t)n;
@@ -139,6 +148,18 @@ brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step)
   message event = begin_event(t, from_step);
   put_bytes(&event, 7, start, sizeof start);
   return append(t, &event);
+}
+
+brim_status brim_tensorboard_summary(brim_tensorboard *t, int64_t step, const void *summary, size_t bytes)
+{
+  const size_t room = bytes + SUMMARY_ROOM;
+  unsigned char *record = brim_try_malloc(room);
+  if (!record) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for an event of TensorBoard (%zu bytes)", bytes);
+  message event = begin_event_in(record, room, step);
+  put_bytes(&event, 5, summary, bytes);
+  const brim_status status = append(t, &event);
+  free(record);
+  return status;
 }
 
 /* ---- lines of metrics.jsonl ---- */
@@ -218,6 +239,12 @@ brim_status brim_tensorboard_open(brim_tensorboard *t, const char *dir, int64_t 
   if (status == BRIM_OK && from_step >= 0) status = brim_tensorboard_rewind(t, from_step);
   if (status != BRIM_OK) brim_tensorboard_close(t);
   return status;
+}
+
+void brim_tensorboard_give_up(brim_tensorboard *t)
+{
+  brim_log(BRIM_LOG_WARN, "the run continues without TensorBoard's events: %s", brim_error_text());
+  brim_tensorboard_close(t);
 }
 
 void brim_tensorboard_close(brim_tensorboard *t)

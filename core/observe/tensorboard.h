@@ -22,5 +22,9 @@ brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step);
 /* [step] Adds a record of metrics.jsonl, as brim_jsonl formats it: "step" and "split" come before the numbers.
  * Allocates nothing. EIO. */
 brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t length);
+/* [between steps] Adds a summary, as a message, in an event of its own. Allocates. EIO, ENOMEM_HOST. */
+brim_status brim_tensorboard_summary(brim_tensorboard *t, int64_t step, const void *summary, size_t bytes);
+/* After a failure: warns, with the thread's error text, and closes. */
+void brim_tensorboard_give_up(brim_tensorboard *t);
 void brim_tensorboard_close(brim_tensorboard *t); /* does nothing if closed already, or zeroed with fd = -1 */
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "report/page_parts.h"
+#include "report/plan_svg.h"
 #include "store/rundir.h"
 
 /* ---- style ---- */
@@ -30,7 +31,7 @@ static const char rules[] =
     ".going::before{content:'';display:inline-block;width:.55em;height:.55em;margin-right:.4em;border-radius:50%;"
     "background:currentColor}"
     ".notice{padding:.6rem .9rem;border-left:.25rem solid currentColor;border-radius:.2rem;background:var(--card)}"
-    ".bad{color:var(--bad)}.when-stale{display:none}.stale .when-stale{display:block}.stale .going{color:var(--bad)}"
+    ".bad{color:var(--bad)}.when-stale{display:none}.stale .when-stale{display:block}.stale .going{color:var(--bad)}.stale .follows{display:none}"
     "code{font:.9em ui-monospace,'DejaVu Sans Mono',monospace;overflow-wrap:anywhere}"
     "pre{margin:.5rem 0;padding:.8rem;overflow-x:auto;border-radius:.4rem;background:var(--card);"
     "font:13px/1.45 ui-monospace,'DejaVu Sans Mono',monospace}.error{color:var(--bad);white-space:pre-wrap}"
@@ -58,7 +59,7 @@ static const char rules[] =
     "th{font-weight:600}thead "
     "th{position:sticky;top:0;background:var(--ground)}.number{text-align:right}td.number{white-space:nowrap}"
     ".confusion th,.confusion td{padding:.15rem .3rem;border:1px solid var(--line);text-align:center;"
-    "font-size:.85rem}.confusion th{border:0;font-weight:400}.confusion th[scope=row]{text-align:right}"
+    "font-size:.85rem}.confusion th{border:0;font-weight:400}.confusion th[scope=row]{text-align:right;white-space:nowrap}"
     ".confusion th[scope=col] span{writing-mode:vertical-rl;transform:rotate(180deg)}"
     ".confusion td{min-width:2.3rem}.confusion tr:first-child td{border:0}"
     ".ground{fill:var(--card)}"
@@ -79,13 +80,23 @@ static const char parts[] =
     ".o-all{fill:var(--blue);color:var(--blue)}.o-least{fill:var(--deep);color:var(--deep)}"
     ".o-plan{fill:var(--amber);color:var(--amber)}";
 
+/* On a telephone an event is a paragraph, not a row of a table that is too wide. */
+static const char narrow[] =
+    "@media (max-width:40rem){body{padding:1rem}nav{margin:1rem -1rem 0;padding:.55rem 1rem}.card{flex:1 1 8.7rem}"
+    ".events,.events tbody,.events tr{display:block}.events thead{display:none}"
+    ".events tr{padding:.5rem 0;border-bottom:1px solid var(--line)}"
+    ".events td{display:inline-block;padding:0 .7rem 0 0;border:0}.events td.number:not(:empty)::before{content:'step "
+    "'}"
+    ".events td:last-child{display:block}"
+    ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
+
 /* Nothing scrolls on paper, so what is wide must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
     ".tall{max-height:none}.tall,.wide{overflow:visible}section{margin-top:1.4rem}"
     "h1{font-size:17px}h2{font-size:14px;break-after:avoid}h3{font-size:11px;break-after:avoid}"
     ".card{min-width:0;padding:.35rem .6rem}.card b{font-size:13px}"
-    "th,td{padding:.1rem .45rem}thead th{position:static}td,th{overflow-wrap:anywhere}"
+    "th,td{padding:.1rem .45rem}thead th{position:static}td,th{overflow-wrap:break-word}.card span{font-size:.85em}"
     ".confusion td{min-width:0}.confusion th,.confusion td{padding:.05rem .15rem;font-size:.75em}"
     "pre{font-size:8px;white-space:pre-wrap;overflow-wrap:anywhere}.charts{display:grid;grid-template-columns:1fr 1fr}"
     ".chart{max-width:100%}svg{max-width:100%;height:auto}.bar{height:1.5rem}.sample{height:8px}"
@@ -110,13 +121,17 @@ static void add_style(brim_text *out)
   brim_text_add(out, light);
   brim_text_add(out, rules);
   brim_text_add(out, parts);
+  brim_text_add(out, brim_page_samples_style);
   brim_text_add(out, brim_page_histograms_style);
   add_shades(out);
   brim_svg_style(out, false);
+  brim_plan_svg_style(out, false);
   brim_text_add(out, "@media screen and (prefers-color-scheme:dark){");
   brim_text_add(out, dark);
   brim_svg_style(out, true);
+  brim_plan_svg_style(out, true);
   brim_text_add(out, "}");
+  brim_text_add(out, narrow);
   brim_text_add(out, paper);
   brim_text_add(out, "</style>\n");
 }
@@ -135,16 +150,16 @@ static void begin(brim_text *out, const char *title)
 static void begin_body(const brim_page_run *page, brim_text *out)
 {
   brim_text_add(out, "</head>\n<body");
-  if (page && page->live)
+  if (page && brim_page_refreshes(page))
     brim_text_printf(out, " data-every=\"%.3f\" data-written=\"%.3f\"", page->live->every_seconds, page->live->written);
   brim_text_add(out, ">\n");
 }
 
 /* The sections of a run's page, in their order. A section without data adds nothing. */
 static void (*const sections[])(const brim_page_run *page, brim_text *out) = {
-    brim_page_results,         brim_page_curves,      brim_page_timeline,   brim_page_reached, brim_page_epochs,
-    brim_page_clients_section, brim_page_classes,     brim_page_histograms, brim_page_plan,    brim_page_operations,
-    brim_page_ranks,           brim_page_environment, brim_page_inputs};
+    brim_page_results,         brim_page_curves,  brim_page_timeline,    brim_page_reached,    brim_page_epochs,
+    brim_page_clients_section, brim_page_classes, brim_page_samples,     brim_page_histograms, brim_page_plan,
+    brim_page_operations,      brim_page_ranks,   brim_page_environment, brim_page_inputs};
 
 static void print_one(brim_comparison *c, const brim_page_live *live, brim_text *out)
 {

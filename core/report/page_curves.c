@@ -69,12 +69,22 @@ static void begin_charts(brim_text *out)
 
 /* ---- one run ---- */
 
+static bool any_curve(const brim_metrics *metrics, const brim_names *names)
+{
+  for (size_t i = 0; i < names->count; i++)
+    for (size_t k = 0; k < BRIM_SPLIT_COUNT; k++) {
+      const brim_curve curve = curve_of(&metrics->split[k], names->name[i]);
+      if (is_curve(&curve)) return true;
+    }
+  return false;
+}
+
 void brim_page_curves(const brim_page_run *page, brim_text *out)
 {
   const brim_metrics *metrics = &page->run->metrics;
   brim_names names = {0};
   collect(metrics, &names);
-  if (names.count == 0) return;
+  if (!any_curve(metrics, &names)) return;
   brim_page_begin(out, "Curves");
   brim_text_add(out, "<p class=\"legend\">\n");
   for (size_t i = 0; i < BRIM_SPLIT_COUNT; i++)

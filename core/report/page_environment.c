@@ -44,10 +44,10 @@ static const char *processors_of(brim_arena *arena, const json_t *here)
 {
   char bytes[32];
   const double count = brim_page_number(here, "processors");
-  return brim_arena_printf(arena, "%s%s%.15g, %s of memory", brim_page_string(here, "processor"),
-                           brim_page_string(here, "processor")[0] ? ", processors: " : "processors: ",
-                           isfinite(count) ? count : 0,
-                           brim_figure_bytes(bytes, sizeof bytes, brim_page_number(here, "memory_bytes")));
+  return brim_arena_printf(
+      arena, "%s%s%.15g, %s of memory", brim_page_string(here, "processor"),
+      brim_page_string(here, "processor")[0] ? ", processors: " : "processors: ", isfinite(count) ? count : 0,
+      brim_figure_bytes(bytes, sizeof bytes, brim_page_number(here, "memory_bytes")));
 }
 
 static const char *device_of(brim_arena *arena, const json_t *here)
@@ -121,11 +121,12 @@ static const char *libraries_of(brim_arena *arena, const json_t *here)
 static const struct {
   const char *name;
   const char *(*value)(brim_arena *, const json_t *);
-} rows[] = {{"started", time_of},       {"command", command_of},     {"working folder", folder_of},
-            {"its commit", commit_of},  {"variables", variables_of}, {"host", host_of},
-            {"system", system_of},      {"host's processor", processors_of},
-            {"device", device_of},      {"driver", driver_of},       {"libraries", libraries_of},
-            {"brim", version_of}};
+} rows[] = {{"started", time_of},          {"command", command_of},
+            {"working folder", folder_of}, {"its commit", commit_of},
+            {"variables", variables_of},   {"host", host_of},
+            {"system", system_of},         {"host's processor", processors_of},
+            {"device", device_of},         {"driver", driver_of},
+            {"libraries", libraries_of},   {"brim", version_of}};
 
 void brim_page_environment(const brim_page_run *page, brim_text *out)
 {

@@ -97,9 +97,7 @@ static void add_memory_cards(const brim_page_run *page, brim_text *out)
 /* The last step that the run will make, as its newest process knows it. */
 static double steps_of(const brim_page_run *page)
 {
-  return page->process_count == 0
-             ? NAN
-             : brim_page_number(page->process[page->process_count - 1].environment, "steps");
+  return page->process_count == 0 ? NAN : brim_page_number(page->process[page->process_count - 1].environment, "steps");
 }
 
 /* The step at which the run is, and a bar; only while it has not ended. */
@@ -127,7 +125,8 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
   add_card(out, "", brim_compare_is_federated(run) ? "per round" : "per epoch",
            brim_figure_seconds(text, sizeof text, brim_epochs_mean_seconds(&run->metrics)));
   const bool is_resumed = page->process_count > 1;
-  add_card(out, "", is_resumed ? brim_arena_printf(&page->all->arena, "total, in %zu processes", page->process_count) : "total",
+  add_card(out, "",
+           is_resumed ? brim_arena_printf(&page->all->arena, "total, in %zu processes", page->process_count) : "total",
            brim_figure_seconds(text, sizeof text, is_resumed ? page->work_seconds : run->summary.wall_seconds));
   if (page->queue_seconds > 0)
     add_card(out, "", "in the queue before", brim_figure_seconds(text, sizeof text, page->queue_seconds));
@@ -181,7 +180,7 @@ static void add_what(const brim_page_run *page, brim_text *out)
   brim_svg_escape(out, name);
   if (name[0]) brim_text_add(out, ")");
   add_value(page, "precision", ", ", out);
-  if (isfinite(page->run->summary.steps))
+  if (page->state == BRIM_PAGE_ENDED && isfinite(page->run->summary.steps))
     brim_text_printf(out, ", %.15g %ss", page->run->summary.steps, brim_compare_step(page->all));
   brim_text_add(out, "</p>\n");
 }
@@ -201,7 +200,7 @@ void brim_page_headline(const brim_page_run *page, brim_text *out)
   brim_text_add(out, "<header>\n<h1>");
   brim_svg_escape(out, page->run->name);
   brim_text_printf(out, " <span class=\"status%s\">",
-                   page->state == BRIM_PAGE_RUNNING ? " going"
+                   page->state == BRIM_PAGE_RUNNING                                    ? " going"
                    : page->state == BRIM_PAGE_LOST || strcmp(s->status, "failed") == 0 ? " failed"
                                                                                        : "");
   brim_svg_escape(out, brim_page_status(page));

@@ -35,7 +35,7 @@ static const char script[] =
     "history.replaceState(s,'')}"
     "addEventListener('pagehide',keep);"
     "var stale=now-s.since>Math.max(3*every,20000);"
-    "if(stale)b.className='stale';"
+    "if(stale){b.className='stale';d.querySelector('.status').textContent='stale'}"
     "if(stale){if(s.looks>1)return}"
     "function again(){"
     "if(d.hidden||String(getSelection()))return setTimeout(again,1000);"
@@ -45,9 +45,9 @@ static const char script[] =
     "})()";
 
 /* Of the script above, for the page's policy; a test compares it. */
-#define SCRIPT_HASH "sha256-GOCU02scprJESkSM2ZlpBIwsFEhctbNS94JCr5VsV48="
+#define SCRIPT_HASH "sha256-95ZlGPxJ2Wb6dsfLrjTnJgMyran9OdgMeVdThWOEBvc="
 
-static bool refreshes(const brim_page_run *page)
+bool brim_page_refreshes(const brim_page_run *page)
 {
   return page->live && page->live->every_seconds > 0 && page->state == BRIM_PAGE_RUNNING;
 }
@@ -71,8 +71,8 @@ void brim_page_head(const brim_page_run *page, brim_text *out)
   brim_text_printf(out,
                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
                    "'unsafe-inline'; img-src data:%s\"/>\n",
-                   refreshes(page) ? "; script-src '" SCRIPT_HASH "'" : "");
-  if (refreshes(page))
+                   brim_page_refreshes(page) ? "; script-src '" SCRIPT_HASH "'" : "");
+  if (brim_page_refreshes(page))
     brim_text_printf(out, "<noscript><meta http-equiv=\"refresh\" content=\"%.0f\"/></noscript>\n",
                      ceil(page->live->every_seconds));
 }
@@ -88,28 +88,30 @@ void brim_page_age(const brim_page_run *page, brim_text *out)
 {
   char time[32], every[32];
   if (page->state == BRIM_PAGE_LOST) {
-    brim_text_add(out, "<p class=\"notice bad\">The run stopped without recording its end: its process was killed or "
-                       "crashed, or the machine stopped. It continues from its last checkpoint, to the same bits, with ");
+    brim_text_add(out,
+                  "<p class=\"notice bad\">The run stopped without recording its end: its process was killed or "
+                  "crashed, or the machine stopped. It continues from its last checkpoint, to the same bits, with ");
     add_resume(page, out);
     brim_text_add(out, "</p>\n");
   }
   if (page->state != BRIM_PAGE_RUNNING || !page->live) return;
   brim_page_format_time(time, sizeof time, page->live->written);
-  brim_text_printf(out, "<p class=\"age\">Made at %s UTC, while the run was going on", time);
-  if (refreshes(page))
+  brim_text_printf(out, "<p class=\"age follows\">Made at %s UTC, while the run was going on", time);
+  if (brim_page_refreshes(page))
     brim_text_printf(out, "; made again every %s, and this page follows",
                      brim_figure_seconds(every, sizeof every, page->live->every_seconds));
   brim_text_add(out, ".</p>\n");
-  if (!refreshes(page)) return;
-  brim_text_add(out, "<p class=\"notice bad when-stale\">This page is stale: it has not been made again when it was due. "
-                     "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
+  if (!brim_page_refreshes(page)) return;
+  brim_text_add(out,
+                "<p class=\"notice bad when-stale\">This page is stale: it was not made again when that was due. "
+                "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
   brim_svg_escape(out, page->run->dir);
   brim_text_add(out, "</code> makes a page of the files as they are.</p>\n");
 }
 
 void brim_page_script(const brim_page_run *page, brim_text *out)
 {
-  if (!refreshes(page)) return;
+  if (!brim_page_refreshes(page)) return;
   brim_text_add(out, "<script>");
   brim_text_add(out, script);
   brim_text_add(out, "</script>\n");

@@ -1,5 +1,5 @@
-/* The time of a step by operation: measured in a traced step, predicted by the device profile, and the least possible at
- * the rates that the device reaches. */
+/* The time of a step by operation: measured in a traced step, predicted by the device profile, and the least possible
+ * at the rates that the device reaches. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "report/page_parts.h"
 
-#define ROWS_MAX 14       /* kinds of operations; the others are added up */
-#define NODES_MAX 60      /* rows of the folded table */
+#define ROWS_MAX 14          /* kinds of operations; the others are added up */
+#define NODES_MAX 60         /* rows of the folded table */
 #define OPERATIONS_MAX 20000 /* of the file; more are ignored */
 
 /* Times add up; a NAN stays one. */
@@ -27,8 +27,12 @@ static double seconds_of(const json_t *row, const char *key)
 static times times_of(const json_t *row)
 {
   const double least = seconds_of(row, "least_seconds"), runs = brim_page_number(row, "runs");
-  return (times){brim_page_string(row, "op"), brim_page_string(row, "name"), runs > 0 ? runs : 1,
-                 seconds_of(row, "seconds"), seconds_of(row, "predicted_seconds"), least > 0 ? least : NAN,
+  return (times){brim_page_string(row, "op"),
+                 brim_page_string(row, "name"),
+                 runs > 0 ? runs : 1,
+                 seconds_of(row, "seconds"),
+                 seconds_of(row, "predicted_seconds"),
+                 least > 0 ? least : NAN,
                  json_is_true(json_object_get(row, "guessed"))};
 }
 
@@ -152,7 +156,8 @@ static void add_source(const brim_page_run *page, double whole, brim_text *out)
   const json_t *steps = json_object_get(page->operations, "steps");
   const double first = json_number_value(json_array_get(steps, 0)), last = json_number_value(json_array_get(steps, 1));
   const double covered = brim_page_number(page->operations, "covered");
-  const char *by = brim_page_string(page->operations, "measured_by"), *trace = brim_page_string(page->operations, "trace");
+  const char *by = brim_page_string(page->operations, "measured_by"),
+             *trace = brim_page_string(page->operations, "trace");
   char text[32];
   brim_text_printf(out, "<p>Steps %.15g to %.15g, traced: %s a step", first, last,
                    brim_figure_seconds(text, sizeof text, whole));

@@ -30,14 +30,14 @@ typedef struct brim_page_clients {
 
 /* A process of a run: the first one, or one that resumed it. */
 typedef struct brim_page_process {
-  size_t first, count;        /* its events */
-  double begin, end;          /* seconds since 1970 of its first and last sign; begin > end: none has a time */
-  double from_step, to_step;  /* NAN: unknown */
-  const char *how;            /* the event of its end: "finished", "interrupted", "failed"; NULL: none recorded */
+  size_t first, count;       /* its events */
+  double begin, end;         /* seconds since 1970 of its first and last sign; begin > end: none has a time */
+  double from_step, to_step; /* NAN: unknown */
+  const char *how;           /* the event of its end: "finished", "interrupted", "failed"; NULL: none recorded */
   bool is_resumed;
   double queue_seconds;
-  int recoveries;             /* parts of the run that ran out of memory and were repeated */
-  const json_t *environment;  /* its line of environment.jsonl, or NULL */
+  int recoveries;            /* parts of the run that ran out of memory and were repeated */
+  const json_t *environment; /* its line of environment.jsonl, or NULL */
 } brim_page_process;
 
 /* How far a run is, by its events and its lock. */
@@ -53,16 +53,17 @@ typedef struct brim_page_run {
   const brim_compared *run;
   const brim_page_live *live; /* NULL: the page is made once */
   enum brim_page_state state;
-  json_t *summary;                  /* of the last process, unless it has not ended or was lost; an object */
-  json_t *plan, *plugins;           /* objects */
-  json_t *events, *environment;     /* arrays of objects; other values are omitted */
-  json_t *operations;               /* times of a traced step; an object */
+  json_t *summary;              /* of the last process, unless it has not ended or was lost; an object */
+  json_t *plan, *plugins;       /* objects */
+  json_t *events, *environment; /* arrays of objects; other values are omitted */
+  json_t *operations, *buffers; /* times of a traced step, and the picture of the plan; objects */
+  json_t *samples;              /* samples.json; an object */
   brim_page_process *process;
   size_t process_count;
   double queue_seconds, work_seconds; /* of all processes; work: all but the queue */
-  const char *config, *overrides;   /* texts */
-  brim_page_clients *clients;       /* NULL: not a federation */
-  brim_text notes;                  /* unreadable files, one per line */
+  const char *config, *overrides;     /* texts */
+  brim_page_clients *clients;         /* NULL: not a federation */
+  brim_text notes;                    /* unreadable files, one per line */
 } brim_page_run;
 
 /* ---- page_read.c ---- */
@@ -98,6 +99,8 @@ double brim_page_step_seconds(const brim_page_run *page);
 
 /* The state of the run as a word: "running", "waiting", "finished". */
 const char *brim_page_status(const brim_page_run *page);
+/* Whether the page is one of a series that a browser follows. */
+bool brim_page_refreshes(const brim_page_run *page);
 /* For the head: the policy that lets no other script run than the page's own, and that one only while the run goes on;
  * and the refresh of browsers without scripts. */
 void brim_page_head(const brim_page_run *page, brim_text *out);
@@ -174,6 +177,8 @@ bool brim_page_methods(brim_comparison *c, brim_text *out);
 void brim_page_classes(const brim_page_run *page, brim_text *out);
 void brim_page_histograms(const brim_page_run *page, brim_text *out);
 extern const char *const brim_page_histograms_style;
+void brim_page_samples(const brim_page_run *page, brim_text *out);
+extern const char *const brim_page_samples_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
 /* What happened: waits, decisions, recoveries, interruptions, resumes; as a picture and as a table. */
 void brim_page_timeline(const brim_page_run *page, brim_text *out);

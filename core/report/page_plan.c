@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "report/page_parts.h"
+#include "report/plan_svg.h"
 
 #define COLORS 8 /* of charts, one per class */
 
@@ -153,6 +154,18 @@ static void add_details(const brim_page_run *page, brim_text *out)
   brim_page_table(out, &table);
 }
 
+#define BUFFERS_MAX 450 /* drawn on a page; the picture of `brim plan -o` has more */
+
+static void add_picture(const brim_page_run *page, brim_text *out)
+{
+  brim_pieces pieces;
+  if (!brim_pieces_read(&page->all->arena, page->buffers, &pieces)) return;
+  brim_text_add(out, "<h3>The plan</h3>\n<p>Every buffer of a step: from left to right the operations between which it "
+                     "lives, upwards its place in the device's memory.</p>\n<div class=\"wide\">\n");
+  brim_plan_svg_embedded(&pieces, BUFFERS_MAX, out);
+  brim_text_add(out, "</div>\n");
+}
+
 void brim_page_plan(const brim_page_run *page, brim_text *out)
 {
   if (!page->plan && !page->summary) return;
@@ -160,6 +173,7 @@ void brim_page_plan(const brim_page_run *page, brim_text *out)
   add_classes(json_object_get(page->plan, "classes"), out);
   brim_page_memory_curves(page, out);
   add_comparison(page, out);
+  add_picture(page, out);
   add_details(page, out);
   brim_page_end(out);
 }

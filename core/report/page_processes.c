@@ -49,7 +49,8 @@ static void take_event(brim_page_process *p, const json_t *event)
   if (time > 0 && time > p->end) p->end = time;
   if (isfinite(step)) p->to_step = step;
   if (is_end(event)) p->how = brim_page_string(event, "event");
-  const double queued = brim_page_number(event, "queue_seconds"), repeated = brim_page_number(event, "recovered_seconds");
+  const double queued = brim_page_number(event, "queue_seconds"),
+               repeated = brim_page_number(event, "recovered_seconds");
   if (queued > 0) p->queue_seconds += queued;
   if (repeated >= 0) p->recoveries++;
 }
@@ -62,7 +63,8 @@ static void extend_last(brim_page_run *page)
   brim_page_process *last = &page->process[page->process_count - 1];
   const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
   if (page->state == BRIM_PAGE_ENDED) return;
-  if (train->count > 0 && !(last->to_step > train->step[train->count - 1])) last->to_step = train->step[train->count - 1];
+  if (train->count > 0 && !(last->to_step > train->step[train->count - 1]))
+    last->to_step = train->step[train->count - 1];
   if (page->state == BRIM_PAGE_RUNNING && page->live) {
     last->end = fmax(last->end, page->live->written);
     return;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "graph/pieces.h"
 #include "report/page_parts.h"
 #include "store/rundir.h"
 #include "store/summary.h"
@@ -106,6 +107,8 @@ void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_li
     brim_compare_summarize(run);
   out->plan = brim_page_read_object(out, "plan.json");
   out->plugins = brim_page_read_object(out, "plugins.json");
+  out->buffers = brim_page_read_object(out, BRIM_PIECES_NAME);
+  out->samples = brim_page_read_object(out, "samples.json");
   out->operations = brim_page_read_object(out, "operations.json");
   out->environment = read_lines(out, "environment.jsonl", "host");
   brim_page_read_processes(out);
@@ -119,9 +122,11 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->summary);
   json_decref(page->plan);
   json_decref(page->plugins);
+  json_decref(page->samples);
   json_decref(page->events);
   json_decref(page->environment);
   json_decref(page->operations);
+  json_decref(page->buffers);
   brim_text_release(&page->notes);
 }
 

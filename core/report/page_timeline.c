@@ -49,9 +49,10 @@ static const char *tell_begin(brim_arena *arena, const json_t *event, const brim
 static const char *tell_wait(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
   const char *bytes = bytes_of(arena, event, "need_bytes"), *detail = brim_page_string(event, "detail");
+  const char *device = brim_page_string(event, "device");
   (void)p;
-  return brim_arena_printf(arena, "for %s%s%s%s%s", brim_page_string(event, "device"), bytes[0] ? " with " : "", bytes,
-                           detail[0] ? ": " : "", detail);
+  return brim_arena_printf(arena, "for %s%s%s%s%s", strcmp(device, "auto") == 0 ? "a device" : device,
+                           bytes[0] ? " with " : "", bytes, detail[0] ? ": " : "", detail);
 }
 
 static const char *tell_claim(brim_arena *arena, const json_t *event, const brim_page_process *p)
@@ -167,9 +168,8 @@ static row row_of_loss(brim_arena *arena, const brim_page_run *page, size_t proc
   const brim_page_process *p = &page->process[process];
   const bool is_last = process + 1 == page->process_count;
   const double next = is_last ? NAN : page->process[process + 1].from_step;
-  const char *again = p->to_step > next
-                          ? brim_arena_printf(arena, "; the steps after step %.15g are repeated", next)
-                          : "";
+  const char *again =
+      p->to_step > next ? brim_arena_printf(arena, "; the steps after step %.15g are repeated", next) : "";
   return (row){is_last ? p->end : NAN, p->to_step, "stopped", "bad",
                brim_arena_printf(arena,
                                  "without recording its end, at this step or later: the process was killed or crashed, "

@@ -16,10 +16,10 @@
 #define CURVE_BOTTOM 164
 #define AXIS_Y 184
 #define HEIGHT 198
-#define GAP 58          /* between two processes */
+#define GAP 58           /* between two processes */
 #define PROCESSES_MAX 12 /* drawn; with more, the first and the last ones */
-#define MARKS_MAX 400   /* drawn of a kind */
-#define SPAN_MIN 4.0    /* of a wait or a recovery, to be seen */
+#define MARKS_MAX 400    /* drawn of a kind */
+#define SPAN_MIN 4.0     /* of a wait or a recovery, to be seen */
 
 typedef struct span {
   double from, to; /* seconds since 1970 */
@@ -83,10 +83,9 @@ static void add_span(double left, double right, const char *class, const char *w
 {
   char text[32];
   if (right - left < SPAN_MIN) left = fmax(LEFT, right - SPAN_MIN);
-  brim_text_printf(out,
-                   "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"><title>%s, %s</title></rect>\n",
-                   class, left, BAR_TOP, right - left, BAR_HEIGHT, what,
-                   brim_figure_seconds(text, sizeof text, seconds));
+  brim_text_printf(
+      out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"%d\"><title>%s, %s</title></rect>\n", class,
+      left, BAR_TOP, right - left, BAR_HEIGHT, what, brim_figure_seconds(text, sizeof text, seconds));
 }
 
 static void add_bar(const picture *pic, size_t i, brim_text *out)
@@ -118,8 +117,8 @@ static void add_end(const picture *pic, size_t i, brim_text *out)
   const char *how = p->how ? p->how : is_last && page->state == BRIM_PAGE_RUNNING ? "running" : "stopped";
   const bool is_bad = !p->how || strcmp(how, "failed") == 0;
   brim_text_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
-                   strcmp(how, "running") == 0 ? "t-good"
-                   : is_bad                    ? "t-bad"
+                   strcmp(how, "running") == 0    ? "t-good"
+                   : is_bad                       ? "t-bad"
                    : strcmp(how, "finished") == 0 ? "t-good"
                                                   : "t-warn",
                    fmax(pic->process[i].right, pic->process[i].left + 60), BAR_TOP - 8, how);

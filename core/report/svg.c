@@ -283,11 +283,11 @@ void brim_svg_style(brim_text *out, bool dark)
   for (size_t i = 0; i < COLORS; i++)
     brim_text_printf(out, ".color%zu{color:%s}", i, dark ? colors[i].dark : colors[i].light);
   if (dark) return;
-  brim_text_add(out,
-                ".title{font-size:14px;font-weight:600}"
-                ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
-                ".faint{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round;opacity:.75}circle,.bars,.band{fill:currentColor}"
-                ".band{opacity:.15}");
+  brim_text_add(out, ".title{font-size:14px;font-weight:600}"
+                     ".curve{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}"
+                     ".faint{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round;opacity:.75}"
+                     "circle,.bars,.band{fill:currentColor}"
+                     ".band{opacity:.15}");
 }
 
 void brim_svg_chart(const brim_chart *chart, brim_text *out)

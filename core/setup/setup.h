@@ -131,6 +131,9 @@ bool brim_setup_may_recompute(const brim_setup *setup);
 bool brim_setup_may_time(const brim_setup *setup);
 /* Whether the backend plans for a device that is only described (backend.card). */
 bool brim_setup_is_described(const brim_setup *setup);
+/* Whether the run lists samples with wrong answers (observe.samples): its plans keep the answers of evaluations. Not
+ * for tokens, nor with very many classes, as the loss then need not have the answers (graph/build.c). */
+bool brim_setup_keeps_answers(const brim_setup *setup);
 /* The options of the model's graph for a precision, except for batch and programs. */
 brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t precision);
 

@@ -170,6 +170,13 @@ int64_t brim_setup_eval_unit(const brim_setup *s)
 
 /* ---- weights of samples ---- */
 
+bool brim_setup_keeps_answers(const brim_setup *s)
+{
+  const int32_t task = s->data.train.task;
+  return s->settings->observe.samples > 0 && (task == BRIM_TASK_VALUES || task == BRIM_TASK_CLASS) &&
+         s->answers < BRIM_MANY_CLASSES;
+}
+
 int64_t brim_setup_losses_each(const brim_setup *s)
 {
   return s->data.train.task == BRIM_TASK_TOKENS ? s->data.elements : 1;

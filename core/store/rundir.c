@@ -57,10 +57,10 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
 
 /* Names that only a run leaves in its folder; from run_marks[FIRST_OTHER] on, names that other programs use too. */
 enum { FIRST_OTHER = 4 };
-static const char *const run_marks[] = {"config.yaml",        "metrics.jsonl",  "checkpoints",  "summary.json",
-                                        "sources.yaml",       "overrides.yaml", "plugins.json", "plan.json",
-                                        "events.jsonl",       "data.json",      "weights.json", "profile.jsonl",
-                                        "participants.jsonl", "report.html",    "states.bin",   "environment.jsonl"};
+static const char *const run_marks[] = {
+    "config.yaml",        "metrics.jsonl", "checkpoints",  "summary.json",      "sources.yaml", "overrides.yaml",
+    "plugins.json",       "plan.json",     "events.jsonl", "data.json",         "weights.json", "profile.jsonl",
+    "participants.jsonl", "report.html",   "states.bin",   "environment.jsonl", "buffers.json"};
 
 const char *brim_run_resume_words(const char *path)
 {

@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "store/jsonl.h"
 
-#define TEXT_MAX 4096      /* of a file that is read for one line */
-#define COMMAND_MAX 65536  /* of a command line */
+#define TEXT_MAX 4096     /* of a file that is read for one line */
+#define COMMAND_MAX 65536 /* of a command line */
 #define LIBRARIES_MAX 32
-#define PARENTS_MAX 64     /* folders in which a repository is looked for */
+#define PARENTS_MAX 64 /* folders in which a repository is looked for */
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__
@@ -78,8 +78,8 @@ static json_t *command_words(void)
 /* Variables that change how a run behaves. */
 static json_t *variables(void)
 {
-  static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",    "OMP_PROC_BIND", "ONEDNN_MAX_CPU_ISA",
-                                      "BRIM_FAULT",           "BRIM_CLAIMS_DIR",    "LD_PRELOAD",    "SLURM_JOB_ID",
+  static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "ONEDNN_MAX_CPU_ISA",
+                                      "BRIM_FAULT",           "BRIM_CLAIMS_DIR", "LD_PRELOAD",    "SLURM_JOB_ID",
                                       "NCCL_DEBUG",           "BRIM_PLUGIN_PATH"};
   json_t *o = json_object();
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -213,7 +213,7 @@ static brim_status append(const char *dir, const json_t *line)
 {
   char path[BRIM_PATH_MAX];
   brim_jsonl log;
-  char *text = json_dumps(line, JSON_COMPACT);
+  char *text = json_dumps(line, JSON_COMPACT | JSON_SORT_KEYS);
   if (!text) return brim_fail(BRIM_EINTERNAL, "cannot describe the environment");
   brim_text whole = {0};
   brim_text_printf(&whole, "%s\n", text);

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "dist/dist.h"
+#include "observe/events.h"
 #include "setup/setup.h"
 
 /* The graph that has the parameters as training changes them, with their gradients. */
@@ -173,7 +174,7 @@ static brim_status write_line(brim_histograms *h, int64_t step, const brim_tenso
 {
   brim_histogram_figures f;
   brim_text *line = &h->line;
-  char name[96];
+  char name[160];
   brim_histogram_read(of, &f);
   brim_text_clear(line);
   brim_text_printf(line, "{\"step\":%" PRId64 ",\"tensor\":\"", step);
@@ -188,8 +189,9 @@ static brim_status write_line(brim_histograms *h, int64_t step, const brim_tenso
   if (kind == UPDATES && isfinite(ratio)) brim_text_printf(line, ",\"ratio\":%.9g", ratio);
   brim_text_add(line, "}\n");
   BRIM_TRY(brim_jsonl_append(&h->log, brim_text_str(line), line->length));
-  snprintf(name, sizeof name, "%s/%.80s", kinds[kind], value->name);
-  (void)tensorboard;
+  snprintf(name, sizeof name, "%s/%.120s", kinds[kind], value->name);
+  if (!tensorboard || tensorboard->fd < 0) return BRIM_OK;
+  if (brim_tensorboard_histogram(tensorboard, step, name, &f) != BRIM_OK) brim_tensorboard_give_up(tensorboard);
   return BRIM_OK;
 }
 

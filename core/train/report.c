@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/table.h"
 #include "drive/distribute.h"
+#include "graph/pieces.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
 #include "store/record.h"
@@ -316,6 +317,26 @@ static brim_status write_configuration(const char *dir, const brim_config *confi
   return status;
 }
 
+/* Keeps the picture of the plan for the page; that of a very large plan is left out. */
+static brim_status write_pieces(const char *dir, const brim_plan *plan, int64_t micro_batch)
+{
+  brim_arena scratch = {0};
+  brim_pieces pieces;
+  const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, micro_batch);
+  if (!train && plan->lane_count > 0) train = brim_plan_program(plan->lane[0], BRIM_PROGRAM_TRAIN, micro_batch);
+  if (!train) return BRIM_OK;
+  brim_pieces_collect(&scratch, plan, train, &pieces);
+  json_t *described = brim_pieces_json(&pieces);
+  brim_arena_release(&scratch);
+  char *text = described ? json_dumps(described, JSON_COMPACT) : NULL;
+  json_decref(described);
+  if (!text) return BRIM_OK;
+  const brim_text whole = {.s = text, .length = strlen(text)};
+  const brim_status status = write_text(dir, BRIM_PIECES_NAME, &whole);
+  free(text);
+  return status;
+}
+
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan)
 {
   brim_text text = {0};
@@ -336,6 +357,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
     brim_distribution_describe(drive, described);
     status = write_json(dir, "plan.json", described);
   }
+  if (status == BRIM_OK) status = write_pieces(dir, plan, drive->choice.micro_batch);
   if (status == BRIM_OK) status = write_json(dir, BRIM_SETUP_DATA_NAME, json_incref(drive->setup->kept));
   brim_text_clear(&text);
   if (drive->planner.profile) brim_profile_print_used(drive->planner.profile, &text); /* a resumed run uses these */

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/error.h"
+#include "observe/events.h"
 #include "planner/figures.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
@@ -39,6 +40,9 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
+    brim_running_close_metrics(r, status == BRIM_OK             ? "finished"
+                                  : status == BRIM_EINTERRUPTED ? "interrupted"
+                                                                : "failed");
     if (r->hooks) brim_running_hook_facts(r, &last);
     const brim_status written = brim_report_write_summary(&r->report, r->dir, brim_trainer_plan(r->trainer), status,
                                                           error, r->state->step, brim_running_own_seconds(r));
@@ -52,6 +56,9 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);
   brim_histograms_close(&r->histograms);
+  brim_samples_release(&r->samples);
+  if (r->tensorboard.fd >= 0)
+    brim_running_heed_tensorboard(r, brim_tensorboard_end(&r->tensorboard, status == BRIM_OK));
   brim_tensorboard_close(&r->tensorboard);
   brim_pressure_close(r->pressure); /* before the objects that it reads */
   brim_trainer_close(r->trainer);

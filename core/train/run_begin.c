@@ -130,6 +130,7 @@ static void on_decision(void *context, const brim_decision *decision)
     snprintf(note, sizeof note, "decision: %s: %s", decision->policy, decision->choice);
     brim_tracing_note(note);
   }
+  if (!decision->sight) brim_openmetrics_decided(&r->live_metrics.decisions, decision->policy, decision->action);
 }
 
 static brim_status open_logs(brim_running *r)
@@ -310,6 +311,7 @@ brim_status brim_running_begin(brim_running *r)
   const brim_setup_options options = {
       .read_data = true, .resume = r->options->resume, .stop = r->stop, .dist = r->options->dist};
   brim_reserve_take();
+  BRIM_TRY(brim_running_trace_check(r));
   const brim_status opened = brim_drive_open(r->config, &options, &r->drive);
   BRIM_TRY(brim_distribution_settle(r->options->dist, opened, &r->drive));
   BRIM_TRY(brim_running_begin_together(r, connect(r)));
@@ -335,7 +337,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);
   BRIM_TRY(brim_running_begin_together(r, open_logs(r)));
-  BRIM_TRY(brim_running_begin_together(r, brim_running_trace_begin(r)));
+  brim_running_trace_begin(r);
   BRIM_TRY(brim_running_open_insight(r));
   announce(r);
   announce_world(r);
@@ -344,6 +346,7 @@ brim_status brim_running_begin(brim_running *r)
   report_omitted(r);
   follow_page(r);
   BRIM_TRY(brim_running_watch_memory(r));
+  brim_running_open_metrics(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
   if (brim_running_prints(r))

@@ -6,6 +6,7 @@
 #include "drive/loop.h"
 #include "memory/live.h"
 #include "memory/pressure.h"
+#include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
 #include "train/histograms.h"
@@ -14,9 +15,19 @@
 #include "train/phase.h"
 #include "train/report.h"
 #include "train/run.h"
+#include "train/samples.h"
 #include "train/trainer.h"
 
 #define BRIM_STEPS_RECENT 20
+
+/* The file of observe.metrics_file. */
+typedef struct brim_run_metrics {
+  brim_openmetrics_counts decisions;
+  char host[64], user[64], device[64];
+  brim_text text;  /* has room for the whole file, so that steps allocate nothing; no room: the file is not written */
+  double written;  /* brim_now() of the last attempt */
+  bool has_failed; /* it was reported that the file cannot be written */
+} brim_run_metrics;
 
 typedef struct brim_running {
   const brim_run_options *options;
@@ -31,7 +42,9 @@ typedef struct brim_running {
   brim_participants participants; /* of a federation, open only on the rank that writes the folder */
   brim_tensorboard tensorboard;   /* closed if it is off or could not be written */
   brim_histograms histograms;
+  brim_samples samples;
   brim_progress progress;
+  brim_run_metrics live_metrics;
   brim_report report;
   const char *evaluated;   /* the split of the newest evaluation, a literal */
   brim_hooks *hooks;       /* NULL: none are set, or another rank runs them */
@@ -133,8 +146,10 @@ brim_status brim_running_evaluate_clients(brim_running *r);
 
 /* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
 
-/* [init] Reads observe.trace and observe.nvtx. ECONFIG. */
-brim_status brim_running_trace_begin(brim_running *r);
+/* [plan] Checks observe.trace. ECONFIG. */
+brim_status brim_running_trace_check(const brim_running *r);
+/* [init] Reads observe.trace and observe.nvtx. */
+void brim_running_trace_begin(brim_running *r);
 /* [step] Looks for a request of `brim trace`, at most twice a second. */
 void brim_running_trace_look(brim_running *r);
 /* This rank's wish to trace steps, for brim_trainer_wish; 0: none. */
@@ -150,7 +165,8 @@ void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
 
-/* ---- run_insight.c: histograms; what fails is a warning, and the run goes on without them ---- */
+/* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
+ * them ---- */
 
 /* Opens the files. ECOMM. */
 brim_status brim_running_open_insight(brim_running *r);
@@ -159,6 +175,9 @@ bool brim_running_has_histograms(const brim_running *r, int64_t step);
 /* Call before the next step, and after its commit. EPEER, ECOMM. */
 void brim_running_before_step(brim_running *r);
 brim_status brim_running_after_step(brim_running *r);
+/* Evaluates a part as brim_trainer_evaluate does, and if that is due writes the list of its worst answers. */
+brim_status brim_running_evaluate_samples(brim_running *r, enum brim_part part, const volatile int *stop,
+                                          brim_evaluation *out);
 
 /* ---- run_early.c ---- */
 
@@ -168,6 +187,14 @@ void brim_running_judge(brim_running *r, enum brim_part part, const brim_evaluat
 bool brim_running_is_over(void *running);
 /* Ends the run early: writes the last record and a checkpoint, and logs which rule applied. */
 brim_status brim_running_stop_early(brim_running *r);
+
+/* ---- run_metrics.c: observe.metrics_file ---- */
+
+void brim_running_open_metrics(brim_running *r);
+/* [step] Writes the file if that is due. */
+void brim_running_update_metrics(brim_running *r);
+/* Writes it for the last time. `phase`: "finished", "interrupted" or "failed". */
+void brim_running_close_metrics(brim_running *r, const char *phase);
 
 /* ---- run_pressure.c ---- */
 

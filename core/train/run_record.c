@@ -39,9 +39,7 @@ void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *det
 
 void brim_running_heed_tensorboard(brim_running *r, brim_status status)
 {
-  if (status == BRIM_OK) return;
-  brim_log(BRIM_LOG_WARN, "the run continues without TensorBoard's events: %s", brim_error_text());
-  brim_tensorboard_close(&r->tensorboard);
+  if (status != BRIM_OK) brim_tensorboard_give_up(&r->tensorboard);
 }
 
 /* Records the device memory of the arena and the host memory of the process, as summary.json does at the end. */
@@ -232,7 +230,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   snprintf(r->loop.doing, sizeof r->loop.doing, "the evaluation after step %lld", (long long)r->state->step);
   brim_stop_doing(r->options->dist ? "finishing the evaluation, then a checkpoint" : BRIM_STOP_EVALUATION);
   const brim_phase phase = brim_phase_begin(BRIM_LIVE_EVALUATING, "evaluate");
-  const brim_status status = brim_trainer_evaluate(r->trainer, part, r->options->dist ? NULL : r->stop, out);
+  const brim_status status = brim_running_evaluate_samples(r, part, r->options->dist ? NULL : r->stop, out);
   brim_phase_end(&phase);
   BRIM_TRY(status);
   brim_stop_doing(BRIM_STOP_STEPS);

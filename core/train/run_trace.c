@@ -99,17 +99,20 @@ static void check_steps(const brim_running *r, const char *text)
     brim_log(BRIM_LOG_INFO, "observe.trace=%s: the run ends after step %lld, and so does its trace", text, steps);
 }
 
-brim_status brim_running_trace_begin(brim_running *r)
+brim_status brim_running_trace_check(const brim_running *r)
+{
+  int64_t first, end;
+  const char *text = r->settings->observe.trace;
+  return text[0] ? parse_steps(text, &first, &end) : BRIM_OK;
+}
+
+void brim_running_trace_begin(brim_running *r)
 {
   const char *text = r->settings->observe.trace;
   struct brim_run_trace *t = r->trace = brim_xcalloc(1, sizeof *t);
   if (r->settings->observe.nvtx && !brim_tracing_use_nvtx())
     brim_log(BRIM_LOG_WARN, "observe.nvtx has no effect: this brim was built without the CUDA toolkit's NVTX headers");
-  if (brim_running_prints(r)) brim_trace_request_drop(r->dir); /* it was meant for an earlier process */
-  if (!text[0]) return BRIM_OK;
-  BRIM_TRY(parse_steps(text, &t->first, &t->end));
-  if (brim_running_prints(r)) check_steps(r, text);
-  return BRIM_OK;
+  if (text[0] && parse_steps(text, &t->first, &t->end) == BRIM_OK && brim_running_prints(r)) check_steps(r, text);
 }
 
 /* ---- requests ---- */
@@ -131,7 +134,7 @@ void brim_running_trace_look(brim_running *r)
 
 uint32_t brim_running_trace_wish(const brim_running *r)
 {
-  const int64_t asked = r->trace->asked;
+  const int64_t asked = r->trace ? r->trace->asked : 0;
   return asked > 0 && r->options->dist ? BRIM_WISH_TRACE | (uint32_t)asked << BRIM_WISH_STEPS_AT : 0;
 }
 
@@ -249,7 +252,7 @@ brim_status brim_running_trace_before(brim_running *r)
 
 /* ---- the end ---- */
 
-/* Adds what the device measured as events of nodes and copies. */
+/* Adds the times that the device measured, as events of nodes and copies. */
 static void take_device(brim_running *r, const brim_plan *plan)
 {
   struct brim_run_trace *t = r->trace;

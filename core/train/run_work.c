@@ -97,6 +97,7 @@ static brim_status make(void *self)
   if (r->state->step % r->settings->observe.log_every_steps == 0 || brim_loop_is_due(&r->loop, r->state->step, 0))
     BRIM_TRY(brim_running_close_window(r));
   brim_running_show_progress(r);
+  brim_running_update_metrics(r);
   if (status == BRIM_OK) BRIM_TRY(brim_running_after_step(r));
   if (status == BRIM_OK && brim_running_is_compared(r, r->state->step)) BRIM_TRY(brim_trainer_compare(r->trainer));
   return status == BRIM_OK ? brim_running_trace_after(r) : status;

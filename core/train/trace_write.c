@@ -22,7 +22,7 @@
 /* Tracks of a rank. */
 enum { HOST = 1, OPERATIONS, COPIES_IN, COPIES_OUT, LOADERS = 100, LANES = 1000 };
 
-/* A node of a program, with what the trace says about it. */
+/* A node of a program, with its texts and times. */
 typedef struct node_row {
   char *label, *shape; /* JSON strings with their quotes */
   int64_t nanoseconds; /* measured, all runs */
@@ -156,16 +156,15 @@ static void begin_span(brim_trace_writer *w, const brim_tracing_event *e, int tr
   add_time(&w->line, e->end - e->begin);
 }
 
-/* Names a process or thread; `kind`: "process_name", "thread_name". */
-static brim_status name_track(brim_trace_writer *w, const char *kind, int track, const char *name)
+/* Names the process (`what` "process") or a track ("thread"), and gives its place in the order. */
+static brim_status name_track(brim_trace_writer *w, const char *what, int track, const char *name, int order)
 {
   begin_event(w, "M", w->about.origin, track);
-  brim_text_printf(&w->line, ",\"name\":\"%s\",\"args\":{\"name\":", kind);
+  brim_text_printf(&w->line, ",\"name\":\"%s_name\",\"args\":{\"name\":", what);
   add_string(&w->line, name);
   brim_text_add(&w->line, "}}");
-  if (track == 0) return put_line(w);
   begin_event(w, "M", w->about.origin, track);
-  brim_text_printf(&w->line, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}", track);
+  brim_text_printf(&w->line, ",\"name\":\"%s_sort_index\",\"args\":{\"sort_index\":%d}}", what, order);
   return put_line(w);
 }
 
@@ -177,11 +176,9 @@ static brim_status name_tracks(brim_trace_writer *w)
   } fixed[] = {{HOST, "host"}, {OPERATIONS, "operations"}, {COPIES_IN, "copies in"}, {COPIES_OUT, "copies out"}};
   char name[300];
   snprintf(name, sizeof name, "rank %d: %s", (int)w->about.rank, w->about.place);
-  BRIM_TRY(name_track(w, "process_name", 0, name));
-  begin_event(w, "M", w->about.origin, 0);
-  brim_text_printf(&w->line, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", (int)w->about.rank);
+  BRIM_TRY(name_track(w, "process", HOST, name, w->about.rank));
   for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
-    BRIM_TRY(name_track(w, "thread_name", fixed[i].track, fixed[i].name));
+    BRIM_TRY(name_track(w, "thread", fixed[i].track, fixed[i].name, fixed[i].track));
   return BRIM_OK;
 }
 
@@ -346,7 +343,7 @@ static int operations_track(const brim_tracing_event *e)
 static void count_live(brim_trace_writer *w, const brim_tracing_event *e, uint64_t live)
 {
   if (e->thread < BRIM_TRACING_LANE && live == w->live_now) return;
-  begin_event(w, "C", e->begin, 0);
+  begin_event(w, "C", e->begin, HOST);
   if (e->thread >= BRIM_TRACING_LANE)
     brim_text_printf(&w->line, ",\"name\":\"live bytes of lane %d\"", e->thread - BRIM_TRACING_LANE);
   else
@@ -384,7 +381,7 @@ static void add_bytes(brim_trace_writer *w, const brim_tracing_event *e, int tra
   begin_span(w, e, track);
   brim_text_printf(&w->line, ",\"name\":\"%s\",\"cat\":\"%s\",\"args\":{\"bytes\":%" PRIu64 "}}", (const char *)e->of,
                    category, e->value);
-  w->operation_nanoseconds += e->end - e->begin;
+  if (e->thread == BRIM_TRACING_MAIN) w->operation_nanoseconds += e->end - e->begin;
 }
 
 /* Collectives overlap, so each is an asynchronous event with an id of its own. */
@@ -440,10 +437,10 @@ static brim_status add_event(brim_trace_writer *w, const brim_plan *plan, const 
     add_bytes(w, e, operations_track(e), "memory");
     break;
   case BRIM_TRACING_IN:
-    add_bytes(w, e, COPIES_IN, "copy");
+    add_bytes(w, e, e->thread >= BRIM_TRACING_LANE ? operations_track(e) : COPIES_IN, "copy");
     break;
   case BRIM_TRACING_OUT:
-    add_bytes(w, e, COPIES_OUT, "copy");
+    add_bytes(w, e, e->thread >= BRIM_TRACING_LANE ? operations_track(e) : COPIES_OUT, "copy");
     break;
   case BRIM_TRACING_SUM:
     add_collective(w, e);
@@ -509,7 +506,7 @@ static void add_row(json_t *rows, json_t *row)
   json_array_append_new(rows, row);
 }
 
-/* Moves what was measured so far into rows, as the plan of these programs may go. */
+/* Moves the times so far into rows, as the plan of these programs may be released. */
 static void keep_rows(brim_trace_writer *w)
 {
   const double steps = (double)(w->about.end - w->about.first);
@@ -594,11 +591,11 @@ brim_status brim_trace_writer_finish(brim_trace_writer *w, const void **part, si
   char name[40];
   for (int i = 0; i < (int)sizeof w->has_loader; i++) {
     snprintf(name, sizeof name, "loader %d", i);
-    if (w->has_loader[i]) BRIM_TRY(name_track(w, "thread_name", LOADERS + i, name));
+    if (w->has_loader[i]) BRIM_TRY(name_track(w, "thread", LOADERS + i, name, LOADERS + i));
   }
   for (int i = 0; i < (int)sizeof w->has_lane; i++) {
     snprintf(name, sizeof name, "lane %d", i);
-    if (w->has_lane[i]) BRIM_TRY(name_track(w, "thread_name", LANES + i, name));
+    if (w->has_lane[i]) BRIM_TRY(name_track(w, "thread", LANES + i, name, LANES + i));
   }
   BRIM_TRY(compress_text(w, "", 0, Z_FINISH));
   *part = w->out;

@@ -30,7 +30,7 @@ void brim_trace_writer_close(brim_trace_writer *writer);
 /* [init] Adds events whose nodes belong to this plan or its lanes. ENOMEM_HOST. */
 brim_status brim_trace_writer_add(brim_trace_writer *writer, const brim_plan *plan, const brim_tracing_event *event,
                                   size_t count);
-/* What a device measured, as an event; kind 0 if its node is not of this plan or its lanes. */
+/* A time that a device measured, as an event; kind 0 if its node is not of this plan or its lanes. */
 brim_tracing_event brim_trace_event_of(const brim_plan *plan, const brim_device_work *work);
 /* [init] Ends this rank's part: a list of JSON objects, compressed by zlib; owned by the writer. ENOMEM_HOST. */
 brim_status brim_trace_writer_finish(brim_trace_writer *writer, const void **part, size_t *bytes);
@@ -42,7 +42,7 @@ typedef struct brim_trace_part {
   const void *data;
   size_t bytes;
 } brim_trace_part;
-/* [init] Writes the parts as one file, aside and renamed into place. `note`: what the file says about itself. EIO;
+/* [init] Writes the parts as one file, aside and renamed into place. `note`: the description in the file. EIO;
  * ENOMEM_HOST; EINVAL: a part is damaged. */
 brim_status brim_trace_write(const char *path, const brim_trace_part *part, int32_t ranks, const json_t *note);
 

@@ -12,6 +12,7 @@
 #include "planner/footprint.h"
 #include "store/checkpoint.h"
 
+struct brim_samples; /* train/samples.h */
 typedef struct brim_trainer brim_trainer;
 
 /* Figures of a dataset part, or in a training record of the steps since the previous one. NAN: not available. */
@@ -107,6 +108,9 @@ brim_status brim_trainer_evaluate_clients(brim_trainer *trainer, const volatile 
  * of training, so samples that training leaves out do not count. */
 brim_status brim_trainer_evaluate_own(brim_trainer *trainer, bool finetunes, const volatile int *stop,
                                       brim_spread *out);
+/* Sets the list that the following evaluations of a part fill with the samples that they get most wrong, if the plan
+ * keeps their answers; NULL, the default: none. Each evaluation begins a new list. */
+void brim_trainer_list_samples(brim_trainer *trainer, struct brim_samples *samples);
 /* [step] Returns unneeded memory to the system. Light: freed blocks. Heavy: also memory whose contents can be made
  * again, namely samples decoded ahead and caches of the backend's libraries. Results about recompute are kept: they
  * take some kilobytes, and seconds to compute. */

@@ -96,6 +96,11 @@ static brim_status finish_exact(brim_trainer *t, double *weight)
 
 /* ---- an evaluation ---- */
 
+void brim_trainer_list_samples(brim_trainer *t, brim_samples *samples)
+{
+  t->samples = samples;
+}
+
 /* Computes the sums over this rank's samples, which stay on the device, except the exact ones. *weight, *tokens: see
  * brim_setup_weigh. */
 static brim_status evaluate(brim_trainer *t, brim_loader *loader, const part_stream *of, const volatile int *stop,
@@ -115,6 +120,7 @@ static brim_status evaluate(brim_trainer *t, brim_loader *loader, const part_str
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_EVALUATE, batch->span.count);
     BRIM_TRY(brim_exec_load(t->exec, program, batch->values, batch->labels));
     BRIM_TRY(brim_exec_run(t->exec, program, &step, NULL));
+    if (t->samples) BRIM_TRY(brim_samples_add(t->samples, t->drive->setup, t->exec, program, batch));
     brim_setup_weigh(t->drive->setup, batch, weight, tokens);
     if (exact > 0 && (end % unit == 0 || end == of->first + of->count)) BRIM_TRY(take_unit(t, program, weight));
   }
@@ -148,6 +154,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   options.next = next_part_span;
   options.context = &stream;
   brim_loader *loader = NULL;
+  if (t->samples) brim_samples_begin(t->samples, part);
   brim_status status = brim_loader_open(&options, &loader);
   if (status == BRIM_OK) status = evaluate(t, loader, &stream, stop, &sum[0], &sum[1]);
   brim_loader_close(loader);
@@ -155,6 +162,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
   BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
   BRIM_TRY(finish_exact(t, &sum[0]));
+  if (t->samples) BRIM_TRY(brim_samples_merge(t->samples, d->setup));
   const double samples = (double)d->setup->data.count[part];
   *out = brim_evaluation_none();
   out->task = info->task;

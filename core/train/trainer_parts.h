@@ -3,6 +3,7 @@
 #define BRIM_TRAIN_TRAINER_PARTS_H
 #include "base/error.h"
 #include "base/exact.h"
+#include "train/samples.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -45,11 +46,12 @@ struct brim_trainer {
   double waited;        /* seconds, for other ranks */
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
-  brim_error error;     /* of a step that has failed but has not ended */
-  brim_exact *exact;    /* exact sums of an evaluation in a federation: the first metrics, and the weight */
-  void *exact_of_ranks; /* BRIM_EXCHANGE_BYTES for each rank; NULL in a job of one rank */
-  double *metrics;      /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k;
-                           BRIM_ERRORS_COUNT for real targets */
+  brim_error error;      /* of a step that has failed but has not ended */
+  brim_samples *samples; /* gets the worst answers of evaluations; NULL: not wanted */
+  brim_exact *exact;     /* exact sums of an evaluation in a federation: the first metrics, and the weight */
+  void *exact_of_ranks;  /* BRIM_EXCHANGE_BYTES for each rank; NULL in a job of one rank */
+  double *metrics;       /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k;
+                            BRIM_ERRORS_COUNT for real targets */
 };
 
 /* Sets the step's values for nodes. Schedules count steps, as the data does; the corrections of optimizers count

@@ -1,6 +1,7 @@
 """GPU support from the command line without a GPU: the emulated device, and a fake driver library with given
 answers."""
 
+import gzip
 import json
 import os
 import pathlib
@@ -49,6 +50,22 @@ class CudaCase(Case):
             value = os.environ.pop(name, None)
             if value is not None:
                 self.addCleanup(os.environ.__setitem__, name, value)
+
+
+class Traces(CudaCase):
+    def test_events_measure_operations(self):
+        run = [*RUN, "backend=cuda", "training.steps=5", "training.checkpoint_every_steps=5"]
+        self.cuda("train", "run.dir=plain", *run)
+        self.cuda("train", "run.dir=run", *run, "observe.trace=3:5")
+        trace = json.loads(gzip.decompress((self.folder / "run" / "trace-3-4.json.gz").read_bytes()))
+        self.assertIn("CUDA events", trace["otherData"]["measured_by"])
+        spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        self.assertLessEqual({"forward", "backward", "update"}, {e.get("cat") for e in spans})
+        self.assertEqual(len([e for e in spans if e["name"] == "copy in"]), 2, "a micro-batch a step")
+        live = [e["args"]["bytes"] for e in trace["traceEvents"] if e["ph"] == "C"]
+        self.assertEqual(max(live), self.summary("run")["planned_peak_bytes"])
+        self.assertIn("CUDA events", self.json("run", "operations.json")["measured_by"])
+        self.assert_same_checkpoint("plain", "run", 5)
 
 
 class Devices(CudaCase):

@@ -1,13 +1,19 @@
 """observe.histograms: histograms of weights, gradients and updates are those of the values that checkpoints have, the
-same however the memory is used, and change nothing else."""
+same however the memory is used, and change nothing else. observe.samples: the samples with the worst answers are those
+that brim predict answers worst."""
 
+import base64
+import csv
+import io
 import json
 import math
+import random
 import shutil
 import struct
+import zlib
 
 import tensors
-from support import SMALL, Case, main
+from support import SMALL, Case, idx, main, write
 
 RUN = [*SMALL, "training.batch_size=64", "training.steps=8", "training.eval_every_steps=4",
        "training.checkpoint_every_steps=1", "training.keep_checkpoints=20"]
@@ -100,7 +106,7 @@ class Insight(Case):
     def test_memory_decisions_and_ends_change_neither_lines_nor_checkpoints(self):
         self.train("run", *RUN)
         text = self.read("run", NAME)
-        self.train("off", *RUN, "observe.histograms=false")
+        self.train("off", *RUN, "observe.histograms=false", "observe.samples=0")
         self.assertFalse((self.folder / "off" / NAME).exists())
         for step in (3, 4, 8):
             self.assert_same_checkpoint("run", "off", step)
@@ -110,7 +116,7 @@ class Insight(Case):
         for name, words in ways.items():
             self.train(name, *RUN, *words)
             self.assertEqual(self.read(name, NAME), text, name)
-        self.train("killed", *RUN, status=None, env={"BRIM_FAULT": "step:7:alloc:1+"})
+        self.train("killed", *RUN, status=None, env={"BRIM_FAULT": "step:7:begin:1+"})
         with open(self.folder / "killed" / NAME, "a", encoding="utf-8") as file:
             file.write('{"step":7,"tensor":"written after the checkpoint"}\n{"step":')
         self.brim("train", "--resume", "killed")
@@ -141,7 +147,7 @@ class Insight(Case):
         self.assertEqual({of for _, _, of in self.lines("run")}, {"weights", "updates"})
 
     def test_a_file_that_cannot_be_written_is_a_warning(self):
-        self.train("run", *RUN, status=None, env={"BRIM_FAULT": "step:7:alloc:1+"})
+        self.train("run", *RUN, status=None, env={"BRIM_FAULT": "step:7:begin:1+"})
         (self.folder / "run" / NAME).unlink()
         (self.folder / "run" / NAME).mkdir()
         result = self.brim("train", "--resume", "run")
@@ -166,6 +172,123 @@ class Insight(Case):
             path.write_text(text)
             self.brim("report", "run", "-o", "out.html", "--force")
             self.assertNotIn(HOSTILE, self.read("out.html"))
+
+
+def pixels(png):
+    """Rows of the pixels of a grey PNG file without filters; asserts that its checksums are right."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    at, chunks = 8, {}
+    while at < len(png):
+        size, = struct.unpack_from(">I", png, at)
+        kind, data = png[at + 4:at + 8], png[at + 8:at + 8 + size]
+        assert struct.unpack_from(">I", png, at + 8 + size)[0] == zlib.crc32(kind + data)
+        chunks[kind] = data
+        at += 12 + size
+    width, height, bits, colour = struct.unpack_from(">IIBB", chunks[b"IHDR"])
+    assert (bits, colour) == (8, 0)
+    raw = zlib.decompress(chunks[b"IDAT"])
+    rows = [raw[y * (width + 1):(y + 1) * (width + 1)] for y in range(height)]
+    assert all(row[0] == 0 for row in rows)
+    return b"".join(row[1:] for row in rows)
+
+
+class Samples(Case):
+    """Noise with labels at random, of which some are learned; with two classes the answer's probability gives the
+    label's."""
+
+    def setUp(self):
+        super().setUp()
+        draw = random.Random(1)
+        for stem, count in (("train", 96), ("t10k", 60)):
+            images, labels = draw.randbytes(64 * count), bytes(draw.choices((0, 1), k=count))
+            write(self.folder / f"{stem}-images-idx3-ubyte", idx(images, count, 8, 8))
+            write(self.folder / f"{stem}-labels-idx1-ubyte", idx(labels, count))
+        self.images, self.labels = images, labels
+        self.words = ["dataset=mnist", f"dataset.path={self.folder}", "dataset.classes=2",
+                      "dataset.class_names=[no,<b>yes]", "model=mlp", "model.hidden=[16]", "training.batch_size=16",
+                      "backend=cpu", "backend.threads=1", "training.epochs=2", "memory.timing=false"]
+
+    def recomputed(self, run):
+        """(loss, index, answer) of the wrong answers of brim predict, the greatest losses first."""
+        text = self.brim("predict", run, self.folder / "t10k-images-idx3-ubyte").out
+        out = []
+        for row in csv.DictReader(io.StringIO(text)):
+            i, answer, probability = int(row["index"]), int(row["class"]), float(row["probability"])
+            if answer != self.labels[i]:
+                out.append((-math.log(1 - probability), i, answer))
+        return sorted(out, key=lambda wrong: (-wrong[0], wrong[1]))
+
+    def test_they_are_the_worst_answers_of_brim_predict(self):
+        self.train("run", *self.words)
+        found, wanted = self.json("run", "samples.json"), self.recomputed("run")
+        self.assertEqual((found["samples"], found["wrong"], found["split"], found["step"]), (60, len(wanted), "test", 12))
+        self.assertGreater(len(wanted), 16)
+        self.assertEqual([s["index"] for s in found["worst"]], [i for _, i, _ in wanted[:16]])
+        for sample, (loss, i, answer) in zip(found["worst"], wanted):
+            self.assertEqual((sample["answer"], sample["label"]), (answer, self.labels[i]))
+            self.assertEqual(sample["label_name"], ["no", "<b>yes"][self.labels[i]])
+            self.assertAlmostEqual(sample["loss"], loss, places=4)
+            self.assertAlmostEqual(sample["label_probability"], math.exp(-loss), places=5)
+            self.assertEqual(pixels(base64.b64decode(sample["picture"])), self.images[64 * i:64 * i + 64])
+        page = self.read("run", "report.html")
+        self.assertIn(">Most wrong</h2>", page)
+        self.assertIn("&lt;b&gt;yes", page)
+        self.assertNotIn("<b>yes", page)
+
+    def test_they_depend_neither_on_batches_nor_on_ranks(self):
+        self.train("run", *self.words)
+        text = self.read("run", "samples.json")
+        self.train("batches", *self.words, "training.eval_batch_size=7")
+        self.assertEqual(self.read("batches", "samples.json"), text)
+        worst, lines = self.json("run", "samples.json")["worst"], self.records("run", NAME)
+        for name, words in {"ranks": [], "shards": ["dist.shard=gradients"]}.items():  # sums of ranks round otherwise
+            self.train(name, *self.words, *words, "dist.ranks=3")
+            others = self.json(name, "samples.json")["worst"]
+            self.assertEqual([s["index"] for s in others], [s["index"] for s in worst])
+            for a, b in zip(others, worst):
+                self.assertAlmostEqual(a["loss"], b["loss"], places=4)
+            others = self.records(name, NAME)
+            self.assertEqual([(x["tensor"], x["of"], x["counted"]) for x in others],
+                             [(x["tensor"], x["of"], x["counted"]) for x in lines])
+            for a, b in zip(others, lines):
+                self.assertAlmostEqual(a["rms"], b["rms"], delta=1e-2 * b["rms"], msg=name)
+
+    def test_validation_samples_have_their_index_in_the_training_files(self):
+        self.train("run", *self.words, "dataset.validation_fraction=0.25", "training.steps=4",
+                   "training.eval_every_steps=2", status=None, env={"BRIM_FAULT": "step:3:begin:1+"})
+        found = self.json("run", "samples.json")
+        self.assertEqual((found["split"], found["step"], found["samples"]), ("validation", 2, 24))
+        data = (self.folder / "train-images-idx3-ubyte").read_bytes()[16:]
+        labels = (self.folder / "train-labels-idx1-ubyte").read_bytes()[8:]
+        for sample in found["worst"]:
+            i = sample["index"]
+            self.assertEqual(sample["label"], labels[i])
+            self.assertEqual(pixels(base64.b64decode(sample["picture"])), data[64 * i:64 * i + 64])
+
+    def test_real_numbers_are_ordered_by_their_squared_errors(self):
+        rows = "".join(f"{x},{(7 * x) % 13}\n" for x in range(40))
+        for part in ("train", "test"):
+            (self.folder / f"{part}.csv").write_text("x,y\n" + rows)
+        self.train("run", "dataset=csv", f"dataset.path={self.folder}", "dataset.targets=[y]", "model=mlp", "model.hidden=[4]", "loss=mse",
+                   "training.batch_size=8", "training.epochs=1", "backend=cpu", "memory.timing=false")
+        worst = self.json("run", "samples.json")["worst"]
+        errors = [(s["label"][0] - s["answer"][0]) ** 2 for s in worst]
+        self.assertEqual(errors, sorted(errors, reverse=True))
+        for sample, error in zip(worst, errors):
+            self.assertAlmostEqual(sample["loss"], error, places=5)
+            self.assertEqual(len(sample["inputs"]), 1)
+
+    def test_the_page_shows_no_file_that_is_none_of_ours(self):
+        self.train("run", *self.words)
+        path = self.folder / "run" / "samples.json"
+        found = json.loads(path.read_text())
+        for picture in (HOSTILE, '"/><script>', base64.b64encode(b"<svg onload='alert(1)'>").decode(), "A" * 10 ** 6, 7):
+            found["worst"][0].update(picture=picture, label_name=HOSTILE, answer={"a": 1}, loss="x", index=1e300)
+            path.write_text(json.dumps(found))
+            self.brim("report", "run", "-o", "out.html", "--force")
+            page = self.read("out.html")
+            self.assertEqual(page.count("<img"), 15)
+            self.assertNotIn("<script", page)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,35 @@
 """brim report, and the report.html that a run writes: a self-contained page with the figures of the run's files."""
 
+import base64
 import collections
+import hashlib
 import html.parser
 import json
 import math
+import os
+import pathlib
 import random
 import re
+import signal
 import statistics
 import xml.etree.ElementTree as xml
 
-from support import FAILED, LOAD, NO_FIT, SMALL, USAGE, Case, main
+from support import ENDLESS, FAILED, INTERRUPTED, LOAD, NO_FIT, SMALL, USAGE, Case, main
 
 RUN = [*SMALL, "training.epochs=3", "dataset.validation_fraction=0.25", "observe.log_every_steps=1"]
 VOID = {"meta", "br", "link", "img", "input"}  # HTML elements without an end tag
 HOSTILE = "<script>alert(\"x\")</script>&amp; <b onclick='y'>"
+
+
+# The times of a traced step, as operations.json has them.
+TRACED = {"brim_operations": 1, "steps": [3, 4], "backend": "cpu", "device": "one", "measured_by": "clock reads",
+          "trace": "trace-3-4.json.gz", "step_seconds": 0.01, "covered": 0.98,
+          "operations": [{"op": "linear", "name": "fc1", "phase": "forward", "shape": "", "runs": 2, "seconds": 0.006,
+                          "predicted_seconds": 0.005, "guessed": False, "least_seconds": 0.002},
+                         {"op": "relu", "name": "relu", "phase": "forward", "shape": "", "runs": 2, "seconds": 0.0008,
+                          "predicted_seconds": 0.001, "guessed": True, "least_seconds": 0},
+                         {"op": "linear", "name": "fc2", "phase": "forward", "shape": "", "runs": 2, "seconds": 0.003,
+                          "predicted_seconds": 0.003, "guessed": False, "least_seconds": 0.001}]}
 
 
 class Page(html.parser.HTMLParser):
@@ -89,8 +105,8 @@ class OfARun(Reports):
         page = self.page("run/report.html")
         self.assertEqual(text_of(page.find(".//h1")), "run finished")
         self.assertEqual([text_of(h) for h in page.iter("h2")],
-                         ["Results", "Curves", "What happened", "Epochs", "Confusion matrix", "Classes", "Layers", "Memory",
-                          "Environment", "Configuration"])
+                         ["Results", "Curves", "What happened", "Epochs", "Confusion matrix", "Classes",
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
         jumps = [(a.get("href"), text_of(a)) for a in page.find(".//nav").iter("a")]
         self.assertEqual(jumps, [("#" + s.get("id"), text_of(s.find("h2"))) for s in page.iter("section")])
         self.brim("report", "run", "-o", "again.html")
@@ -156,7 +172,8 @@ class OfARun(Reports):
     def test_memory_events_and_inputs(self):
         page, plan = self.report("run"), self.json("run", "plan.json")
         memory = self.section(page, "Memory")
-        bar = {text_of(rect.find("title")): float(rect.get("width")) for rect in memory.iter("rect")}
+        bar = {text_of(rect.find("title")): float(rect.get("width"))
+               for rect in memory.find(".//svg[@class='bar']").iter("rect")}
         self.assertEqual(set(bar), {name for name, size in plan["classes"].items() if size})
         self.assertAlmostEqual(sum(bar.values()), 1000, delta=0.1)
         measured = {row[""]: row for row in self.table(memory)}
@@ -178,6 +195,214 @@ class OfARun(Reports):
         self.assertIn(recorded["decision"]["choice"], reported["out of memory"][""])
         self.assertIn(recorded["decision"]["reason"], reported["out of memory"][""])
         self.assertIn("Memory ran out once", text_of(section.find("p")))
+
+
+    def test_times_by_operation(self):
+        (self.folder / "run/operations.json").write_text(json.dumps(TRACED))
+        section = self.section(self.report("run"), "Time by operation")
+        kinds = self.table(section)
+        self.assertEqual([row["operation"] for row in kinds], ["linear", "relu"])
+        self.assertEqual([(row["measured, ms"], row["%"], row["predicted, ms"], row["least, ms"]) for row in kinds],
+                         [("9.00", "90.0", "8.00", "3.00"), ("0.800", "8.0", "~1.00", "")])
+        nodes = self.table(section.find("details"))
+        self.assertEqual([row["operation"] for row in nodes], ["linear 'fc1'", "linear 'fc2'", "relu 'relu'"])
+        self.assertIn("trace-3-4.json.gz", text_of(section))
+
+    def test_the_plan_is_drawn_from_the_run_s_folder(self):
+        section, plan = self.section(self.report("run"), "Memory"), self.json("run", "plan.json")
+        picture = section.find(".//svg[@class='plan']")
+        self.assertIn("peak", text_of(picture.find("./text[@class='peak-text']")))
+        titles = [text_of(title) for title in picture.iter("title")]
+        buffers = self.json("run", "buffers.json")
+        self.assertEqual(buffers["peak_bytes"], plan["peak_bytes"])
+        self.assertGreaterEqual(max(buffers["alive"]) + buffers["persistent_bytes"], plan["lower_bound_bytes"])
+        self.assertTrue(any("linear" in title for title in titles), titles)
+        self.edit("run", "buffers.json", lambda data: data["pieces"][0].__setitem__(3, 10**6))
+        self.assertIsNone(self.section(self.report("run"), "Memory").find(".//svg[@class='plan']"))
+
+    def test_a_page_of_twelve_blocks_is_not_large(self):
+        self.train("blocks", "model=vit", "model.depth=12", "model.width=24", "model.heads=2", "backend.threads=1",
+                   "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=32", "training.batch_size=16",
+                   "training.steps=4", "training.eval_every_steps=1", "memory.timing=false")
+        self.assertGreater(self.json("blocks", "buffers.json")["operations"], 200)
+        self.assertLess((self.folder / "blocks/report.html").stat().st_size, 500 << 10)
+
+    def test_the_environment_is_described(self):
+        rows = {text_of(row.find("th")): text_of(row.find("td"))
+                for row in self.section(self.report("run"), "Environment").iter("tr")}
+        here, = self.records("run", "environment.jsonl")
+        self.assertEqual(rows["host"], here["host"])
+        self.assertIn("run.dir=run", rows["command"])
+        self.assertTrue(rows["brim"].startswith(here["version"]))
+        self.assertEqual((here["steps"], here["step"], here["micro_batch"]), (6, 0, 128))
+        self.assertEqual(here["planned_peak_bytes"], self.json("run", "plan.json")["peak_bytes"])
+
+    def test_a_run_of_a_repository_names_its_commit(self):
+        (self.folder / ".git/refs/heads/a").mkdir(parents=True)
+        (self.folder / ".git/HEAD").write_text("ref: refs/heads/a/b\n")
+        for run, file, text in (("packed", ".git/packed-refs", "# pack\n5678abcd refs/heads/a/b\n"),
+                                ("loose", ".git/refs/heads/a/b", "1234abcd\n")):
+            (self.folder / file).write_text(text)
+            self.train(run, *SMALL, "training.steps=1")
+            here, = self.records(run, "environment.jsonl")
+            self.assertEqual((here["branch"], here["commit"]),
+                             ("a/b", "5678abcd" if run == "packed" else "1234abcd"))
+
+
+class WhileItGoesOn(Reports):
+    """The page that a run rewrites."""
+
+    FAST = [*SMALL, "observe.report_seconds=0.1", "observe.log_every_steps=1"]
+
+    def status(self, run="run"):
+        found = re.search(r'class="status[^"]*">([^<]*)<', self.read(run, "report.html"))
+        return found and found[1]
+
+    def written(self):
+        try:
+            found = re.search(r'data-written="([^"]*)"', self.read("run/report.html"))
+        except FileNotFoundError:
+            return None
+        return found and float(found[1])
+
+    def begin(self, *words):
+        """A run that trains until it is ended, and has written a page."""
+        process = self.hold("run", *self.FAST, *words)
+        self.until(self.written, process)
+        return process
+
+    def children(self, process):
+        return (pathlib.Path("/proc") / str(process.pid) / f"task/{process.pid}/children").read_text().split()
+
+    def test_the_page_follows_the_run(self):
+        process = self.begin()
+        first = self.written()
+        page = self.page("run/report.html")
+        self.assertEqual(text_of(page.find(".//h1")), "run running")
+        script = text_of(page.find(".//script"))
+        policy = page.find(".//meta[@http-equiv='Content-Security-Policy']").get("content")
+        digest = base64.b64encode(hashlib.sha256(page.find(".//script").text.encode()).digest()).decode()
+        self.assertIn(f"script-src 'sha256-{digest}'", policy, "the policy allows exactly this script")
+        self.assertIn("location.reload()", script)
+        self.assertEqual(page.find(".//noscript/meta").get("content"), "1")
+        self.until(lambda: (self.written() or first) > first, process)
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        page = self.page("run/report.html")
+        self.assertEqual(text_of(page.find(".//h1")), "run interrupted")
+        self.assertIsNone(page.find(".//script"))
+        self.assertEqual([path.name for path in (self.folder / "run").iterdir() if path.suffix == ".tmp"], [])
+
+    def test_a_killed_run_leaves_a_page_that_says_so(self):
+        process = self.begin()
+        process.kill()
+        self.finish(process)
+        self.until(lambda: self.status() == "stopped")
+        page = self.page("run/report.html")
+        self.assertIsNone(page.find(".//script"))
+        self.assertIn("The run stopped without recording its end", text_of(page.find(".//p[@class='notice bad']")))
+        last = self.table(self.section(page, "What happened"))[-1]
+        self.assertEqual(last["event"], "stopped")
+        self.assertEqual(text_of(self.report("run").find(".//h1")), "run stopped")
+
+    def test_it_is_written_by_a_process_of_low_priority_that_ends_with_the_run(self):
+        process = self.begin()
+        child, = self.children(process)
+        self.assertEqual(os.getpriority(os.PRIO_PROCESS, int(child)), 19)
+        process.kill()
+        self.finish(process)
+        self.until(lambda: not pathlib.Path(f"/proc/{child}").exists())
+
+    def test_no_pages_before_the_end(self):
+        for words in (["observe.report_seconds=0"], ["observe.report=false"]):
+            run = "run" + words[0][-1]
+            process = self.hold(run, *self.FAST, *words)
+            self.until(lambda: len(self.records(run)) > 1, process)
+            self.assertEqual(self.children(process), [])
+
+    def test_a_resumed_run_goes_on_although_it_has_an_older_summary(self):
+        process = self.begin()
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        self.assertEqual(self.status(), "interrupted")
+        process = self.start("train", "--resume", "run")
+        self.until(lambda: self.status() == "running", process)
+        process.kill()
+        self.finish(process)
+        self.until(lambda: self.status() == "stopped")
+        self.assertEqual(self.summary("run")["status"], "interrupted", "of the process before")
+
+    def test_following_from_outside(self):
+        self.train("ended", *self.FAST, "training.steps=2")
+        self.brim("report", "ended", "--every", "0.2", "-o", "page.html")
+        self.assertEqual(text_of(self.page("page.html").find(".//h1")), "ended finished")
+        process = self.begin("observe.report_seconds=0.3")
+        follower = self.start("report", "run", "--every", "0.2", "-o", "outside.html")
+        self.until(lambda: (self.folder / "outside.html").exists(), follower)
+        self.assertEqual(text_of(self.page("outside.html").find(".//h1")), "run running")
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        self.finish(follower, 0)
+        self.assertEqual(text_of(self.page("outside.html").find(".//h1")), "run interrupted")
+
+    def test_errors(self):
+        self.train("run", *SMALL, "training.steps=1", "observe.report=false")
+        for seconds in ("0", "-1", "soon", "1e9", "nan", ""):
+            self.assert_error(self.brim("report", "run", f"--every={seconds}", status=USAGE), "--every takes seconds")
+        self.assert_error(self.brim("report", "run", "run", "--every=1", status=USAGE), "--every follows one run")
+        self.assert_error(self.brim("report", "nothing", "--every=1", status=LOAD), "'nothing' is not the folder")
+
+
+class OfARunWithAHistory(Reports):
+    """A run that waited for its device, ran out of memory once, and was resumed twice."""
+
+    ONE = [*SMALL, "backend=cpu", "backend.devices=1", "backend.memory_mb=2", "wait_for_gpu=true",
+           "gpu_check_interval_seconds=0.05"]
+
+    def test_someone_who_was_not_there_can_say_what_happened(self):
+        holder = self.hold("holder", *self.ONE, "training.batch_size=256", "model.hidden=[512]")
+        words = [*self.ONE, *ENDLESS, "training.checkpoint_every_steps=20", "model.hidden=[256]"]
+        process = self.start("train", "run.dir=run", *words, env={"BRIM_FAULT": "step:5:update"})
+        self.until(lambda: '"claimed": null' in self.brim("devices", "--json", "backend=cpu", "backend.devices=1",
+                                                          "backend.memory_mb=2").out, process)
+        holder.kill()
+        self.until(lambda: self.steps("run"), process)
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        interrupted = self.steps("run")[-1]
+        process = self.start("train", "--resume", "run")
+        self.until(lambda: self.steps("run")[-1] > interrupted, process)
+        process.kill()
+        self.finish(process)
+        resumed = self.steps("run")[-1]
+        process = self.start("train", "--resume", "run")
+        self.until(lambda: self.steps("run")[-1] > resumed, process)
+        process.send_signal(signal.SIGTERM)
+        self.finish(process, INTERRUPTED)
+        self.assert_told(self.section(self.page("run/report.html"), "What happened"))
+
+    def assert_told(self, section):
+        rows = self.table(section)
+        self.assertEqual([row["event"] for row in rows],
+                         ["waiting", "got a device", "started", "out of memory", "out of memory", "recovered",
+                          "interrupted", "resumed", "stopped", "resumed", "interrupted"])
+        details = [row[""] for row in rows]
+        self.assertRegex(details[0], r"^for a device with .* KiB: 1st in line")
+        self.assertRegex(details[1], r"^cpu:0, after .* s in the queue$")
+        self.assertRegex(details[2], r"^on .*, cpu:0, micro-batch 128, .* KiB planned$")
+        self.assertEqual(details[3:5], ["step 5: update failed (injected by BRIM_FAULT). Answer: light cleanup, 1 of 3",
+                                        "step 5: update failed (injected by BRIM_FAULT). Answer: back to step 0"])
+        self.assertRegex(details[5], r"^step 5 can be repeated, .* s after it failed$")
+        self.assertIn("with a checkpoint of this step", details[6])
+        self.assertEqual(rows[6]["step"], rows[7]["step"])
+        self.assertIn("was killed or crashed", details[8])
+        told = text_of(section.find("p"))
+        for part in ("in the queue for a device", "in which no process ran", "The run was resumed twice.",
+                     "It stopped once without recording its end.", "Memory ran out once"):
+            self.assertIn(part, told)
+        picture = section.find(".//svg[@class='time']")
+        self.assertEqual(collections.Counter(rect.get("class") for rect in picture.iter("rect")),
+                         {"t-work": 3, "t-wait": 1, "t-redo": 1})
 
 
 class OfFoldersAsTheyAre(Reports):
@@ -219,7 +444,9 @@ class OfFoldersAsTheyAre(Reports):
     def test_damaged_lines_never_break_a_page(self):
         """Bytes of the run's files are changed, deleted and duplicated, from a fixed seed."""
         chance = random.Random(7)
-        for name in ("metrics.jsonl", "events.jsonl", "summary.json", "plan.json"):
+        (self.folder / "run/operations.json").write_text(json.dumps(TRACED))
+        for name in ("metrics.jsonl", "events.jsonl", "summary.json", "plan.json", "buffers.json", "environment.jsonl",
+                     "operations.json"):
             path = self.folder / "run" / name
             whole = path.read_bytes()
             for _ in range(12):
@@ -239,7 +466,8 @@ class OfFoldersAsTheyAre(Reports):
             if isinstance(value, list):
                 return [poison(item) for item in value]
             return HOSTILE if isinstance(value, str) else value
-        for name in ("summary.json", "plan.json", "plugins.json"):
+        (self.folder / "run/operations.json").write_text(json.dumps(TRACED))
+        for name in ("summary.json", "plan.json", "plugins.json", "buffers.json", "operations.json"):
             self.edit("run", name, lambda data: data.update(poison(data)))
         self.edit("run", "plan.json", lambda data: data["classes"].update({HOSTILE: 5}))
         for name in ("metrics.jsonl", "events.jsonl"):
@@ -247,6 +475,8 @@ class OfFoldersAsTheyAre(Reports):
             for record in records:
                 record.update({HOSTILE: 1} if name == "metrics.jsonl" else {"event": HOSTILE, "detail": HOSTILE})
             (self.folder / "run" / name).write_text("".join(json.dumps(r) + "\n" for r in records))
+        (self.folder / "run/environment.jsonl").write_text(
+            "".join(json.dumps(poison(r)) + "\n" for r in self.records("run", "environment.jsonl")))
         (self.folder / "run/overrides.yaml").write_text(f"- '{HOSTILE}'\n")
         (self.folder / "run").rename(self.folder / "<i>run")
         page = self.report("<i>run")
@@ -254,6 +484,10 @@ class OfFoldersAsTheyAre(Reports):
         classes = [row["class"] for row in self.table(self.section(page, "Classes"))]
         self.assertEqual(classes, [HOSTILE] * 10)
         self.assertIn(HOSTILE, [row["event"] for row in self.table(self.section(page, "What happened"))])
+        self.assertEqual({text_of(row.find("td")) for row in self.section(page, "Environment").iter("tr")} & {HOSTILE},
+                         {HOSTILE})
+        self.assertIn(HOSTILE, text_of(self.section(page, "Time by operation")))
+        self.assertIn(f"{HOSTILE}, of {HOSTILE}", text_of(self.section(page, "Memory")))
         self.assertIn(HOSTILE, [chart.get("aria-label") for chart in page.iterfind(".//svg[@class='chart']")])
 
     def test_bytes_that_are_not_text(self):
@@ -364,7 +598,7 @@ class OfAFederation(Reports):
         self.assertEqual([text_of(h) for h in page.iter("h2")],
                          ["Results", "Curves", "What happened", "Accuracy reached", "Rounds", "Clients",
                           "Confusion matrix", "Classes",
-                          "Layers", "Memory", "Environment", "Configuration"])
+                          "Most wrong", "Layers", "Memory", "Environment", "Configuration"])
         self.assertTrue(text_of(page.find(".//p[@class='what']")).endswith(", 6 rounds"))
         rows = self.table(self.section(page, "Rounds"))
         self.assertEqual([row["round"] for row in rows], [str(n) for n in range(1, 7)])

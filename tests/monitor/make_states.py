@@ -62,8 +62,8 @@ def seen(model, dataset, loss, score, steps=10000, share=0.5, gib=10.0, name="ru
             "libraries_bytes": int(0.6 * GIB), "micro_batch": 32, "batch": 128, "step_seconds": 0.0991,
             "predicted_step_seconds": 0.0962, "loader_share": 0.031, "decisions": 2,
             "curves": [curve("train loss", 96, 2.31, loss, done), curve("validation loss", 12, 2.2, loss * 1.1, done),
-                       curve("train accuracy", 96, 0.1, score, done), curve("validation accuracy", 12, 0.12, score - 0.02,
-                                                                           done)],
+                       curve("train accuracy", 96, 0.1, score, done),
+                       curve("validation accuracy", 12, 0.12, score - 0.02, done)],
             "events": [event(4990, 0, "decision", "auto_plan: micro-batch 32: the largest that fits"),
                        event(4989, 0, "claimed", "cuda:0, after 0:12"),
                        event(3100, int(done * .4), "decision", "elastic: micro-batch 16: another run waits"),
@@ -108,7 +108,8 @@ def lab():
             changed=NOW - 700 * 8 ** i)
     queue = [{"host": 0, "place": i + 1, "run": 10 + i, "pid": 8400 + i, "user": runs[10 + i]["user"],
               "mine": runs[10 + i]["mine"], "process": "brim", "backend": "cuda",
-              "wish": "cuda:4" if i == 3 else "any", "need_bytes": int((22 + 9 * i) * GIB), "since": NOW - 880 + 100 * i,
+              "wish": "cuda:4" if i == 3 else "any", "need_bytes": int((22 + 9 * i) * GIB),
+              "since": NOW - 880 + 100 * i,
               "starts": [NOW + 72, NOW + 1900, NOW + 3725, None, NOW + 90000][i], "accepts": list(range(8))}
              for i in range(5)]
     advice = [{"text": "vit-l-224 fits on cuda:4 if pid 4711 (18.2 GiB, load 0 % for 12 min) ends",
@@ -181,11 +182,9 @@ def hosts():
         if "device_index" in item:
             item["device_index"] += 2
     for item in second["queue"]:
-        item |= {"run": item["run"] - 10 + 6, "accepts": [2, 3]}
+        item |= {"run": item["run"] - 10 + 6, "accepts": [2, 3]}  # after three of lab7's and three of lab8's
     second["runs"] = [r for r in second["runs"] if r.get("device_index", 2) < 4][:11]
     first["runs"] = [r for r in first["runs"] if r.get("device_index", 9) < 2][:3]
-    for item in second["queue"]:
-        item["run"] = min(item["run"] - 3, len(second["runs"]) + 2)
     return {"brim_look": 1, "hosts": [host("lab7"), host("lab8", 3.1, 32, 40, 251.0),
                                       {"name": "lab9", "time": NOW, "failure": "ssh: connect to host lab9 port 22: "
                                        "Connection refused; try: ssh lab9 brim monitor --once"}],

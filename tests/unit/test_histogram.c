@@ -37,7 +37,7 @@ static void draw(float *out, uint32_t seed)
 static int bin_of(float x)
 {
   int exponent;
-  (void)frexp(x, &exponent); /* x = m * 2^exponent with m in [1/2, 1) */
+  (void)frexpf(x, &exponent); /* x = m * 2^exponent with m in [1/2, 1) */
   const int bin = exponent - 1 - BRIM_HISTOGRAM_FIRST;
   return bin < 0 ? 0 : bin >= BRIM_HISTOGRAM_BINS ? BRIM_HISTOGRAM_BINS - 1 : bin;
 }

@@ -191,16 +191,21 @@ static void test_text_of_strangers_in_cells(void **state)
   brim_text out = {0};
   brim_cells_init(&cells, 10, 8, true);
   brim_cells_put(&cells, 0, 0, 10, BRIM_PAINT_PLAIN, "\033[2J\a\n\x7f"); /* control characters */
-  brim_cells_put(&cells, 1, 0, 10, BRIM_PAINT_PLAIN, "e\u0301\u202ea");  /* without a width */
-  brim_cells_put(&cells, 2, 0, 10, BRIM_PAINT_PLAIN, "\xff\xc3(");       /* not UTF-8 */
-  brim_cells_put(&cells, 3, 0, 10, BRIM_PAINT_PLAIN, "0123456789");      /* just fits */
+  brim_cells_put(&cells, 1, 0, 10, BRIM_PAINT_PLAIN,
+                 "e\u0301"
+                 "\xe2\x80\xae"
+                 "a");                                              /* without a width */
+  brim_cells_put(&cells, 2, 0, 10, BRIM_PAINT_PLAIN, "\xff\xc3(");  /* not UTF-8 */
+  brim_cells_put(&cells, 3, 0, 10, BRIM_PAINT_PLAIN, "0123456789"); /* just fits */
   brim_cells_put(&cells, 4, 0, 10, BRIM_PAINT_PLAIN, "0123456789a");
   brim_cells_put(&cells, 5, 0, 6, BRIM_PAINT_PLAIN, "\u6f22\u5b57\u6f22\u5b57"); /* half of one does not fit */
   brim_cells_put(&cells, 6, 8, 99, BRIM_PAINT_PLAIN, "abc");
   brim_cells_put(&cells, 99, 0, 10, BRIM_PAINT_PLAIN, "outside");
   brim_cells_put_right(&cells, 7, 0, 10, BRIM_PAINT_PLAIN, "right");
   brim_cells_text(&cells, false, &out);
-  assert_string_equal(out.s, "?[2J??" "?\nea\n??" "(\n0123456789\n012345678\u2026\n\u6f22\u5b57\u2026\n        a\u2026\n"
+  assert_string_equal(out.s, "?[2J??"
+                             "?\nea\n??"
+                             "(\n0123456789\n012345678\u2026\n\u6f22\u5b57\u2026\n        a\u2026\n"
                              "     right\n");
   brim_text_release(&out);
   brim_cells_release(&cells);

@@ -55,6 +55,7 @@ struct cudnnContext;
 struct cuda_tuning;
 struct cuda_dnn_plan;
 struct cuda_sdpa_plan;
+struct cuda_trace;
 struct nvml_device;
 
 /* An instance. Its functions are called by one thread at a time. Only cuda_device_usage may be called from another
@@ -95,6 +96,7 @@ typedef struct cuda_backend {
   cudaStream_t in, out;
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
+  struct cuda_trace *trace; /* NULL: nothing is measured */
 } cuda_backend;
 
 /* Tensors and workspaces start at multiples of this, as cudaMalloc's memory does. */

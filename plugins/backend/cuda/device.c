@@ -9,6 +9,7 @@
 
 #include "card.h"
 #include "nvml.h"
+#include "trace.h"
 
 /* ---- the driver ---- */
 
@@ -318,6 +319,7 @@ brim_status cuda_device_select(void *self, int device)
 
 static void free_handles(cuda_backend *b)
 {
+  cuda_trace_drop(b);
   cudaStream_t const stream[] = {b->compute, b->copies, b->in, b->out, b->comm};
   for (size_t i = 0; i < sizeof stream / sizeof stream[0]; i++)
     if (stream[i]) (void)cudaStreamSynchronize(stream[i]);
@@ -499,12 +501,16 @@ void *cuda_device_native_queue(void *self, uint32_t queue)
 
 brim_status cuda_device_copy(void *self, uint32_t queue, const brim_copy *copy, size_t count)
 {
-  const cuda_backend *b = self;
+  cuda_backend *b = self;
+  brim_device_work work = {.queue = queue};
   const enum cudaMemcpyKind kind = queue == BRIM_QUEUE_IN ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost;
-  for (size_t i = 0; i < count; i++)
+  if (b->trace) BRIM_TRY(cuda_trace_start(b, stream_of(b, queue)));
+  for (size_t i = 0; i < count; i++) {
     BRIM_TRY(cuda_check(cudaMemcpyAsync(copy[i].to, copy[i].from, copy[i].bytes, kind, stream_of(b, queue)),
                         "copying the optimizer's state"));
-  return BRIM_OK;
+    work.bytes += copy[i].bytes;
+  }
+  return b->trace ? cuda_trace_mark(b, stream_of(b, queue), &work) : BRIM_OK;
 }
 
 brim_status cuda_device_mark(void *self, uint32_t queue, uint32_t mark)
@@ -591,7 +597,10 @@ brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)
     memcpy(host + bytes, copy[i].from, copy[i].bytes);
     bytes += cuda_round_up(copy[i].bytes, CUDA_ALIGNMENT);
   }
+  const brim_device_work work = {.queue = BRIM_QUEUE_IN, .bytes = bytes};
+  if (b->trace) BRIM_TRY(cuda_trace_start(b, b->copies));
   BRIM_TRY(cuda_check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, b->copies), "copying the input"));
+  if (b->trace) BRIM_TRY(cuda_trace_mark(b, b->copies, &work));
   BRIM_TRY(cuda_check(cudaEventRecord(b->copied[slot], b->copies), "recording an event"));
   BRIM_TRY(cuda_check(cudaStreamWaitEvent(b->compute, b->copied[slot], 0), "waiting for an event"));
   for (size_t i = 0; i < count; i++) {

@@ -7,6 +7,7 @@
 
 #include "card.h"
 #include "device.h"
+#include "trace.h"
 
 static const brim_param params[] = {
     BRIM_PARAM(BOOL, cuda_params, tf32, "false", NULL,
@@ -90,6 +91,8 @@ static const brim_backend_ops ops = {
     .needs = cuda_device_needs,
     .lane = cuda_device_lane,
     .drop_lane = cuda_device_drop_lane,
+    .trace_begin = cuda_trace_begin,
+    .trace_end = cuda_trace_end,
 };
 
 static const brim_plugin backend = {

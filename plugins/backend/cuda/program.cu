@@ -9,6 +9,8 @@
  * node may move before nodes of other operations, such as a batch norm's moving averages between its weights, if
  * neither writes memory that the other uses.
  *
+ * While a trace is recorded (trace.h), the launches are started one after the other again, with an event after each.
+ *
  * With backend.debug_launches or CUDA_LAUNCH_BLOCKING=1 each node is started and waited for by itself, so that an error
  * names its node. */
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 #include "kernel.cuh"
 extern "C" {
 #include "device.h"
+#include "trace.h"
 #include "update.h"
 }
 
@@ -133,26 +136,40 @@ static size_t gather(const brim_program_run *run, const cuda_gathering *g, size_
   return count;
 }
 
-static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done)
+/* Measures the launch that has just started, of `count` nodes from this one on. */
+static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
+{
+  brim_device_work work = {};
+  work.node = node;
+  work.nodes = (uint32_t)count;
+  work.queue = BRIM_QUEUE_COMPUTE;
+  return cuda_trace_mark(b, b->compute, &work);
+}
+
+static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done,
+                                bool measures)
 {
   for (size_t i = 0; i < run->count; i++) {
     const cuda_gathering *g = gathering_of(run, i);
+    size_t count = 1;
     if (done[i]) continue;
     if (!g) {
       BRIM_TRY(run_node(b, run, i));
-      continue;
+    } else {
+      count = gather(run, g, i, member, done);
+      const brim_status status = g->run(b, member, count);
+      if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->kernel->op);
     }
-    const brim_status status = g->run(b, member, gather(run, g, i, member, done));
-    if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->kernel->op);
+    if (measures) BRIM_TRY(measure(b, run->launch[i].node, count));
   }
   return BRIM_OK;
 }
 
-static brim_status run_nodes(cuda_backend *b, const brim_program_run *run)
+static brim_status run_nodes(cuda_backend *b, const brim_program_run *run, bool measures)
 {
   const brim_launch **member = static_cast<const brim_launch **>(brim_try_calloc(run->count + 1, sizeof *member));
   bool *done = static_cast<bool *>(brim_try_calloc(run->count + 1, sizeof *done));
-  const brim_status status = member && done ? run_gathered(b, run, member, done)
+  const brim_status status = member && done ? run_gathered(b, run, member, done, measures)
                                             : brim_fail(BRIM_ENOMEM_HOST, "no memory to record a program");
   free(member);
   free(done);
@@ -180,7 +197,7 @@ static brim_status capture(cuda_backend *b, const brim_program_run *run, recorde
 {
   cudaGraph_t graph = nullptr;
   BRIM_TRY(cuda_check(cudaStreamBeginCapture(b->compute, cudaStreamCaptureModeThreadLocal), "recording a program"));
-  brim_status status = run_nodes(b, run);
+  brim_status status = run_nodes(b, run, false);
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK)
@@ -212,7 +229,7 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
 static brim_status run_first(cuda_backend *b, const brim_program_run *run)
 {
   const uint64_t before = cuda_device_free_bytes();
-  BRIM_TRY(run_nodes(b, run));
+  BRIM_TRY(run_nodes(b, run, false));
   cuda_device_count_library(b, before);
   return record(b, run);
 }
@@ -239,6 +256,10 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
   }
   BRIM_TRY(begin(b, run->step, run->proof));
   if (!*run->record) return run_first(b, run);
+  if (b->trace) {
+    BRIM_TRY(cuda_trace_start(b, b->compute));
+    return run_nodes(b, run, true);
+  }
   const recorded *of = static_cast<const recorded *>(*run->record);
   return cuda_check(CUDA_CALL("program", cudaGraphLaunch(of->graph, b->compute)), "launching a program");
 }

@@ -130,7 +130,10 @@ static int read_key(int wait_ms)
     /* The terminal is gone: without this, every read would return at once. */
     return poll(&in, 1, 0) == 1 && (in.revents & (POLLHUP | POLLERR)) ? BRIM_KEY_CLOSED : BRIM_KEY_NONE;
   }
-  if (code == 12) clearok(curscr, TRUE); /* Ctrl-L: draw all of it again */
+  if (code == 12) { /* Ctrl-L: send all of the picture again */
+    clearok(curscr, TRUE);
+    return BRIM_KEY_RESIZE;
+  }
   if (code == '\r') return BRIM_KEY_ENTER;
   return code == '\b' ? BRIM_KEY_ERASE : (int)code;
 }

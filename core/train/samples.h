@@ -1,0 +1,52 @@
+/* The samples of an evaluation that the model got most wrong, and samples.json of a run, which describes them:
+ *
+ *     {"step": 4690, "split": "test", "task": "class", "samples": 10000, "wrong": 780, "worst": [{"index": 1234,
+ *      "label": 6, "label_name": "Shirt", "answer": 0, "answer_name": "T-shirt/top", "loss": 7.31,
+ *      "answer_probability": 0.998, "label_probability": 0.0007, "picture": "iVBORw0...", "width": 28, "height": 28},
+ * ...]}
+ *
+ * The greatest losses come first; equal ones in the order of the samples. "index" is the sample's in its split.
+ * "label_name" and "answer_name" are there if the dataset names its classes; "picture" (a PNG file in base64) if
+ * samples are pictures, else "inputs", the first values of the sample as the dataset reads it. Of real numbers "label"
+ * and "answer" are lists, and the loss is the mean squared error. The answers are those of `brim predict`.
+ *
+ * The list depends on the answers only, not on batches or ranks. Answers are read on the host, after each batch. */
+#ifndef BRIM_TRAIN_SAMPLES_H
+#define BRIM_TRAIN_SAMPLES_H
+#include "drive/drive.h"
+#include "exec/exec.h"
+
+#define BRIM_SAMPLES_NAME "samples.json"
+#define BRIM_SAMPLES_MAX 32
+#define BRIM_SAMPLE_VALUES_MAX 4 /* real targets that are kept of a sample */
+#define BRIM_SAMPLE_SIDE_MAX 56  /* pixels of a picture; larger ones are reduced */
+
+typedef struct brim_wrong_sample {
+  int64_t sample; /* in the part, in order */
+  int64_t label, answer;
+  double loss, label_probability, answer_probability;
+  double target[BRIM_SAMPLE_VALUES_MAX], value[BRIM_SAMPLE_VALUES_MAX];
+} brim_wrong_sample;
+
+typedef struct brim_samples {
+  int64_t limit; /* most samples in the list */
+  int64_t count, wrong, samples;
+  enum brim_part part;
+  brim_wrong_sample worst[BRIM_SAMPLES_MAX];
+  void *answers; /* of a batch */
+  uint64_t answers_bytes;
+} brim_samples;
+
+/* Empties the list, before an evaluation. */
+void brim_samples_begin(brim_samples *samples, enum brim_part part);
+/* Adds a batch whose program has just been run. ENOMEM_HOST, errors of the backend. */
+brim_status brim_samples_add(brim_samples *samples, const brim_setup *setup, brim_exec *exec,
+                             const brim_program *program, const brim_batch *batch);
+/* Merges the lists of all ranks, which all call it after all have succeeded. ECOMM. */
+brim_status brim_samples_merge(brim_samples *samples, const brim_setup *setup);
+/* Reads the samples of the list again and writes samples.json to the run's folder. *out: the object, which the caller
+ * releases. EIO, ENOMEM_HOST, the dataset's errors. */
+brim_status brim_samples_write(const brim_samples *samples, const brim_setup *setup, const char *dir, int64_t step,
+                               json_t **out);
+void brim_samples_release(brim_samples *samples);
+#endif

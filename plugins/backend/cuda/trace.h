@@ -1,0 +1,23 @@
+/* Times of the device's work, by events of CUDA; see trace_begin in brim/backend.h. While it measures, programs are not
+ * launched as graphs: their nodes are started one by one, with an event after each, so small operations take as long as
+ * the host needs to start them. */
+#ifndef CUDA_TRACE_H
+#define CUDA_TRACE_H
+#include "cuda.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+brim_status cuda_trace_begin(void *self, size_t room, const char **how);
+brim_status cuda_trace_end(void *self, brim_device_work *out, size_t room, size_t *count);
+/* [init] Stops without results; does nothing while nothing is measured. */
+void cuda_trace_drop(cuda_backend *b);
+/* [step] Work in a stream begins now. Without room, this and the next function do nothing. */
+brim_status cuda_trace_start(cuda_backend *b, cudaStream_t stream);
+/* [step] The work that was started there since then, or since the last call, ends now; the next one begins. */
+brim_status cuda_trace_mark(cuda_backend *b, cudaStream_t stream, const brim_device_work *work);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

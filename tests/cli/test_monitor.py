@@ -1,0 +1,251 @@
+"""brim monitor: what it says of runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+
+from support import BINARY, SMALL, Case, main, write
+from test_queue import JOB, WAIT, devices_of
+
+STATES = pathlib.Path(__file__).parents[1] / "monitor" / "states"
+SAMPLE = re.compile(r'[a-z_]+\{(?:[A-Za-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\} -?[0-9.e+-]+')
+
+
+class Monitor(Case):
+    def look(self, *words, env=None):
+        return json.loads(self.brim("monitor", "--json", *words, env=env).out)
+
+    def run_of(self, process):
+        return next((run for run in self.look()["runs"] if run["pid"] == process.pid), None)
+
+    def until_run(self, process, condition, what):
+        found = []
+
+        def holds():
+            found[:] = [self.run_of(process)]
+            return found[0] is not None and condition(found[0])
+        self.until(holds, process, what=what)
+        return found[0]
+
+    def test_a_run_is_shown_with_its_memory_progress_and_curves(self):
+        process = self.hold("runs/a", *SMALL, "observe.log_every_steps=1")
+        run = self.until_run(process, lambda run: run["step"] > 2 and run["curves"], "the first steps")
+        plan = self.json("runs/a", "plan.json")
+        self.assertEqual((run["name"], run["model"], run["dataset"], run["command"], run["mine"]),
+                         ("a", "mlp", "synthetic", "train", True))
+        self.assertEqual(run["folder"], str((self.folder / "runs" / "a").resolve()))
+        self.assertEqual((run["device"], run["device_bytes"]), ("cpu:0", plan["peak_bytes"]))
+        self.assertEqual({part["class"]: part["bytes"] for part in run["memory"]},
+                         {name: bytes for name, bytes in plan["classes"].items() if bytes > 0})
+        self.assertEqual(run["curves"][0]["curve"], "train loss")
+        self.assertEqual(run["curves"][0]["step"][0], 1)
+        self.assertGreater(run["loss"], 0)
+        self.assertEqual(run["events"][0]["event"], "started")
+        text = self.brim("monitor", "--once").out
+        self.assertIn("a    mlp", text)
+        self.assertNotIn("\x1b", text)
+
+    def test_memory_is_shared_out_among_owners(self):
+        process = self.hold("a", *JOB, *devices_of(1))
+        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        look = self.look()
+        shares = [device for device in look["devices"] if not device["is_host"]]
+        self.assertEqual([device["device"] for device in shares], ["cpu:0", "cpu:1"])
+        self.assertEqual(len(shares), len(look["devices"]))
+        for device in look["devices"]:
+            parts = ("mine_bytes", "brim_bytes", "libraries_bytes", "other_bytes", "free_bytes")
+            self.assertEqual(sum(device[part] for part in parts), device["total_bytes"])
+        self.assertEqual(shares[0]["mine_bytes"] + shares[1]["mine_bytes"], self.json("a", "plan.json")["peak_bytes"])
+
+    def test_a_waiting_run_has_a_place_an_expected_start_and_advice(self):
+        holder = self.hold("a", *JOB, *devices_of(1), "device=cpu:0", "training.epochs=100000")
+        waiting = self.start("train", "run.dir=b", *JOB, *devices_of(1), "device=cpu:0", *WAIT)
+        self.until(lambda: self.look()["queue"], holder, waiting, what="the wait")
+        run = self.until_run(holder, lambda run: run["seconds_left"] is not None, "the time left")
+        look = self.look()
+        place = look["queue"][0]
+        self.assertEqual((place["place"], place["pid"], place["wish"], place["claimed"]), (1, waiting.pid, "cpu:0", None))
+        self.assertEqual(look["runs"][place["run"]]["state"], "waiting")
+        self.assertEqual([look["devices"][i]["device"] for i in place["accepts"]], ["cpu:0"])
+        self.assertGreater(place["starts"], look["hosts"][0]["time"] + run["seconds_left"] / 2)
+        self.assertIn("fits on cpu:1 now", look["advice"][0]["text"])
+        self.assertEqual(look["advice"][0]["command"], f"kill -INT {waiting.pid}  # then start it with device=cpu:1")
+        text = self.brim("monitor", "--once").out
+        self.assertRegex(text, r"\n *1 +cpu:0 .*~\d\d:\d\d")
+
+    def test_a_killed_run_is_gone_at_the_next_look(self):
+        process = self.hold("a", *SMALL)
+        self.until_run(process, lambda run: True, "the run")
+        process.kill()
+        process.wait()
+        self.assertEqual(self.look()["runs"], [])
+
+    def test_a_folder_is_followed_while_it_grows(self):
+        process = self.hold("a", *SMALL, "observe.log_every_steps=1", "training.eval_every_steps=2")
+        monitor = self.start("monitor", "--json", "--every", "0.2", out=open(self.folder / "looks.json", "w"))
+
+        def looks():
+            text = self.read("looks.json")
+            return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+        self.until(lambda: any(len(run["curves"]) >= 2 and run["curves"][0]["step"][-1] > 200
+                               for look in looks() for run in look["runs"]), process, monitor, what="200 steps")
+        monitor.send_signal(signal.SIGINT)
+        self.finish(monitor, 0)
+        for look in looks():
+            for run in look["runs"]:
+                for curve in run["curves"]:
+                    self.assertLessEqual(len(curve["step"]), 128)
+                    self.assertEqual(curve["step"], sorted(set(curve["step"])))
+        self.assertEqual(json.loads(self.brim("monitor", "--json", "--from", "looks.json").out), looks()[0])
+        replayed = self.brim("monitor", "--json", "--every", "0.1", "--from", "looks.json").out
+        self.assertEqual([json.loads(line) for line in replayed.splitlines()], looks())
+
+    def test_recorded_looks_read_back_equal(self):
+        for state in sorted(STATES.glob("*.json")):
+            with self.subTest(state.name):
+                first = self.brim("monitor", "--json", "--from", state).out
+                write(self.folder / "again.json", first.encode())
+                self.assertEqual(self.brim("monitor", "--json", "--from", "again.json").out, first)
+                self.brim("monitor", "--once", "--from", state)
+
+    def test_damaged_and_foreign_files_are_named(self):
+        for text, message in (('{"a": 1}', "it is not JSON of `brim monitor --json`"),
+                              ('{"brim_look": 1, "hosts": [', "in its line 1"),
+                              ('{"brim_look": 9}', "it has version 9"),
+                              ('{"brim_look": 1, "hosts": [{"name": 3}]}', "hosts[0].name: a text is expected"),
+                              ("\x00\xff", "look 1 of 'x.json'"), ("", "look 1 of 'x.json'")):
+            write(self.folder / "x.json", text.encode("latin-1"))
+            self.assert_error(self.brim("monitor", "--from", "x.json", status=None), "x.json", message)
+        self.assert_error(self.brim("monitor", "--from", "gone.json", status=None), "cannot read 'gone.json'")
+        os.mkfifo(self.folder / "pipe")
+        self.assert_error(self.brim("monitor", "--from", "pipe", status=None), "pipe")
+
+    def test_words_that_do_not_fit_are_named(self):
+        for words, message in ((["--every", "x"], "--every x"), (["--every", "0"], "--every 0"),
+                               (["--once", "--every", "1"], "exclude each other"),
+                               (["--json", "--metrics", "m.prom"], "exclude each other"),
+                               (["lab7", "--from", "x.json"], "exclude each other"),
+                               (["--", "-oProxyCommand=touch hacked"], "is not the name of a host"),
+                               (["a b"], "is not the name of a host")):
+            self.assert_error(self.brim("monitor", *words, status=None), message)
+        self.assertFalse((self.folder / "hacked").exists())
+
+    # ---- other hosts ----
+
+    def fake_ssh(self, body):
+        """A program `ssh` that is found before the system's; $host is the host, and "$@" the command there."""
+        folder = self.folder / "bin"
+        folder.mkdir(exist_ok=True)
+        script = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nhost=$2; shift 2\n' + body
+        write(folder / "ssh", script.encode())
+        os.chmod(folder / "ssh", 0o755)
+        if not (folder / "brim").exists():
+            os.symlink(BINARY, folder / "brim")
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def test_hosts_are_shown_together(self):
+        process = self.hold("a", *SMALL)
+        self.until_run(process, lambda run: True, "the run")
+        env = self.fake_ssh('[ "$host" = down ] && { echo banner >&2; echo "ssh: connect to host down: No route" >&2; '
+                            'exit 255; }\nexec "$@"\n')
+        look = self.look("ann@lab7", "down", "localhost", env=env)
+        self.assertEqual([host["failure"] for host in look["hosts"]], [None, None, "ssh: connect to host down: No route"])
+        self.assertEqual(look["hosts"][2]["name"], "down")
+        self.assertEqual([run["host"] for run in look["runs"]], [0, 1])
+        self.assertEqual([run["pid"] for run in look["runs"]], [process.pid] * 2)
+        self.assertIn("No route", self.brim("monitor", "--once", "lab7", "down", env=env).out)
+        lines = self.start("monitor", "--json", "--every", "0.1", "lab7", "down", env=env)
+        for _ in range(2):
+            self.assertEqual(len(json.loads(lines.stdout.readline())["hosts"]), 2)
+        lines.send_signal(signal.SIGTERM)
+
+    def test_a_host_that_does_not_answer_is_an_error_with_its_reason(self):
+        for body, message in (('echo "ssh: no such host" >&2; exit 255', "ssh: no such host"),
+                              ("exit 0", "ssh ended without an answer"),
+                              ('echo "sh: brim: not found" >&2; exit 127', "brim must be found there"),
+                              ("echo hello", "its answer is not JSON of brim monitor"),
+                              ("""echo '{"brim_look": 1, "runs": 3}'""", "runs: an array is expected"),
+                              ("""printf '\\033[2J{"brim_look": 7}'""", "not JSON")):
+            result = self.brim("monitor", "--once", "lab7", status=None, env=self.fake_ssh(body))
+            self.assert_error(result, "no host answered: lab7", message)
+            self.assertNotIn("\x1b", result.out + result.err)
+
+    # ---- metrics ----
+
+    def check_metrics(self, text, runs):
+        self.assertTrue(text.endswith("# EOF\n"))
+        samples, family = [], None
+        for line in text.splitlines()[:-1]:
+            if line.startswith("# TYPE "):
+                self.assertRegex(line, "^# TYPE [a-z_]+ gauge$")
+            elif line.startswith("# HELP "):
+                self.assertNotEqual(line.split()[2], family, "a family has one place")
+                family = line.split()[2]
+            else:
+                self.assertRegex(line, SAMPLE)
+                self.assertEqual(line.split("{")[0], family)
+                samples.append(line.rsplit(" ", 1)[0])
+        self.assertEqual(len(samples), len(set(samples)), "no series appears twice")
+        self.assertLessEqual(len(samples), 200 * max(runs, 1))
+        return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+    def test_metrics_of_all_runs(self):
+        process = self.hold("a\"\\\n", *JOB, *devices_of(1))
+        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        self.brim("monitor", "--metrics", "m.prom")
+        found = self.check_metrics(self.read("m.prom"), 1)
+        run = f'run="a\\"\\\\\\n",user="{self.look()["runs"][0]["user"]}",pid="{process.pid}",rank="0"'
+        self.assertEqual([found[key] for key in found if key.startswith("brim_run_info{") and run in key], ["1"])
+        phases = {key: value for key, value in found.items() if key.startswith("brim_run_phase{")}
+        self.assertEqual(sorted(phases.values()), ["0"] * 7 + ["1"])
+        self.assertEqual([value for key, value in found.items() if key.startswith("brim_queue_runs{")], ["0"])
+        plan = [int(value) for key, value in found.items() if key.startswith("brim_plan_bytes{")]
+        self.assertEqual(sum(plan), sum(part["bytes"] for part in self.look()["runs"][0]["memory"]))
+
+    def test_metrics_of_many_runs_and_gpus(self):
+        for state in sorted(STATES.glob("*.json")):
+            with self.subTest(state.name):
+                self.brim("monitor", "--metrics", "m.prom", "--from", state)
+                look = self.look("--from", state)
+                found = self.check_metrics(self.read("m.prom"), len(look["runs"]) + len(look["devices"]))
+                for device in look["devices"]:
+                    if device["uuid"]:
+                        self.assertTrue(any(f'UUID="{device["uuid"]}"' in key and 'gpu="' in key and "Hostname=" in key
+                                            for key in found))
+
+    def test_a_metrics_file_in_a_folder_that_is_gone_is_an_error_at_first_and_later_a_warning(self):
+        result = self.brim("monitor", "--metrics", "gone/m.prom", status=None)
+        self.assert_error(result, "there is no folder 'gone'")
+        (self.folder / "there").mkdir()
+        process = self.start("monitor", "--metrics", "there/m.prom", "--every", "0.1")
+        self.until(lambda: (self.folder / "there/m.prom").exists(), process, what="the file")
+        os.rename(self.folder / "there", self.folder / "moved")
+        self.assertIn("there/", process.stderr.readline())
+        os.rename(self.folder / "moved", self.folder / "there")
+        before = os.stat(self.folder / "there/m.prom").st_ino
+        self.until(lambda: os.stat(self.folder / "there/m.prom").st_ino != before, process, what="the next file")
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.finish(process, 0).err, "")
+        self.assertEqual(os.listdir(self.folder / "there"), ["m.prom"])
+
+    def test_a_run_writes_its_own_metrics(self):
+        self.train("a", *SMALL, "observe.metrics_file=a.prom")
+        found = self.check_metrics(self.read("a.prom"), 1)
+        self.assertEqual([value for key, value in found.items() if 'phase="finished"' in key], ["1"])
+        steps = [value for key, value in found.items() if key.startswith(("brim_run_step{", "brim_run_steps{"))]
+        self.assertEqual(steps, [str(self.summary("a")["steps"])] * 2)
+        loss = [value for key, value in found.items() if key.startswith("brim_run_loss{")]
+        self.assertAlmostEqual(float(loss[0]), self.summary("a")["train_loss"], places=9)
+        self.train("b", *SMALL)
+        self.assert_same_checkpoint("a", "b", self.steps("a")[-1])
+
+    def test_a_run_whose_metrics_file_cannot_be_written_goes_on_with_one_warning(self):
+        result = self.train("a", *SMALL, "observe.metrics_file=gone/a.prom")
+        self.assertEqual(result.err.count("the run continues without observe.metrics_file"), 1, result)
+        self.assertIn("gone/", result.err)
+
+
+if __name__ == "__main__":
+    main()
