@@ -349,15 +349,12 @@ brim_status brim_running_begin(brim_running *r)
   brim_running_open_metrics(r);
   brim_progress_init(&r->progress, r->state->step, r->settings->observe.log_every_steps,
                      r->options->quiet || !brim_running_prints(r));
-<<<<<<< HEAD
   if (brim_running_prints(r))
     r->hooks = brim_hooks_open(&r->settings->hooks, r->dir, brim_config_choice_of(r->config, "model")->plugin->id,
                                brim_config_choice_of(r->config, "dataset")->name);
   brim_running_hook(r, BRIM_HOOK_START, r->options->resume ? "resumed" : "started");
-=======
   brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
   const brim_progress_state state = brim_running_progress(r);
   brim_running_publish(r, &state);
->>>>>>> int
   return BRIM_OK;
 }

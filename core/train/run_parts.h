@@ -9,11 +9,8 @@
 #include "observe/openmetrics.h"
 #include "observe/progress.h"
 #include "observe/tensorboard.h"
-<<<<<<< HEAD
-#include "train/hooks.h"
-=======
 #include "train/histograms.h"
->>>>>>> int
+#include "train/hooks.h"
 #include "train/participants.h"
 #include "train/phase.h"
 #include "train/report.h"

@@ -47,7 +47,7 @@ struct brim_trainer {
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
   brim_error error;      /* of a step that has failed but has not ended */
-  brim_samples *samples; /* gets the worst answers of evaluations; NULL: nobody wants them */
+  brim_samples *samples; /* gets the worst answers of evaluations; NULL: not wanted */
   brim_exact *exact;     /* exact sums of an evaluation in a federation: the first metrics, and the weight */
   void *exact_of_ranks;  /* BRIM_EXCHANGE_BYTES for each rank; NULL in a job of one rank */
   double *metrics;       /* of an evaluation: 2, the cells of the confusion matrix, and perhaps one for the top k;
