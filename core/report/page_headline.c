@@ -180,7 +180,7 @@ static void add_what(const brim_page_run *page, brim_text *out)
   brim_svg_escape(out, name);
   if (name[0]) brim_text_add(out, ")");
   add_value(page, "precision", ", ", out);
-  if (isfinite(page->run->summary.steps))
+  if (page->state == BRIM_PAGE_ENDED && isfinite(page->run->summary.steps))
     brim_text_printf(out, ", %.15g %ss", page->run->summary.steps, brim_compare_step(page->all));
   brim_text_add(out, "</p>\n");
 }

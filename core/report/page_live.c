@@ -35,7 +35,7 @@ static const char script[] =
     "history.replaceState(s,'')}"
     "addEventListener('pagehide',keep);"
     "var stale=now-s.since>Math.max(3*every,20000);"
-    "if(stale)b.className='stale';"
+    "if(stale){b.className='stale';d.querySelector('.status').textContent='stale'}"
     "if(stale){if(s.looks>1)return}"
     "function again(){"
     "if(d.hidden||String(getSelection()))return setTimeout(again,1000);"
@@ -45,7 +45,7 @@ static const char script[] =
     "})()";
 
 /* Of the script above, for the page's policy; a test compares it. */
-#define SCRIPT_HASH "sha256-GOCU02scprJESkSM2ZlpBIwsFEhctbNS94JCr5VsV48="
+#define SCRIPT_HASH "sha256-95ZlGPxJ2Wb6dsfLrjTnJgMyran9OdgMeVdThWOEBvc="
 
 bool brim_page_refreshes(const brim_page_run *page)
 {
@@ -96,14 +96,14 @@ void brim_page_age(const brim_page_run *page, brim_text *out)
   }
   if (page->state != BRIM_PAGE_RUNNING || !page->live) return;
   brim_page_format_time(time, sizeof time, page->live->written);
-  brim_text_printf(out, "<p class=\"age\">Made at %s UTC, while the run was going on", time);
+  brim_text_printf(out, "<p class=\"age follows\">Made at %s UTC, while the run was going on", time);
   if (brim_page_refreshes(page))
     brim_text_printf(out, "; made again every %s, and this page follows",
                      brim_figure_seconds(every, sizeof every, page->live->every_seconds));
   brim_text_add(out, ".</p>\n");
   if (!brim_page_refreshes(page)) return;
   brim_text_add(out,
-                "<p class=\"notice bad when-stale\">This page is stale: it has not been made again when it was due. "
+                "<p class=\"notice bad when-stale\">This page is stale: it was not made again when that was due. "
                 "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
   brim_svg_escape(out, page->run->dir);
   brim_text_add(out, "</code> makes a page of the files as they are.</p>\n");

@@ -213,7 +213,7 @@ static brim_status append(const char *dir, const json_t *line)
 {
   char path[BRIM_PATH_MAX];
   brim_jsonl log;
-  char *text = json_dumps(line, JSON_COMPACT);
+  char *text = json_dumps(line, JSON_COMPACT | JSON_SORT_KEYS);
   if (!text) return brim_fail(BRIM_EINTERNAL, "cannot describe the environment");
   brim_text whole = {0};
   brim_text_printf(&whole, "%s\n", text);

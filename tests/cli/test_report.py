@@ -220,6 +220,13 @@ class OfARun(Reports):
         self.edit("run", "buffers.json", lambda data: data["pieces"][0].__setitem__(3, 10**6))
         self.assertIsNone(self.section(self.report("run"), "Memory").find(".//svg[@class='plan']"))
 
+    def test_a_page_of_twelve_blocks_is_not_large(self):
+        self.train("blocks", "model=vit", "model.depth=12", "model.width=24", "model.heads=2", "backend.threads=1",
+                   "dataset=synthetic", "dataset.train_count=64", "dataset.test_count=32", "training.batch_size=16",
+                   "training.steps=4", "training.eval_every_steps=1", "memory.timing=false")
+        self.assertGreater(self.json("blocks", "buffers.json")["operations"], 200)
+        self.assertLess((self.folder / "blocks/report.html").stat().st_size, 500 << 10)
+
     def test_the_environment_is_described(self):
         rows = {text_of(row.find("th")): text_of(row.find("td"))
                 for row in self.section(self.report("run"), "Environment").iter("tr")}
