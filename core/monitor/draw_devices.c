@@ -164,7 +164,7 @@ static void draw_line(brim_cells *cells, int row, brim_area area, const brim_loo
   brim_cells_put(cells, row, column, column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
   column += label + 1;
   end = draw_load(cells, row, end, d, heat) - 1;
-  const int bar = area.columns >= 100 ? 30 : 20;
+  const int bar = area.columns >= 100 ? 30 : area.columns >= 64 ? 20 : 8;
   draw_memory(cells, row, column, bar, d);
   draw_owners(cells, row, column + bar + 2, end, d);
 }
