@@ -244,12 +244,12 @@ void brim_draw_devices(brim_cells *cells, brim_area area, const brim_look *look,
 /* The title, with what the glyphs of the bars mean. */
 void brim_draw_devices_title(brim_cells *cells, brim_area area)
 {
-  int column = brim_cells_put(cells, area.row, area.column, area.column + area.columns, BRIM_PAINT_TITLE, "devices");
   int all = 0;
+  brim_cells_put(cells, area.row, area.column, area.column + area.columns, BRIM_PAINT_TITLE, "devices");
   for (int i = 0; i < OWNERS; i++) all += (int)strlen(owners[i].name) + 4;
   all += 6; /* ░ free */
   if (area.columns - 9 < all) return;
-  column = area.column + area.columns - all;
+  int column = area.column + area.columns - all;
   for (int i = 0; i < OWNERS; i++) {
     brim_cells_glyph(cells, area.row, column, owners[i].paint, owners[i].glyph);
     column = brim_cells_put(cells, area.row, column + 2, column + 16, BRIM_PAINT_DIM, owners[i].name) + 2;
