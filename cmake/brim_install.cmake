@@ -13,6 +13,8 @@ install(DIRECTORY core/include/brim DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMP
 install(DIRECTORY configs/ DESTINATION share/brim/configs FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY templates/ DESTINATION share/brim/templates COMPONENT development)
 install(FILES completions/brim DESTINATION share/bash-completion/completions)
+install(FILES completions/_brim DESTINATION share/zsh/site-functions)
+install(FILES completions/brim.fish DESTINATION share/fish/vendor_completions.d)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license) # not in Debian packages
 
 # In /usr the loader finds the library without a RPATH, and distributions do not allow one.

@@ -66,7 +66,7 @@ brim_package(library libbrim0 libs "neural networks with memory known before tra
 file(CONFIGURE OUTPUT ${documents}/shlibs CONTENT "libbrim 0 libbrim0 (>= @PROJECT_VERSION@)\n" @ONLY)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/cmake/debian/triggers ${documents}/shlibs)
 brim_package(program brim science "neural networks with memory known before training"
-             "This is the program, with its configurations, completion for bash and\nmanual pages."
+             "This is the program, with its configurations, completion for shells and\nmanual pages."
              DEPENDS "libbrim0 ${same}, brim-plugins ${same}" SUGGESTS "brim-plugins-mpi, brim-dev")
 brim_package(plugins brim-plugins science "neural networks with memory known before training - plugins"
              "These are the models, data sets and memory policies, and the backends for\nCPUs."

@@ -12,7 +12,7 @@ packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-
 case ${1:-} in
 "") ;;
 test | lint)
-  packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev)
+  packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev zsh fish)
   [[ $1 == test ]] || packages+=(clang-format clang-tidy pyflakes3)
   ;;
 *)

@@ -21,12 +21,11 @@
 #define LARGE_BLOCK_BYTES (128 * 1024)
 
 const brim_command *const brim_commands[] = {
-    &brim_command_train,    &brim_command_federate, &brim_command_start,    &brim_command_eval,
-    &brim_command_predict,  &brim_command_export,   &brim_command_generate, &brim_command_plan,
-    &brim_command_simulate, &brim_command_compare,  &brim_command_report,   &brim_command_runs,
-    &brim_command_trace,    &brim_command_config,   &brim_command_plugins,  &brim_command_new,
-    &brim_command_check,    &brim_command_data,     &brim_command_devices,  &brim_command_monitor,
-    &brim_command_ops,      &brim_command_complete, &brim_command_version,  NULL};
+    &brim_command_train,  &brim_command_federate, &brim_command_start,    &brim_command_eval,     &brim_command_predict,
+    &brim_command_export, &brim_command_generate, &brim_command_plan,     &brim_command_simulate, &brim_command_compare,
+    &brim_command_report, &brim_command_runs,     &brim_command_trace,    &brim_command_config,   &brim_command_plugins,
+    &brim_command_new,    &brim_command_check,    &brim_command_data,     &brim_command_devices,  &brim_command_monitor,
+    &brim_command_doctor, &brim_command_ops,      &brim_command_complete, &brim_command_version,  NULL};
 
 static brim_status check_config_path(const brim_cli *cli)
 {

@@ -62,8 +62,8 @@ extern const brim_command *const brim_commands[]; /* ends with NULL */
 extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,
     brim_command_predict, brim_command_export, brim_command_generate, brim_command_plan, brim_command_simulate,
     brim_command_compare, brim_command_report, brim_command_config, brim_command_plugins, brim_command_new,
-    brim_command_check, brim_command_data, brim_command_devices, brim_command_monitor, brim_command_ops,
-    brim_command_complete, brim_command_version, brim_command_trace, brim_command_runs;
+    brim_command_check, brim_command_data, brim_command_devices, brim_command_monitor, brim_command_doctor,
+    brim_command_ops, brim_command_complete, brim_command_version, brim_command_trace, brim_command_runs;
 
 /* A command's words without its options. */
 typedef struct brim_operands {

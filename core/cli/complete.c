@@ -329,5 +329,5 @@ const brim_command brim_command_complete = {
     "  brim complete -- 'brim train mod'       groups and keys that begin with mod\n"
     "  brim complete -- 'brim train model='    the options of a group\n"
     "\n"
-    "LINE is the command line up to the cursor. Bash calls this from share/bash-completion/completions/brim.\n",
+    "LINE is the command line up to the cursor. The completions of bash, zsh and fish call this.\n",
     options};

@@ -16,6 +16,8 @@ typedef struct brim_rank_launch {
   double end_seconds;      /* limit for ranks to start, and to end once the first has ended */
 } brim_rank_launch;
 
+/* [init] Writes the path of a program on the PATH. False: there is none. */
+bool brim_launch_find_program(const char *name, char *out, size_t room);
 /* [init] Decides how many ranks this process starts, and how. ELOAD if it cannot start them. */
 brim_status brim_launch_plan(const brim_config *config, const char *resume, brim_rank_launch *out);
 /* [init] Starts the program launch->ranks times with these words (word[0] is its name; NULL-terminated) and waits. OK

@@ -55,7 +55,7 @@ static int32_t count_ranks(const brim_config *config)
   return samples > 0 && samples < devices ? (int32_t)samples : devices;
 }
 
-static bool find_program(const char *name, char *out, size_t room)
+bool brim_launch_find_program(const char *name, char *out, size_t room)
 {
   const char *path = getenv("PATH");
   struct stat info;
@@ -75,7 +75,7 @@ static brim_status choose_starter(const brim_config *config, brim_rank_launch *o
 {
   if (out->isolated) return BRIM_OK;
   const bool has_mpi = communicator(config, true) != NULL;
-  if (has_mpi && find_program("mpirun", out->mpirun, sizeof out->mpirun)) return BRIM_OK;
+  if (has_mpi && brim_launch_find_program("mpirun", out->mpirun, sizeof out->mpirun)) return BRIM_OK;
   if (is_on_device(config)) return BRIM_OK;
   brim_fail(BRIM_ELOAD, "dist.ranks=%d needs MPI: %s%s", (int)out->ranks,
             has_mpi ? "there is no mpirun on the PATH" : "communicator 'mpi' cannot be loaded: ",

@@ -279,6 +279,17 @@ static int draw_below(brim_cells *cells, brim_area area, const brim_look_run *ru
   return left < area.rows && !is_roomy ? left - 1 : left; /* a free row before them */
 }
 
+/* Memory, then events. */
+static void draw_stack(brim_cells *cells, brim_area area, const brim_look_run *run)
+{
+  const int memory = memory_rows(run, &area);
+  if (memory > 0 && area.rows >= memory) {
+    draw_memory(cells, part_of(area, 0, memory), run);
+    area = part_of(area, memory + 1, area.rows - memory - 1);
+  }
+  if (area.rows > 1 && run->folder[0]) draw_events(cells, area, run);
+}
+
 void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, size_t index, bool boxed)
 {
   const brim_look_run *run = &look->run[index];
@@ -307,15 +318,12 @@ void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, 
   if (area.columns >= TWO_HALVES) {
     const int width = (at.columns - GAP) / 2;
     draw_curves(cells, (brim_area){at.row, at.column, at.rows, width}, run);
-    brim_area right = {at.row, at.column + width + GAP, at.rows, width};
-    const int memory = memory_rows(run, &right);
-    draw_memory(cells, right, run);
-    right.row += memory + 1;
-    right.rows -= memory + 1;
-    if (right.rows > 1) draw_events(cells, right, run);
+    draw_stack(cells, (brim_area){at.row, at.column + width + GAP, at.rows, width}, run);
+  } else if (shown_curves(run) == 0) {
+    draw_curves(cells, at, run); /* says why there is none */
+    draw_stack(cells, part_of(at, 2, at.rows - 2), run);
   } else {
-    /* in little room the curves have all of it */
-    const int least = shown_curves(run) == 0 ? 1 : at.rows < 12 ? at.rows : at.rows * 45 / 100;
+    const int least = at.rows < 12 ? at.rows : at.rows * 45 / 100; /* in little room the curves have all of it */
     const int above = draw_below(cells, at, run, least);
     draw_curves(cells, part_of(at, 0, above), run);
   }

@@ -182,7 +182,7 @@ void brim_draw_spark(brim_cells *cells, int row, int column, int width, enum bri
                      const brim_look_curve *curve)
 {
   extent e;
-  if (!curve || width < 1 || !extent_of(curve->value, curve->count, &e)) return;
+  if (!curve || curve->count < 2 || width < 1 || !extent_of(curve->value, curve->count, &e)) return;
   for (int i = 0; i < width; i++) {
     const double mean = mean_in(curve, i, width);
     if (!isfinite(mean)) continue;

@@ -198,8 +198,8 @@ size_t brim_look_waiting(const brim_look *look); /* the number of tickets that w
 
 /* The JSON form, documented in docs/guide/watching.md. NULL never. */
 json_t *brim_look_json(const brim_look *look);
-/* Adds the hosts of a JSON form to `look`. ELOAD: it is none, or of a later version, or damaged; the text says where:
- * "runs[3].step: a number is expected". `look` is then as before. */
+/* Adds the hosts of a JSON form to `look`. ELOAD: it is something else, of a later version, or damaged; the text says
+ * where: "runs[3].step: a number is expected". `look` is then as before. */
 brim_status brim_look_add_json(const json_t *root, brim_look *look);
 
 /* ---- look_expect.c: pure ---- */

@@ -16,8 +16,6 @@
 #define SILENT_SECONDS 15.0 /* beyond the interval: a host that says nothing for so long does not answer */
 #define ERRORS_BYTES_MAX 4096
 
-extern char **environ;
-
 brim_status brim_remote_check(const char *host)
 {
   bool is_plain = host[0] != '\0';

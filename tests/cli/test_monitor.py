@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 import signal
-import sys
 
 from support import BINARY, SMALL, Case, main, write
 from test_queue import JOB, WAIT, devices_of

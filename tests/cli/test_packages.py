@@ -58,7 +58,8 @@ class Packages(Case):
     def test_the_program(self):
         paths = self.paths("brim")
         for path in ("/usr/bin/brim", "/usr/share/brim/configs/config.yaml", "/usr/share/man/man1/brim.1.gz",
-                     "/usr/share/bash-completion/completions/brim", "/usr/share/man/man5/brim.yaml.5.gz"):
+                     "/usr/share/bash-completion/completions/brim", "/usr/share/zsh/site-functions/_brim",
+                     "/usr/share/fish/vendor_completions.d/brim.fish", "/usr/share/man/man5/brim.yaml.5.gz"):
             self.assertIn(path, paths)
         terminal = {"/usr/lib/brim/terminal/ncurses.so.1"} & {f"/usr/lib/{path.relative_to(BUILD / 'lib')}"
                                                               for path in BUILD.glob("lib/brim/terminal/*")}

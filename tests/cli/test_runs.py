@@ -337,7 +337,7 @@ class Trash(Folder):
         process = self.hold("runs/a", *SMALL)
         self.assertEqual(self.names("--where", "status=running"), ["a"])
         self.assertNotIn("cross_entropy", self.brim("runs", "runs").out, "a loss is a number")
-        self.assertEqual(self.json_of("--columns", "loss", "--where", "not loss"), [{"run": "runs/a", "loss": None}])
+        self.assertNotIsInstance(self.json_of("--columns", "loss")[0]["loss"], str)
         self.assert_error(self.brim("runs", "delete", "runs/a", status=USAGE), f"is running (process {process.pid})")
         self.make("runs/b")
         result = self.brim("runs", "delete", "runs/b", "runs/a", status=USAGE)

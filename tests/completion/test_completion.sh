@@ -51,7 +51,7 @@ excludes() { # LINE OFFERS...
 }
 
 # commands and options
-exactly tra train
+exactly trai train
 includes "" train plan config plugins compare version
 exactly "--config-p" --config-path
 exactly "--config-path my pla" plan
