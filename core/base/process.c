@@ -1,6 +1,7 @@
 #include "base/process.h"
 
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,4 +41,25 @@ uint64_t brim_rss_bytes(void)
   char *resident = text;
   (void)strtoull(text, &resident, 10); /* skips the size of the address space */
   return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Touches the code of the object that contains the address at `own`. */
+static int touch_object(struct dl_phdr_info *object, size_t size, void *own)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), address = *(const uintptr_t *)own;
+  (void)size;
+  for (int i = 0; i < object->dlpi_phnum; i++) {
+    const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+    const uintptr_t begin = object->dlpi_addr + part->p_vaddr, end = begin + part->p_memsz;
+    if (part->p_type != PT_LOAD || !(part->p_flags & PF_X) || address < begin || address >= end) continue;
+    for (uintptr_t at = begin; at < end; at += page) (void)*(const volatile char *)at;
+    return 1;
+  }
+  return 0;
+}
+
+void brim_touch_code(void)
+{
+  uintptr_t own = (uintptr_t)brim_touch_code;
+  (void)dl_iterate_phdr(touch_object, &own);
 }

@@ -6,4 +6,7 @@
 /* Bytes; 0 if the system does not report it. */
 uint64_t brim_rss_peak_bytes(void); /* the highest so far (VmHWM) */
 uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
+/* Reads a byte of each page of brim's own code, so that the resident memory has all of it from here on, whatever part
+ * of it runs. */
+void brim_touch_code(void);
 #endif

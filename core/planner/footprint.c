@@ -257,6 +257,7 @@ static uint64_t training_bytes(const brim_planner *p, const brim_plan *plan, int
 brim_status brim_planner_measure(brim_planner *p)
 {
   if (p->model) return BRIM_OK;
+  brim_touch_code();
   p->resident_bytes = brim_rss_bytes();
   return p->setup->data.opened ? BRIM_OK : brim_data_host_bytes(&p->setup->data, &p->data_bytes);
 }
