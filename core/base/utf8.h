@@ -13,8 +13,8 @@ int32_t brim_utf8_next(const char **s, const char *end);
 const char *brim_utf8_take(const char **s, const char *end, size_t *bytes);
 /* Writes a code point's 1 to 4 bytes to `out`, and returns their number. */
 size_t brim_utf8_put(uint32_t c, char *out);
-/* Whether the environment (LC_ALL, LC_CTYPE, LANG) says that terminals show UTF-8. brim does not call setlocale, because
- * numbers in its files must not depend on it. */
+/* Whether the environment (LC_ALL, LC_CTYPE, LANG) says that terminals show UTF-8. brim does not call setlocale,
+ * because numbers in its files must not depend on it. */
 bool brim_utf8_is_locale(void);
 /* Whether the character may stand unescaped in a YAML document: not control characters, U+FEFF, U+FFFE, U+FFFF. */
 bool brim_utf8_is_yaml(int32_t c);
