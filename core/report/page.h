@@ -12,8 +12,8 @@ typedef struct brim_page_live {
   double written;       /* now, in seconds since 1970 */
 } brim_page_live;
 
-/* Prints the page. live: NULL for a page that is made once. Call it after brim_compare_finish; it needs at least one run. Sections without data are omitted, and
- * damaged files are listed.
+/* Prints the page. live: NULL for a page that is made once. Call it after brim_compare_finish; it needs at least one
+ * run. Sections without data are omitted, and damaged files are listed.
  */
 void brim_page_print(brim_comparison *c, const brim_page_live *live, brim_text *out);
 /* Writes <dir>/report.html for the run in `dir`. ECONFIG, ELOAD: cannot read its configuration or records. EIO. */

@@ -33,8 +33,8 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir);
 /* Called after the last run: finds names and differing keys. */
 void brim_compare_finish(brim_comparison *c);
 void brim_compare_release(brim_comparison *c);
-/* Replaces the run's summary by what its last records show: a run in progress, or one that was killed, has no summary of
- * its own. */
+/* Replaces the run's summary by what its last records show: a run in progress, or one that was killed, has no summary
+ * of its own. */
 void brim_compare_summarize(brim_compared *run);
 /* Adds a value as text: a scalar as it is, lists and maps in flow style. */
 void brim_compare_add_value(const brim_yaml *node, brim_text *out);
