@@ -10,6 +10,7 @@
 #include "monitor/look.h"
 
 #define LOADER_SHARE 0.2   /* of the step: from here on more loader threads are worth trying */
+#define BUSY_PERCENT 80    /* a GPU with more load does not wait for samples */
 #define SLOWER_FACTOR 1.3  /* than predicted */
 #define IDLE_SECONDS 600.0 /* of a device whose memory is in use */
 #define IDLE_SHARE 0.1     /* of its memory */
@@ -158,13 +159,19 @@ static bool silent_run(brim_look *look)
   return false;
 }
 
+/* While a GPU computes, its run may wait for samples without a loss. */
+static bool is_busy_gpu(const brim_look *look, size_t device)
+{
+  return device != BRIM_LOOK_NONE && look->device[device].uuid[0] && look->device[device].load >= BUSY_PERCENT;
+}
+
 /* A run of mine waits for its samples. */
 static bool slow_loader(brim_look *look)
 {
   for (size_t i = 0; i < look->runs; i++) {
     const brim_look_run *run = &look->run[i];
     if (!run->is_mine || !brim_look_is_live(run->state) || !(run->loader_share >= LOADER_SHARE)) continue;
-    if (!run->folder[0]) continue;
+    if (!run->folder[0] || is_busy_gpu(look, run->device)) continue;
     advise(
         look,
         brim_arena_printf(&look->arena, "%s waits for samples %.0f %% of the step", run->name, 100 * run->loader_share),

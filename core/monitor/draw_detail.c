@@ -272,8 +272,6 @@ static int draw_below(brim_cells *cells, brim_area area, const brim_look_run *ru
     left -= events;
     draw_events(cells, part_of(area, area.rows - events, events), run);
     if (is_roomy) left--;
-  } else {
-    events = 0;
   }
   if (with_memory) draw_memory(cells, part_of(area, left + is_roomy, memory), run);
   return left < area.rows && !is_roomy ? left - 1 : left; /* a free row before them */

@@ -164,7 +164,7 @@ static void draw_line(brim_cells *cells, int row, brim_area area, const brim_loo
   brim_cells_put(cells, row, column, column + label, BRIM_PAINT_STRONG, label_of(text, sizeof text, look, d));
   column += label + 1;
   end = draw_load(cells, row, end, d, heat) - 1;
-  const int bar = area.columns >= 100 ? 30 : 20;
+  const int bar = area.columns >= 100 ? 30 : area.columns >= 64 ? 20 : 8;
   draw_memory(cells, row, column, bar, d);
   draw_owners(cells, row, column + bar + 2, end, d);
 }
@@ -244,12 +244,12 @@ void brim_draw_devices(brim_cells *cells, brim_area area, const brim_look *look,
 /* The title, with what the glyphs of the bars mean. */
 void brim_draw_devices_title(brim_cells *cells, brim_area area)
 {
-  int column = brim_cells_put(cells, area.row, area.column, area.column + area.columns, BRIM_PAINT_TITLE, "devices");
   int all = 0;
+  brim_cells_put(cells, area.row, area.column, area.column + area.columns, BRIM_PAINT_TITLE, "devices");
   for (int i = 0; i < OWNERS; i++) all += (int)strlen(owners[i].name) + 4;
   all += 6; /* ░ free */
   if (area.columns - 9 < all) return;
-  column = area.column + area.columns - all;
+  int column = area.column + area.columns - all;
   for (int i = 0; i < OWNERS; i++) {
     brim_cells_glyph(cells, area.row, column, owners[i].paint, owners[i].glyph);
     column = brim_cells_put(cells, area.row, column + 2, column + 16, BRIM_PAINT_DIM, owners[i].name) + 2;

@@ -281,12 +281,12 @@ void brim_draw_curve(brim_cells *cells, brim_area area, enum brim_paint paint, c
   extent x, y;
   if (area.rows < 3 || area.columns < LABEL + 6) return;
   const int end = area.column + area.columns;
-  int at = brim_cells_put(cells, area.row, area.column, end, BRIM_PAINT_TITLE, curve->name);
+  const int at = brim_cells_put(cells, area.row, area.column, end, BRIM_PAINT_TITLE, curve->name);
   if (!extent_of(curve->step, curve->count, &x) || !extent_of(curve->value, curve->count, &y)) {
     brim_cells_put(cells, area.row + 1, area.column, end, BRIM_PAINT_DIM, "no values yet");
     return;
   }
-  at = brim_cells_put(cells, area.row, at + 1, end, BRIM_PAINT_STRONG, brim_draw_number(text, last_value(curve), 9));
+  brim_cells_put(cells, area.row, at + 1, end, BRIM_PAINT_STRONG, brim_draw_number(text, last_value(curve), 9));
   draw_axes(cells, area, x, y);
   plot p = {cells, {area.row + 1, area.column + LABEL + 1, area.rows - 2, area.columns - LABEL - 1}, paint, 0, 0};
   p.dots_wide = p.area.columns * (cells->unicode ? 2 : 1);

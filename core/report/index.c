@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,24 +52,13 @@ static bool is_same(brim_index_stamp a, brim_index_stamp b)
   return a.bytes == b.bytes && a.changed == b.changed && a.inode == b.inode;
 }
 
-/* Whether a process writes the run: it holds the lock. */
-static bool is_open(int folder, const char *name)
-{
-  char path[BRIM_PATH_MAX];
-  if (snprintf(path, sizeof path, "%s/%s", name, BRIM_RUN_LOCK_NAME) >= (int)sizeof path) return false;
-  const int fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  const bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (fd >= 0) close(fd);
-  return held;
-}
-
 /* Whether the cached run is as its folder is now. */
-static bool is_fresh(int folder, const char *name, const brim_index_run *run)
+static bool is_fresh(int folder, const char *name, const char *dir, const brim_index_run *run)
 {
   const int last = run->state == BRIM_INDEX_FINISHED ? BRIM_INDEX_METRICS : BRIM_INDEX_FILES;
   for (int i = 0; i < last; i++)
     if (!is_same(run->stamp[i], stamp_of(folder, name, files[i]))) return false;
-  return run->state == BRIM_INDEX_FINISHED || (run->state == BRIM_INDEX_ENDED && !is_open(folder, name));
+  return run->state == BRIM_INDEX_FINISHED || (run->state == BRIM_INDEX_ENDED && !brim_run_is_open(dir));
 }
 
 /* Reads up to `room` - 1 bytes, the last ones of a longer file. Returns their number, or -1; *before: bytes left out.
@@ -312,7 +300,7 @@ static void read_run(brim_index *index, int folder, const char *name, const char
   brim_index_add_text(index, "name", name);
   if (error) add_problem(&r, brim_arena_printf(&r.arena, "cannot read '%s': %s", dir, strerror(error)));
   if (!error && read_config(&r)) {
-    read_results(&r, is_open(folder, name));
+    read_results(&r, brim_run_is_open(dir));
     add_started(&r);
     for (size_t i = 0; i < sizeof judged / sizeof judged[0]; i++) add_judged(&r, judged[i]);
     add_notes(&r);
@@ -343,13 +331,13 @@ static bool merge(brim_index *index, int folder, const brim_found_list *found, b
   for (size_t i = 0; i < found->count; i++) {
     const brim_found *f = &found->item[i];
     while (at < cached_runs && brim_find_order(brim_index_string(index, cached[at].name), f->name) < 0) at++;
+    const char *dir = index->folder[0] ? brim_arena_printf(arena, "%s/%s", index->folder, f->name) : f->name;
     if (!f->error && at < cached_runs && strcmp(brim_index_string(index, cached[at].name), f->name) == 0 &&
-        is_fresh(folder, f->name, &cached[at])) {
+        is_fresh(folder, f->name, dir, &cached[at])) {
       brim_index_add_run(index, &cached[at]);
       reused++;
       continue;
     }
-    const char *dir = index->folder[0] ? brim_arena_printf(arena, "%s/%s", index->folder, f->name) : f->name;
     read_run(index, folder, f->name, dir, f->error);
     changed = changed || index->run[index->runs - 1].state != BRIM_INDEX_OPEN;
   }

@@ -12,9 +12,9 @@
 /* Excludes coordinates, constants, and figures that have charts elsewhere. */
 static bool is_drawn(const char *name)
 {
-  static const char *const left_out[] = {"epoch",           "samples",       "tokens",   "seconds",
-                                         "simulated_clock", "skipped_steps", "clients",  "clients_left_out",
-                                         "planned_bytes",   "device_bytes",  "rss_bytes"};
+  static const char *const left_out[] = {"epoch",           "samples",       "tokens",    "seconds",
+                                         "simulated_clock", "skipped_steps", "clients",   "clients_left_out",
+                                         "planned_bytes",   "device_bytes",  "rss_bytes", "loader_seconds"};
   for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
     if (strcmp(left_out[i], name) == 0) return false;
   return true;

@@ -96,7 +96,13 @@ static void add_bar(const times *t, double longest, brim_text *out)
   brim_text_add(out, "</svg></td>");
 }
 
-static void add_row(const times *t, double whole, double longest, brim_text *out)
+/* What all rows of a table share. */
+typedef struct scale {
+  double whole, longest; /* seconds: of a step, and of the longest bar */
+  bool has_least;        /* else those columns are left out */
+} scale;
+
+static void add_row(const times *t, const scale *s, brim_text *out)
 {
   brim_text_add(out, "<tr><td>");
   brim_svg_escape(out, t->name);
@@ -106,32 +112,42 @@ static void add_row(const times *t, double whole, double longest, brim_text *out
     brim_text_add(out, "'");
   }
   brim_text_printf(out, "</td><td class=\"number\">%.0f</td>", t->runs);
-  add_bar(t, longest, out);
+  add_bar(t, s->longest, out);
   add_ms(t->measured, false, out);
-  brim_text_printf(out, "<td class=\"number\">%.1f</td>", whole > 0 ? 100 * t->measured / whole : 0);
+  brim_text_printf(out, "<td class=\"number\">%.1f</td>", s->whole > 0 ? 100 * t->measured / s->whole : 0);
   add_ms(t->predicted, t->guessed, out);
-  add_ms(t->least, false, out);
-  if (t->least > 0)
+  if (s->has_least) add_ms(t->least, false, out);
+  if (s->has_least && t->least > 0)
     brim_text_printf(out, "<td class=\"number\">%.1f</td>", t->measured / t->least);
-  else
+  else if (s->has_least)
     brim_text_add(out, "<td></td>");
   brim_text_add(out, "</tr>\n");
+}
+
+static bool has_least(const times *t, size_t count)
+{
+  for (size_t i = 0; i < count; i++)
+    if (t[i].least > 0) return true;
+  return false;
 }
 
 static void add_rows(const times *t, size_t count, size_t most, double whole, brim_text *out)
 {
   times others = {.name = "other operations", .detail = ""};
-  brim_text_add(out, "<div class=\"wide\"><table class=\"ops\">\n<thead><tr><th>operation</th><th "
-                     "class=\"number\">runs</th><th></th><th class=\"number\">measured, ms</th><th "
-                     "class=\"number\">%</th><th class=\"number\">predicted, ms</th><th class=\"number\">least, ms</th>"
-                     "<th class=\"number\">times the least</th></tr></thead>\n<tbody>\n");
+  scale s = {.whole = whole, .has_least = has_least(t, count)};
+  for (size_t i = 0; i < count && i < most; i++) s.longest = fmax(s.longest, fmax(t[i].measured, t[i].predicted));
+  brim_text_printf(out,
+                   "<div class=\"wide\"><table class=\"ops\">\n<thead><tr><th>operation</th><th "
+                   "class=\"number\">runs</th><th></th><th class=\"number\">measured, ms</th><th "
+                   "class=\"number\">%%</th><th class=\"number\">predicted, ms</th>%s</tr></thead>\n<tbody>\n",
+                   s.has_least ? "<th class=\"number\">least, ms</th><th class=\"number\">times the least</th>" : "");
   for (size_t i = 0; i < count; i++) {
     if (i < most)
-      add_row(&t[i], whole, t[0].measured, out);
+      add_row(&t[i], &s, out);
     else
       add_to(&others, &t[i]);
   }
-  if (count > most) add_row(&others, whole, t[0].measured, out);
+  if (count > most) add_row(&others, &s, out);
   brim_text_add(out, "</tbody>\n</table></div>\n");
 }
 
@@ -151,7 +167,7 @@ static times *read_nodes(const brim_page_run *page, size_t *count)
   return out;
 }
 
-static void add_source(const brim_page_run *page, double whole, brim_text *out)
+static void add_source(const brim_page_run *page, double whole, bool knows_least, brim_text *out)
 {
   const json_t *steps = json_object_get(page->operations, "steps");
   const double first = json_number_value(json_array_get(steps, 0)), last = json_number_value(json_array_get(steps, 1));
@@ -169,9 +185,28 @@ static void add_source(const brim_page_run *page, double whole, brim_text *out)
     brim_svg_escape(out, trace);
     brim_text_add(out, "</code>, for ui.perfetto.dev");
   }
-  brim_text_add(out, ".</p>\n<p class=\"legend\"><span><i class=\"swatch o-all\"></i>measured</span><span><i "
-                     "class=\"swatch o-least\"></i>the least possible at the rates of this device</span><span><i "
-                     "class=\"swatch o-plan\"></i>predicted (~: estimated)</span></p>\n");
+  brim_text_add(out, ".</p>\n<p class=\"legend\"><span><i class=\"swatch o-all\"></i>measured</span>\n");
+  if (knows_least)
+    brim_text_add(out, "<span><i class=\"swatch o-least\"></i>the least possible at the rates of this device</span>\n");
+  brim_text_add(out, "<span><i class=\"swatch o-plan\"></i>predicted (~: estimated)</span></p>\n");
+  if (!knows_least)
+    brim_text_add(out,
+                  "<p class=\"what\">The least possible times are unknown until <code>brim plan --times</code> has "
+                  "measured the rates of this device.</p>\n");
+}
+
+/* Of the traced step, from the device profile; NAN unless every operation has a prediction of its own. */
+double brim_page_traced_prediction(const brim_page_run *page)
+{
+  size_t i;
+  json_t *row;
+  double sum = 0;
+  json_array_foreach(json_object_get(page->operations, "operations"), i, row)
+  {
+    const times one = times_of(row);
+    sum += one.guessed ? NAN : one.predicted;
+  }
+  return sum > 0 ? sum : NAN;
 }
 
 void brim_page_operations(const brim_page_run *page, brim_text *out)
@@ -187,7 +222,7 @@ void brim_page_operations(const brim_page_run *page, brim_text *out)
     for (size_t i = 0; i < count; i++) whole += node[i].measured;
   }
   brim_page_begin(out, "Time by operation");
-  add_source(page, whole, out);
+  add_source(page, whole, has_least(node, count), out);
   add_rows(kinds, groups, ROWS_MAX, whole, out);
   brim_page_begin_folded(out, "The slowest operations, one by one");
   add_rows(node, count, NODES_MAX, whole, out);

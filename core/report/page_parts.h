@@ -184,6 +184,8 @@ void brim_page_plan(const brim_page_run *page, brim_text *out);
 void brim_page_timeline(const brim_page_run *page, brim_text *out);
 void brim_page_ranks(const brim_page_run *page, brim_text *out);
 void brim_page_environment(const brim_page_run *page, brim_text *out);
+/* Predicted seconds of a traced step; NAN: unknown. */
+double brim_page_traced_prediction(const brim_page_run *page);
 /* Time by operation, from operations.json. */
 void brim_page_operations(const brim_page_run *page, brim_text *out);
 void brim_page_inputs(const brim_page_run *page, brim_text *out);

@@ -117,7 +117,8 @@ static void add_comparison(const brim_page_run *page, brim_text *out)
           s ? brim_page_number(s, "device_peak_bytes") : brim_series_last(train, "device_peak_bytes"));
   compare(&table, "memory of the process on the host, at its peak", brim_figure_bytes,
           brim_page_number(s, "predicted_rss_bytes"), brim_page_number(s, "rss_peak_bytes"));
-  const double step = brim_page_number(plan, "step_seconds");
+  const double planned_step = brim_page_number(plan, "step_seconds");
+  const double step = planned_step > 0 ? planned_step : brim_page_traced_prediction(page);
   compare(&table, brim_compare_is_federated(page->run) ? "a client's step" : "a step", brim_figure_seconds, step,
           brim_compare_is_federated(page->run) ? NAN : brim_page_step_seconds(page));
   if (table.count <= table.columns) return;

@@ -65,7 +65,7 @@ static void add_sample(const json_t *sample, brim_text *out)
   brim_text_add(out, "<br/>is <span class=\"label\">");
   add_answer(sample, "label", "label_name", out);
   brim_text_add(out, "</span><br/><span class=\"more\">");
-  if (isfinite(loss)) brim_text_printf(out, "loss %.3g", loss);
+  if (isfinite(loss)) brim_text_printf(out, fabs(loss) < 1e4 ? "loss %.2f" : "loss %.3g", loss);
   if (isfinite(index)) brim_text_printf(out, "<br/>no. %.15g", index);
   add_inputs(json_object_get(sample, "inputs"), out);
   brim_text_add(out, "</span></figcaption></figure>\n");

@@ -18,7 +18,8 @@
 #include "store/rundir.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define DEPTH_MAX 64       /* folders inside each other */
+#define DEPTH_MAX 64 /* folders inside each other */
+#define LOCK_TRIES 10
 #define ATTEMPTS_MAX 10000 /* runs deleted in the same second */
 
 /* ---- moving a run away ---- */
@@ -60,7 +61,12 @@ static brim_status lock_run(int run, const char *dir, int *lock)
   *lock = openat(run, BRIM_RUN_LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (*lock < 0 && errno == ENOENT) return BRIM_OK;
   if (*lock < 0) return brim_fail(BRIM_EIO, "cannot open the lock of '%s': %s", dir, brim_open_reason(errno));
-  if (flock(*lock, LOCK_EX | LOCK_NB) == 0) return BRIM_OK;
+  const struct timespec pause = {.tv_nsec = 10000000};
+  for (int i = 0; i < LOCK_TRIES; i++) { /* brim_run_is_open() holds the lock for a moment */
+    if (i > 0) nanosleep(&pause, NULL);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0) return BRIM_OK;
+    if (brim_run_is_open(dir)) break;
+  }
   char text[32] = "";
   const ssize_t n = pread(*lock, text, sizeof text - 1, 0);
   const long pid = n > 0 ? strtol(text, NULL, 10) : 0;

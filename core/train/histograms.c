@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/convert.h"
+#include "base/file.h"
 #include "dist/dist.h"
 #include "observe/events.h"
 #include "setup/setup.h"
@@ -43,7 +44,7 @@ static int64_t count_sampled(const brim_graph *g)
 /* The number of complete lines of steps up to `step`. The file may be missing. */
 static int64_t count_lines(const char *path, int64_t step)
 {
-  FILE *file = fopen(path, "re");
+  FILE *file = brim_fopen_to_read(path);
   char *line = NULL;
   size_t room = 0;
   int64_t count = 0;

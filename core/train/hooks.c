@@ -38,8 +38,6 @@
 #define POLL_MS 50
 #define VARIABLES_MAX 16
 
-extern char **environ;
-
 static const char *const names[BRIM_HOOK_COUNT] = {"on_start", "on_evaluation", "on_checkpoint", "on_oom", "on_end"};
 static const char *const parts[BRIM_HOOK_PARTS] = {"train", "validation", "test"};
 

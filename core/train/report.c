@@ -453,12 +453,16 @@ static void set_figures(json_t *object, const brim_report *r)
   }
 }
 
+const char *brim_report_ending(brim_status status)
+{
+  return status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
+}
+
 brim_status brim_report_write_summary(brim_report *r, const char *dir, const brim_plan *plan, brim_status status,
                                       const char *error, int64_t steps, double wall_seconds)
 {
   json_t *s = json_object();
-  const char *word = status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
-  json_object_set_new(s, "status", json_string(word));
+  json_object_set_new(s, "status", json_string(brim_report_ending(status)));
   if (error[0]) json_object_set_new(s, "error", json_string(error));
   json_object_set_new(s, "steps", json_integer(steps));
   set_figures(s, r);

@@ -67,6 +67,8 @@ void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures 
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan);
 /* Frees the memory of a report whose summary is not written. */
 void brim_report_release(brim_report *report);
+/* How a run ended that returns this status: "finished", "interrupted" or "failed". */
+const char *brim_report_ending(brim_status status);
 /* Writes summary.json and frees the report's memory. `error`: "" unless the run failed. `wall_seconds`: since the
  * process's start, without queueing. `plan`: the last one, or NULL if none is placed. */
 brim_status brim_report_write_summary(brim_report *report, const char *dir, const brim_plan *plan, brim_status status,

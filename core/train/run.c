@@ -19,7 +19,7 @@ static void end_hooks(brim_running *r, brim_hook_facts *last, brim_status status
   brim_error first;
   if (!r->hooks) return;
   brim_error_take(&first);
-  last->status = status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
+  last->status = brim_report_ending(status);
   if (status != BRIM_OK) snprintf(last->detail, sizeof last->detail, "%.1000s", first.text);
   brim_hooks_post(r->hooks, BRIM_HOOK_END, last);
   brim_hooks_close(r->hooks, r->stop);
@@ -40,9 +40,7 @@ static brim_status close_run(brim_running *r, brim_status status)
     if (status != BRIM_OK && status != BRIM_EINTERRUPTED) brim_running_event(r, "failed", error);
     if (status == BRIM_OK) brim_running_event(r, "finished", NULL);
     brim_running_collect(r);
-    brim_running_close_metrics(r, status == BRIM_OK             ? "finished"
-                                  : status == BRIM_EINTERRUPTED ? "interrupted"
-                                                                : "failed");
+    brim_running_close_metrics(r, brim_report_ending(status));
     if (r->hooks) brim_running_hook_facts(r, &last);
     const brim_status written = brim_report_write_summary(&r->report, r->dir, brim_trainer_plan(r->trainer), status,
                                                           error, r->state->step, brim_running_own_seconds(r));

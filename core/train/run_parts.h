@@ -60,6 +60,7 @@ typedef struct brim_running {
   double selection_seconds;          /* of the rounds since the last training record, in real time */
   double window_seconds;             /* spent by this process in the steps of the window */
   int64_t window_timed;              /* the samples of those steps */
+  double loader_seconds;             /* of these seconds, spent waiting for samples */
   double recent[BRIM_STEPS_RECENT];  /* seconds of the last steps, without evaluations and checkpoints */
   size_t recent_count;               /* number of steps so far under this plan */
   double steps_seconds;              /* in all steps since the ranks' figures were last reported */

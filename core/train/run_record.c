@@ -124,6 +124,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_number(m, "samples_per_second", rate);
   if (r->report.tokens_each > 0) brim_jsonl_number(m, "tokens_per_second", (double)r->report.tokens_each * rate);
   brim_jsonl_number(m, "seconds", seconds);
+  if (is_train && !brim_setup_is_federated(r->drive->setup)) brim_jsonl_number(m, "loader_seconds", r->loader_seconds);
   const brim_status status = brim_jsonl_end(m);
   r->state->metrics_records -= status != BRIM_OK;
   if (status == BRIM_OK && r->tensorboard.fd >= 0)
@@ -212,9 +213,11 @@ brim_status brim_running_close_window(brim_running *r)
   s->train_mae = e.mae;
   r->report.figures[BRIM_PART_TRAIN] = e;
   s->window_loss = s->window_correct = s->window_weight = s->window_tokens = 0;
+  if (r->window_timed > 0) r->loader_seconds *= (double)n / (double)r->window_timed;
   s->window_samples = r->window_timed = 0;
   r->window_seconds = 0;
   const brim_status status = record(r, BRIM_PART_TRAIN, &e, n, seconds);
+  r->loader_seconds = 0;
   s->recorded_seconds = s->world_seconds; /* on every rank */
   s->recorded_joules = s->world_joules;
   s->recorded_bytes = s->world_bytes;

@@ -235,14 +235,14 @@ brim_status brim_running_trace_before(brim_running *r)
   if (t->is_on || brim_trainer_is_ahead(r->trainer)) return BRIM_OK;
   const int64_t steps = wanted(r);
   if (steps == 0) return BRIM_OK;
+  if (r->options->dist) BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK));
+  BRIM_TRY(brim_clocks_compare(r->options->dist, &t->offset, &now));
   t->asked = 0;
   t->from = r->state->step + 1;
   t->until = t->from + steps;
   if (t->until > r->drive->order.steps + 1) t->until = r->drive->order.steps + 1;
   t->is_on = true;
   t->lost = 0;
-  if (r->options->dist) BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK));
-  BRIM_TRY(brim_clocks_compare(r->options->dist, &t->offset, &now));
   begin_device(r);
   if (open_writer(r, now) != BRIM_OK) warn(r);
   brim_tracing_clear();

@@ -64,6 +64,7 @@ static brim_status make(void *self)
   brim_running *r = self;
   brim_running_before_step(r);
   const double start = brim_now(), waited = brim_trainer_waited(r->trainer), scale = r->state->loss_scale;
+  const double loaded = brim_trainer_loader_waited(r->trainer);
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   BRIM_TRY(brim_running_trace_before(r));
   const int64_t began = brim_tracing_begin(name);
@@ -91,6 +92,7 @@ static brim_status make(void *self)
   r->recent[r->recent_count++ % BRIM_STEPS_RECENT] = now - start;
   r->window_seconds += now - start;
   r->window_timed += r->state->samples - samples;
+  r->loader_seconds += brim_trainer_loader_waited(r->trainer) - loaded;
   r->steps_seconds += now - start;
   r->waited_seconds += brim_trainer_waited(r->trainer) - waited;
   brim_report_step(&r->report, r->state->samples - samples, now - start, brim_running_own_seconds(r));
@@ -245,6 +247,7 @@ static brim_status drop_later_records(brim_running *r)
   r->selection_seconds = 0;
   r->window_seconds = 0;
   r->window_timed = 0;
+  r->loader_seconds = 0;
   brim_running_recall(r);
   if (r->metrics.fd < 0) return BRIM_OK; /* another rank writes it */
   brim_running_heed_tensorboard(r, r->tensorboard.fd < 0 ? BRIM_OK

@@ -18,7 +18,7 @@
 
 void brim_samples_begin(brim_samples *samples, enum brim_part part)
 {
-  samples->count = samples->wrong = samples->samples = 0;
+  samples->count = samples->wrong = samples->samples = samples->lost = 0;
   samples->part = part;
 }
 
@@ -92,13 +92,13 @@ static void add_values(brim_samples *samples, const brim_setup *s, uint32_t dtyp
   insert(samples, &new);
 }
 
-static brim_status make_room(brim_samples *samples, uint64_t bytes)
+static bool has_room(brim_samples *samples, uint64_t bytes)
 {
-  if (bytes <= samples->answers_bytes) return BRIM_OK;
+  if (bytes <= samples->answers_bytes) return true;
   free(samples->answers);
   samples->answers = brim_try_malloc(bytes);
   samples->answers_bytes = samples->answers ? bytes : 0;
-  return samples->answers ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory for the answers of a batch");
+  return samples->answers != NULL;
 }
 
 brim_status brim_samples_add(brim_samples *samples, const brim_setup *s, brim_exec *exec, const brim_program *program,
@@ -106,7 +106,10 @@ brim_status brim_samples_add(brim_samples *samples, const brim_setup *s, brim_ex
 {
   const brim_tensor *kept = program->graph->kept;
   if (!kept) return BRIM_OK;
-  BRIM_TRY(make_room(samples, kept->bytes));
+  if (!has_room(samples, kept->bytes)) { /* the evaluation itself can go on */
+    samples->lost++;
+    return BRIM_OK;
+  }
   BRIM_TRY(brim_exec_read(exec, program, kept, samples->answers));
   for (int64_t i = 0; i < batch->span.count; i++) {
     if (s->data.train.task == BRIM_TASK_VALUES)
@@ -120,7 +123,7 @@ brim_status brim_samples_add(brim_samples *samples, const brim_setup *s, brim_ex
 /* ---- ranks ---- */
 
 typedef struct message {
-  int64_t count, wrong, samples;
+  int64_t count, wrong, samples, lost;
   brim_wrong_sample worst[BRIM_SAMPLES_MAX];
 } message;
 _Static_assert(sizeof(message) <= BRIM_EXCHANGE_BYTES, "one exchange");
@@ -128,7 +131,7 @@ _Static_assert(sizeof(message) <= BRIM_EXCHANGE_BYTES, "one exchange");
 brim_status brim_samples_merge(brim_samples *samples, const brim_setup *s)
 {
   if (!s->options.dist) return BRIM_OK;
-  message own = {samples->count, samples->wrong, samples->samples, {{0}}};
+  message own = {samples->count, samples->wrong, samples->samples, samples->lost, {{0}}};
   message *all = brim_xcalloc((size_t)s->world.ranks, sizeof *all);
   memcpy(own.worst, samples->worst, (size_t)own.count * sizeof own.worst[0]);
   const brim_status status = brim_dist_exchange(s->options.dist, &own, sizeof own, all);
@@ -136,6 +139,7 @@ brim_status brim_samples_merge(brim_samples *samples, const brim_setup *s)
   for (int32_t r = 0; r < s->world.ranks && status == BRIM_OK; r++) {
     samples->wrong += all[r].wrong;
     samples->samples += all[r].samples;
+    samples->lost += all[r].lost;
     for (int64_t i = 0; i < all[r].count; i++) insert(samples, &all[r].worst[i]);
   }
   free(all);
@@ -285,6 +289,8 @@ brim_status brim_samples_write(const brim_samples *samples, const brim_setup *s,
   char path[BRIM_PATH_MAX];
   json_t *list = json_array();
   brim_status status = brim_path_join(path, dir, BRIM_SAMPLES_NAME);
+  if (status == BRIM_OK && samples->lost > 0)
+    status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the answers of a batch");
   if (status == BRIM_OK) status = add_list(list, samples, s);
   json_t *root = json_pack("{s:I, s:s, s:s, s:I, s:I, s:o}", "step", (json_int_t)step, "split", parts[samples->part],
                            "task", s->data.train.task == BRIM_TASK_VALUES ? "values" : "class", "samples",

@@ -31,6 +31,7 @@ typedef struct brim_wrong_sample {
 typedef struct brim_samples {
   int64_t limit; /* most samples in the list */
   int64_t count, wrong, samples;
+  int64_t lost; /* batches that are missing: there was no host memory for their answers */
   enum brim_part part;
   brim_wrong_sample worst[BRIM_SAMPLES_MAX];
   void *answers; /* of a batch */
@@ -39,7 +40,7 @@ typedef struct brim_samples {
 
 /* Empties the list, before an evaluation. */
 void brim_samples_begin(brim_samples *samples, enum brim_part part);
-/* Adds a batch whose program has just been run. ENOMEM_HOST, errors of the backend. */
+/* Adds a batch whose program has just been run. Errors of the backend. */
 brim_status brim_samples_add(brim_samples *samples, const brim_setup *setup, brim_exec *exec,
                              const brim_program *program, const brim_batch *batch);
 /* Merges the lists of all ranks, which all call it after all have succeeded. ECOMM. */

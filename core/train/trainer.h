@@ -153,6 +153,8 @@ const brim_verdict *brim_trainer_verdict(const brim_trainer *trainer);
 void brim_trainer_wish(brim_trainer *trainer, uint32_t wishes);
 /* Seconds that this rank has waited for others. */
 double brim_trainer_waited(const brim_trainer *trainer);
+/* Seconds that the training thread has waited for samples; 0 for a federation, whose clients read their own. */
+double brim_trainer_loader_waited(const brim_trainer *trainer);
 /* [init] Copies rank 0's parameters to all ranks. */
 brim_status brim_trainer_broadcast(brim_trainer *trainer);
 /* [step] Checks that all ranks have the same parameters. EINTERNAL on all, naming the first parameter that differs,

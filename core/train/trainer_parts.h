@@ -44,6 +44,7 @@ struct brim_trainer {
   uint32_t wishes;      /* of this rank, for the next one */
   bool is_reported;     /* the last failure was reported at a meeting */
   double waited;        /* seconds, for other ranks */
+  double loader_waited; /* seconds, for samples */
   bool is_kept;         /* nothing is placed, and the values of the last commit are in `kept` */
   brim_snapshot kept;
   brim_error error;      /* of a step that has failed but has not ended */

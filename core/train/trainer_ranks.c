@@ -71,6 +71,10 @@ double brim_trainer_waited(const brim_trainer *t)
 {
   return t->waited;
 }
+double brim_trainer_loader_waited(const brim_trainer *t)
+{
+  return t->loader_waited;
+}
 
 brim_status brim_trainer_report_once(brim_trainer *t, brim_status status, bool has_found)
 {

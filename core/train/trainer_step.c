@@ -85,7 +85,9 @@ static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
     m->batch = NULL;
     if (m->loaded == b->share.count) return BRIM_OK;
     const int64_t began = brim_tracing_begin(waiting);
+    const double start = brim_now();
     const brim_status status = brim_loader_next(t->loader, &m->batch);
+    t->loader_waited += brim_now() - start;
     brim_tracing_end(began, BRIM_TRACING_PHASE, waiting, 0);
     BRIM_TRY(status);
     if (!m->batch) return brim_fail(BRIM_EINTERNAL, "the loader ended in step %llu", (unsigned long long)b->step.step);

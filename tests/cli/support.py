@@ -50,7 +50,7 @@ ENDLESS = ["training.steps=0", "training.epochs=1000000", "training.eval_every_s
 HANG_SECONDS = 800  # limit for a process that hangs; no test may come near it, even on a slow or busy machine
 
 # Fields of metrics.jsonl that depend on a clock, or on the number of clients that train at a time.
-TIMED = ["samples_per_second", "tokens_per_second", "seconds", "selection_seconds", "device_bytes",
+TIMED = ["samples_per_second", "tokens_per_second", "seconds", "loader_seconds", "selection_seconds", "device_bytes",
          "device_peak_bytes", "rss_bytes"]
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import struct
 
 from support import FAILED, SMALL, USAGE, Case, main
@@ -129,14 +130,13 @@ class Forged(Case):
         self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims / "queue",
                           "is not a regular file", "claims.dir")
         self.assertIn("is not a regular file", self.brim("devices").out)
-        (claims / "queue").unlink()
-        claims.rmdir()
+        shutil.rmtree(claims)
         claims.write_text("a file", encoding="utf-8")
         self.assert_error(self.train("run", *self.WORDS, status=FAILED), claims, "it is not a folder", "claims.dir")
 
     def test_ledgers_go_with_their_last_user(self):
         self.train("run", *self.WORDS)
-        self.assertEqual(sorted(path.name for path in (self.folder / "claims").iterdir()), ["queue"])
+        self.assertEqual(sorted(path.name for path in (self.folder / "claims").iterdir()), ["queue", "runs"])
 
 
 if __name__ == "__main__":

@@ -85,8 +85,9 @@ class Folder(Case):
         records = self.records("run")
         for record in records:
             keys = {"step", "epoch", "split", "loss", "accuracy", "lr", "samples", "samples_per_second", "seconds"}
-            evaluated = {"accuracy_top5", "f1"} if record["split"] != "train" else set()
-            self.assertEqual(set(record), keys | evaluated)
+            others = {"accuracy_top5", "f1"} if record["split"] != "train" else {"loader_seconds"}
+            self.assertEqual(set(record), keys | others)
+            self.assertLessEqual(record.get("loader_seconds", 0), record["seconds"])
         train = [record for record in records if record["split"] == "train"]
         self.assertEqual([record["step"] for record in train], [1, 2, 3, 4])
         self.assertEqual([record["epoch"] for record in train], [0.5, 1, 1.5, 2])

@@ -21,6 +21,12 @@ static const struct {
     {"plugins.json", "{\"model\":{\"id\":\"mlp\"}}"},
     {"events.jsonl", "{\"time\":1,\"event\":\"started\",\"step\":0}\n"},
     {"overrides.yaml", "[]\n"},
+    {"environment.jsonl",
+     "{\"host\":\"lab\",\"command\":[\"brim\",\"train\"],\"libraries\":{\"z\":\"1\"},\"steps\":9}\n"},
+    {"operations.json", "{\"steps\":[1,2],\"operations\":[{\"op\":\"relu\",\"name\":\"r\",\"seconds\":1}]}"},
+    {"buffers.json", "{\"persistent_bytes\":8,\"peak_bytes\":16,\"parts\":[[0,8],[8,0],[8,0],[8,0]],\"operations\":1,"
+                     "\"forward\":1,\"live_operation\":0,\"buffers\":1,\"alive\":[8],"
+                     "\"pieces\":[[8,8,0,0,4,-1,0,\"t\",\"relu\",\"r\"]]}"},
 };
 #define FILES (sizeof files / sizeof files[0])
 
@@ -59,7 +65,7 @@ static void check_page(const char *page)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
   if (size == 0) return 0;
-  const size_t file = data[0] % FILES;
+  const size_t file = (uint8_t)(data[0] - '0') % FILES;
   brim_comparison c = {0};
   brim_text page = {0};
   begin();

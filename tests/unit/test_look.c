@@ -390,6 +390,10 @@ static void advice_names_a_slow_loader(void **state)
   run->workers = 1;
   assert_advice("a waits for samples 31 % of the step",
                 "kill -INT 101  # then brim train --resume '/data/my runs/a' training.num_workers=3");
+  made.device[CPU0].uuid = "GPU-1"; /* it computes meanwhile */
+  made.device[CPU0].load = 95;
+  assert_advice("", "");
+  made.device[CPU0].load = 60;
   run->loader_share = 0.1;
   assert_advice("", "");
 }
