@@ -92,10 +92,10 @@ enum brim_live_mode { BRIM_LIVE_OFF, BRIM_LIVE_BASIC, BRIM_LIVE_ALL };
 typedef struct brim_observe_settings {
   int64_t log_every_steps, top_k, samples;
   bool report, tensorboard, memory_summary, histograms;
-  int32_t live; /* enum brim_live_mode */
+  int32_t live;      /* enum brim_live_mode */
   const char *trace; /* "100:103": steps; "": none */
   bool nvtx;
-  double report_seconds; /* 0: the report is written only at the end */
+  double report_seconds;    /* 0: the report is written only at the end */
   const char *metrics_file; /* "": none */
 } brim_observe_settings;
 typedef struct brim_hooks_settings {
