@@ -32,7 +32,9 @@ def read(folder):
     for i in range(SLOTS):
         at = HEADER + i * (SLOT + 1)
         slot = data[at + 1:at + 1 + SLOT]
-        if len(slot) < SLOT or data[at] != 1 or fnv(slot[:8] + bytes(8) + slot[16:]) != struct.unpack("<Q", slot[8:16])[0]:
+        if len(slot) < SLOT or data[at] != 1:
+            continue
+        if fnv(slot[:8] + bytes(8) + slot[16:]) != struct.unpack("<Q", slot[8:16])[0]:
             continue
         values = dict(zip((name for name, _ in FIELDS), struct.unpack(FORMAT, slot)))
         values = {name: value.split(b"\0")[0].decode() if isinstance(value, bytes) else value

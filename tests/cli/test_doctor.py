@@ -16,8 +16,8 @@ NO_JOB = ["--job-seconds", "0"]
 class Doctor(Case):
     def examine(self, *words, env=None, limits=(), drop=()):
         """Runs brim doctor; returns its findings and its exit status."""
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
-                       "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm",
+                       "BRIM_CLAIMS_DIR": str(self.folder / "claims"), "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         for name in drop:
             environment.pop(name, None)
 
@@ -87,7 +87,8 @@ class Doctor(Case):
         self.assert_named("problem", "run", "cpu:9", "", *SMALL, "backend=cpu", "device=cpu:9")
 
     def test_a_run_that_does_not_fit(self):
-        self.assert_named("problem", "run", "memory.limit_mb", "at its peak", *SMALL, "model.hidden=[9999]", "memory.limit_mb=1")
+        self.assert_named("problem", "run", "memory.limit_mb", "at its peak", *SMALL, "model.hidden=[9999]",
+                          "memory.limit_mb=1")
 
     # ---- folders ----
 
@@ -106,6 +107,8 @@ class Doctor(Case):
     def test_a_damaged_slot(self):
         process = self.hold("run", *SMALL)
         process.send_signal(signal.SIGSTOP)
+        stat = pathlib.Path(f"/proc/{process.pid}/stat")
+        self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", process, what="the stop")
         with open(self.folder / "claims" / "runs", "r+b") as board:
             board.seek(24 + 1 + 100)
             board.write(b"damage")

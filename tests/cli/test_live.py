@@ -61,7 +61,8 @@ class Live(Case):
 
     def test_evaluations_are_seen(self):
         process = self.start("train", "run.dir=run", *SMALL, "training.eval_every_steps=1", "training.epochs=100000",
-                             "dataset.test_count=20000", "training.checkpoint_every_steps=100000", out=subprocess.DEVNULL)
+                             "dataset.test_count=20000", "training.checkpoint_every_steps=100000",
+                             out=subprocess.DEVNULL)
         slot = self.until_slot(process, lambda slot: slot["state"] == "evaluating", "an evaluation")
         self.assertLessEqual(slot["since"], slot["updated"])
 

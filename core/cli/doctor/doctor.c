@@ -1,63 +1,27 @@
 /* brim doctor: says what is ready for runs on this machine and what is not, with the remedy. It changes nothing. Each
  * check adds findings; none ends the others. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/log.h"
 #include "cli/doctor/doctor.h"
 
 #define JOB_SECONDS 2
 #define JOB_SECONDS_MAX 3600
-#define TEXT_BYTES 4096
 #define AREA_WIDTH 14
 
 static const struct {
-  const char *name, *mark, *color;
-} levels[] = {[BRIM_FINDING_OK] = {"ok", "ok", "\033[32m"},
-              [BRIM_FINDING_NOTE] = {"note", "note", "\033[2m"},
-              [BRIM_FINDING_WARNING] = {"warning", "warn", "\033[33m"},
-              [BRIM_FINDING_PROBLEM] = {"problem", "FAIL", "\033[31m"}};
+  const char *name, *mark;
+} levels[] = {[BRIM_FINDING_OK] = {"ok", "ok"},
+              [BRIM_FINDING_NOTE] = {"note", "note"},
+              [BRIM_FINDING_WARNING] = {"warning", "warn"},
+              [BRIM_FINDING_PROBLEM] = {"problem", "FAIL"}};
 
 static void (*const checks[])(brim_doctor *d) = {brim_doctor_plugins, brim_doctor_configuration, brim_doctor_devices,
                                                  brim_doctor_run,     brim_doctor_ranks,         brim_doctor_shared,
                                                  brim_doctor_runs,    brim_doctor_cache,         brim_doctor_memory,
                                                  brim_doctor_limits,  brim_doctor_environment,   brim_doctor_terminal};
-
-/* ---- findings ---- */
-
-static void add(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy, const char *text)
-{
-  if (d->count == d->room) {
-    d->room = d->room ? 2 * d->room : 32;
-    d->finding = brim_xrealloc(d->finding, d->room * sizeof *d->finding);
-  }
-  d->finding[d->count++] = (brim_finding){.level = level,
-                                          .area = area,
-                                          .text = brim_arena_string(&d->arena, text),
-                                          .remedy = remedy ? brim_arena_string(&d->arena, remedy) : NULL};
-}
-
-void brim_doctor_add(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy,
-                     const char *format, ...)
-{
-  char text[TEXT_BYTES];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  add(d, level, area, remedy, text);
-}
-
-void brim_doctor_add_error(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy)
-{
-  const char *text = brim_error_text(), *rest = strchr(text, '\n');
-  const size_t first = rest ? (size_t)(rest - text) : strlen(text);
-  if (rest) rest += strspn(rest, "\n ");
-  add(d, level, area, rest && rest[0] ? rest : remedy, brim_arena_string_n(&d->arena, text, first));
-}
 
 static size_t count_of(const brim_doctor *d, enum brim_finding_level level)
 {
