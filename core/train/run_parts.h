@@ -67,6 +67,7 @@ typedef struct brim_running {
   double waited_seconds;             /* for other ranks, in these steps */
   brim_pressure_reading reading;     /* the reading that asks for action */
   bool acts;                         /* the run acts as soon as all ranks have reached the same step */
+  uint32_t trace_wish;               /* this rank's wish to trace steps, for brim_trainer_wish; 0: none */
   struct brim_run_trace *trace;      /* run_trace.c; NULL before the run has begun */
 } brim_running;
 
@@ -153,8 +154,6 @@ brim_status brim_running_trace_check(const brim_running *r);
 void brim_running_trace_begin(brim_running *r);
 /* [step] Looks for a request of `brim trace`, at most twice a second. */
 void brim_running_trace_look(brim_running *r);
-/* This rank's wish to trace steps, for brim_trainer_wish; 0: none. */
-uint32_t brim_running_trace_wish(const brim_running *r);
 /* [step] Before a step: starts to record if it is to be traced. After a commit: ends, and writes the trace. All ranks
  * do so at the same step. EPEER, ECOMM: other ranks have failed. */
 brim_status brim_running_trace_before(brim_running *r);

@@ -99,7 +99,7 @@ void brim_running_wish(brim_running *r)
 {
   const bool is_due = brim_pressure_is_due(r->pressure) || brim_resize_is_due(&r->loop.resize);
   brim_trainer_wish(r->trainer, (*r->stop ? BRIM_WISH_STOP : 0) | (r->acts ? BRIM_WISH_PAUSE : 0) |
-                                    (is_due ? BRIM_WISH_LOOK : 0) | brim_running_trace_wish(r));
+                                    (is_due ? BRIM_WISH_LOOK : 0) | r->trace_wish);
 }
 
 bool brim_running_is_compared(const brim_running *r, int64_t step)

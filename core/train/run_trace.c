@@ -130,12 +130,7 @@ void brim_running_trace_look(brim_running *r)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   }
   brim_error_put(&before);
-}
-
-uint32_t brim_running_trace_wish(const brim_running *r)
-{
-  const int64_t asked = r->trace ? r->trace->asked : 0;
-  return asked > 0 && r->options->dist ? BRIM_WISH_TRACE | (uint32_t)asked << BRIM_WISH_STEPS_AT : 0;
+  if (t->asked > 0 && r->options->dist) r->trace_wish = BRIM_WISH_TRACE | (uint32_t)t->asked << BRIM_WISH_STEPS_AT;
 }
 
 /* The number of steps that are to be traced from the next one on; 0: none. The same on all ranks. */
@@ -238,6 +233,7 @@ brim_status brim_running_trace_before(brim_running *r)
   if (r->options->dist) BRIM_TRY(brim_trainer_meet(r->trainer, BRIM_MEET_CHECK, BRIM_OK));
   BRIM_TRY(brim_clocks_compare(r->options->dist, &t->offset, &now));
   t->asked = 0;
+  r->trace_wish = 0;
   t->from = r->state->step + 1;
   t->until = t->from + steps;
   if (t->until > r->drive->order.steps + 1) t->until = r->drive->order.steps + 1;
