@@ -66,7 +66,8 @@ class Monitor(Case):
         run = self.until_run(holder, lambda run: run["seconds_left"] is not None, "the time left")
         look = self.look()
         place = look["queue"][0]
-        self.assertEqual((place["place"], place["pid"], place["wish"], place["claimed"]), (1, waiting.pid, "cpu:0", None))
+        self.assertEqual((place["place"], place["pid"], place["wish"], place["claimed"]),
+                         (1, waiting.pid, "cpu:0", None))
         self.assertEqual(look["runs"][place["run"]]["state"], "waiting")
         self.assertEqual([look["devices"][i]["device"] for i in place["accepts"]], ["cpu:0"])
         self.assertGreater(place["starts"], look["hosts"][0]["time"] + run["seconds_left"] / 2)
@@ -151,7 +152,8 @@ class Monitor(Case):
         env = self.fake_ssh('[ "$host" = down ] && { echo banner >&2; echo "ssh: connect to host down: No route" >&2; '
                             'exit 255; }\nexec "$@"\n')
         look = self.look("ann@lab7", "down", "localhost", env=env)
-        self.assertEqual([host["failure"] for host in look["hosts"]], [None, None, "ssh: connect to host down: No route"])
+        self.assertEqual([host["failure"] for host in look["hosts"]],
+                         [None, None, "ssh: connect to host down: No route"])
         self.assertEqual(look["hosts"][2]["name"], "down")
         self.assertEqual([run["host"] for run in look["runs"]], [0, 1])
         self.assertEqual([run["pid"] for run in look["runs"]], [process.pid] * 2)
