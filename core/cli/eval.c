@@ -253,7 +253,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_eval = {
-    "eval", "evaluate a run's checkpoint, or a language model", run_command,
+    "eval",
+    "evaluate a run's checkpoint, or a language model",
+    run_command,
     "usage: brim eval RUN [key=value]... [--checkpoint best|last|PATH] [--split test|validation] [--json]\n"
     "       brim eval RUN|MODEL --text FILE [--stride N] [--context N] [--json]\n"
     "       brim eval RUN|MODEL --choices FILE [--shots N --shots-from FILE] [--context N] [--json]\n"
@@ -277,4 +279,5 @@ const brim_command brim_command_eval = {
     "HellaSwag (activity_label, ctx_a, ctx_b, endings, label), or question, choices and answer. The answer is the "
     "choice\n"
     "with the greatest probability; also counted are answers by probability per character and per byte.\n",
-    options, true};
+    options,
+    true};

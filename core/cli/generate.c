@@ -356,7 +356,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_generate = {
-    "generate", "continue a text with a run's language model", run_command,
+    "generate",
+    "continue a text with a run's language model",
+    run_command,
     "usage: brim generate RUN|MODEL [key=value]... [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature "
     "T]\n"
     "                     [--top-k K] [--top-p P] [--repetition-penalty X] [--seed S] [--num-samples N] [--context N]\n"
@@ -378,4 +380,5 @@ const brim_command brim_command_generate = {
     "model.weights has a generation_config.json, the text ends at its eos_token_id too, and its sampling values are\n"
     "the defaults. As in transformers, models from Hugging Face and GGUF files choose the most probable token without\n"
     "do_sample; --temperature 1, --top-k, --top-p and several --num-samples sample.\n",
-    options, true};
+    options,
+    true};

@@ -400,7 +400,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_plan = {
-    "plan", "show the memory of a run before it starts", run_command,
+    "plan",
+    "show the memory of a run before it starts",
+    run_command,
     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
     "                 [--no-timing] [--json]\n"
     "\n"
@@ -416,4 +418,5 @@ const brim_command brim_command_plan = {
     "were empty. * marks the choice of the run. Then it lists the plans with the best trade-offs between memory and\n"
     "predicted time of a step. Kernels that the device profile lacks are measured, which takes some seconds the first\n"
     "time; --no-timing uses only the profile.\n",
-    options, true};
+    options,
+    true};

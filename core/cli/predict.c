@@ -206,7 +206,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_predict = {
-    "predict", "predict the class, or real numbers, for samples in files", run_command,
+    "predict",
+    "predict the class, or real numbers, for samples in files",
+    run_command,
     "usage: brim predict RUN FILE... [key=value]... [--checkpoint best|last|PATH] [-o FILE] [--force]\n"
     "                    [--json]\n"
     "\n"
@@ -217,4 +219,5 @@ const brim_command brim_command_predict = {
     "If the model predicts real numbers, the columns are file,index,value0,...\n"
     "Files must have the format of the run's dataset: for idx, images in IDX files, plain or gzip. An argument with\n"
     "'=' is an override; write ./a=b for a file with such a name.\n",
-    options, true};
+    options,
+    true};

@@ -460,7 +460,9 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_start = {
-    "start", "ask for device, precision and batch size, then train", run_command,
+    "start",
+    "ask for device, precision and batch size, then train",
+    run_command,
     "usage: brim start [group=option | key=value]... [--yes]\n"
     "\n"
     "  brim start                                     show the devices and what fits on them, ask, then train\n"
@@ -469,4 +471,5 @@ const brim_command brim_command_start = {
     "\n"
     "Enter accepts the default in brackets. Before training, the command prints the equivalent `brim train` command,\n"
     "the only line on standard output. If you answer no to the last question, nothing is created.\n",
-    options, true};
+    options,
+    true};

@@ -401,7 +401,9 @@ static int run_federate(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_federate = {
-    "federate", "train a federation: simulated clients on one device", run_federate,
+    "federate",
+    "train a federation: simulated clients on one device",
+    run_federate,
     "usage: brim federate [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
     "\n"
     "  brim federate                                  100 clients, of which 10 train in each of 100 rounds\n"
@@ -422,10 +424,13 @@ const brim_command brim_command_federate = {
     "\n"
     "The command reads the configuration `federate` instead of `config`; otherwise it works like `brim train`. `brim\n"
     "eval`, `predict`, `export` and `plan --config-name federate` support federations too.\n",
-    federate_options, true};
+    federate_options,
+    true};
 
 const brim_command brim_command_train = {
-    "train", "train a model", run_train,
+    "train",
+    "train a model",
+    run_train,
     "usage: brim train [group=option | key=value]... [--resume RUN | --from RUN] [-m [--fail-fast]]\n"
     "                  [--debug-launches]\n"
     "\n"
@@ -449,4 +454,5 @@ const brim_command brim_command_train = {
     "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
-    options, true};
+    options,
+    true};
