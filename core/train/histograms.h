@@ -2,7 +2,8 @@
  * those of at most BRIM_HISTOGRAMS_TIMES evaluations. Each line describes one tensor:
  *
  *     {"step":938,"tensor":"conv1.weight","of":"weights","shape":[32,1,3,3],"values":288,"counted":288,"zeros":0,
- *      "nan":0,"infinite":0,"min":-0.41,"max":0.38,"mean":0.01,"rms":0.16,"first":-9,"negative":[1,4,...],"positive":[0,2,...]}
+ *      "nan":0,"infinite":0,"min":-0.41,"max":0.38,"mean":0.01,"rms":0.16,"first":-9,"negative":[1,4,...],
+ *      "positive":[0,2,...]}
  *
  * "of": "weights" after the step; "gradients" of the step, as means over its samples, before clipping; "updates", the
  * ratios |after - before| / |before| of the weights, and also "change_rms" and "ratio", the root mean squares of

@@ -221,7 +221,8 @@ class Samples(Case):
     def test_they_are_the_worst_answers_of_brim_predict(self):
         self.train("run", *self.words)
         found, wanted = self.json("run", "samples.json"), self.recomputed("run")
-        self.assertEqual((found["samples"], found["wrong"], found["split"], found["step"]), (60, len(wanted), "test", 12))
+        self.assertEqual((found["samples"], found["wrong"]), (60, len(wanted)))
+        self.assertEqual((found["split"], found["step"]), ("test", 12))
         self.assertGreater(len(wanted), 16)
         self.assertEqual([s["index"] for s in found["worst"]], [i for _, i, _ in wanted[:16]])
         for sample, (loss, i, answer) in zip(found["worst"], wanted):
@@ -269,7 +270,8 @@ class Samples(Case):
         rows = "".join(f"{x},{(7 * x) % 13}\n" for x in range(40))
         for part in ("train", "test"):
             (self.folder / f"{part}.csv").write_text("x,y\n" + rows)
-        self.train("run", "dataset=csv", f"dataset.path={self.folder}", "dataset.targets=[y]", "model=mlp", "model.hidden=[4]", "loss=mse",
+        self.train("run", "dataset=csv", f"dataset.path={self.folder}", "dataset.targets=[y]", "model=mlp",
+                   "model.hidden=[4]", "loss=mse",
                    "training.batch_size=8", "training.epochs=1", "backend=cpu", "memory.timing=false")
         worst = self.json("run", "samples.json")["worst"]
         errors = [(s["label"][0] - s["answer"][0]) ** 2 for s in worst]
@@ -282,7 +284,8 @@ class Samples(Case):
         self.train("run", *self.words)
         path = self.folder / "run" / "samples.json"
         found = json.loads(path.read_text())
-        for picture in (HOSTILE, '"/><script>', base64.b64encode(b"<svg onload='alert(1)'>").decode(), "A" * 10 ** 6, 7):
+        svg = base64.b64encode(b"<svg onload='alert(1)'>").decode()
+        for picture in (HOSTILE, '"/><script>', svg, "A" * 10 ** 6, 7):
             found["worst"][0].update(picture=picture, label_name=HOSTILE, answer={"a": 1}, loss="x", index=1e300)
             path.write_text(json.dumps(found))
             self.brim("report", "run", "-o", "out.html", "--force")
