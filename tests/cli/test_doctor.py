@@ -17,7 +17,8 @@ class Doctor(Case):
     def examine(self, *words, env=None, limits=(), drop=()):
         """Runs brim doctor; returns its findings and its exit status."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm",
-                       "BRIM_CLAIMS_DIR": str(self.folder / "claims"), "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
+                       "BRIM_CLAIMS_DIR": str(self.folder / "claims"), "XDG_CACHE_HOME": str(self.folder / "cache"),
+                       **(env or {})}
         for name in drop:
             environment.pop(name, None)
 

@@ -47,7 +47,8 @@ class Hooks(Case):
 
     def test_hooks_change_no_checkpoint(self):
         self.train("calm", *RUN)
-        self.train("run", *RUN, "hooks.on_checkpoint=sleep 0.2", "hooks.on_evaluation=exit 3", "hooks.on_end=kill -9 $$")
+        self.train("run", *RUN, "hooks.on_checkpoint=sleep 0.2", "hooks.on_evaluation=exit 3",
+                   "hooks.on_end=kill -9 $$")
         self.assert_same_checkpoint("calm", "run", 4)
         self.assert_same_records("calm", "run")
 
