@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "exec/exec.h"
 #include "graph/federate.h"
+#include "observe/histogram.h"
 #include "planner/updates.h"
 #include "store/checkpoint.h"
 
@@ -123,6 +124,24 @@ static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
   return bytes;
 }
 
+/* Histograms (train/histograms.h): the sampled values of all tensors before a step, which the first rank keeps, and
+ * room for those of one. Worst answers (train/samples.h): those of a micro-batch. */
+static uint64_t insight_bytes(const brim_planner *p, const brim_plan *plan)
+{
+  const brim_observe_settings *o = &p->setup->settings->observe;
+  const brim_program *evaluate = brim_plan_program(plan, BRIM_PROGRAM_EVALUATE, 0);
+  const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
+  uint64_t bytes = evaluate && evaluate->graph->kept && o->samples > 0 ? evaluate->graph->kept->bytes : 0;
+  if (!o->histograms) return bytes;
+  bytes += BRIM_HISTOGRAM_VALUES_MAX * (sizeof(float) + sizeof(double)) + 2 * sizeof(brim_histogram);
+  for (size_t i = 0; p->setup->world.rank == 0 && i < update->parameter_count; i++) {
+    const uint64_t values = (uint64_t)brim_shape_count(&update->parameter[i].value->shape);
+    if (!brim_parameter_is_trained(&update->parameter[i])) continue;
+    bytes += sizeof(float) * (values < BRIM_HISTOGRAM_VALUES_MAX ? values : BRIM_HISTOGRAM_VALUES_MAX);
+  }
+  return bytes;
+}
+
 int64_t brim_footprint_cells(const brim_setup *p)
 {
   const brim_dataset_info *info = &p->data.train;
@@ -203,7 +222,7 @@ static uint64_t passing_bytes(const brim_footprint *f)
 /* Temporary memory during training. */
 static uint64_t running_bytes(const brim_footprint *f)
 {
-  return f->score_bytes + f->loader_bytes + passing_bytes(f);
+  return f->score_bytes + f->insight_bytes + f->loader_bytes + passing_bytes(f);
 }
 
 static uint64_t most_bytes(const brim_footprint *f)
@@ -226,6 +245,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .data_bytes = p->data_bytes,
                           .mapped_bytes = mapped_bytes(p),
                           .score_bytes = score_bytes(p),
+                          .insight_bytes = insight_bytes(p, plan),
                           .loader_bytes = reading_bytes(p->setup, batch, plan->request.lanes),
                           .clients_bytes = clients_bytes(p->setup, plan->request.lanes),
                           .updates_bytes = updates_bytes(p->setup, plan),
@@ -298,6 +318,7 @@ static const struct {
     TERM(versions_bytes, "versions of the global model"),
     TERM(noise_bytes, "noise"),
     TERM(score_bytes, "confusion matrix"),
+    TERM(insight_bytes, "histograms and worst answers"),
     TERM(loader_bytes, "micro-batches ahead"),
     TERM(evaluation_bytes, "micro-batches ahead, in an evaluation"),
     TERM(summary_bytes, "confusion matrix for the summary"),
@@ -327,7 +348,9 @@ static bool adds(const brim_footprint *f, size_t i)
                       at == offsetof(brim_footprint, summary_bytes);
   if (term_of(f, i) == 0) return false;
   if (at == offsetof(brim_footprint, frozen_bytes)) return !running;
-  if (at == offsetof(brim_footprint, loader_bytes) || at == offsetof(brim_footprint, score_bytes)) return running;
+  if (at == offsetof(brim_footprint, loader_bytes) || at == offsetof(brim_footprint, score_bytes) ||
+      at == offsetof(brim_footprint, insight_bytes))
+    return running;
   return !passes || (running && at == passing);
 }
 

@@ -23,6 +23,7 @@ typedef struct brim_footprint {
   uint64_t data_bytes;        /* the dataset's memory, if it is not open yet */
   uint64_t mapped_bytes;      /* part of it: file pages, which the system reclaims when memory is short */
   uint64_t score_bytes;       /* the confusion matrix of an evaluation, and the report's copy for the test data */
+  uint64_t insight_bytes;     /* observe.histograms, observe.samples */
   uint64_t loader_bytes; /* training's micro-batches decoded ahead, the threads that decode, and the decoders' memory */
   uint64_t clients_bytes;    /* in a federation, for client states: federate/kept.h */
   uint64_t updates_bytes;    /* clients' updates that the host reads, and all of a round for an aggregator */

@@ -54,7 +54,7 @@ class Exact(Case):
 
     def check_host(self, host, summary):
         stays = ("process_bytes", "arena_bytes", "state_bytes", "kernel_bytes", "compressing_bytes", "updates_bytes",
-                 "data_bytes", "clients_bytes", "score_bytes", "loader_bytes")
+                 "data_bytes", "clients_bytes", "score_bytes", "insight_bytes", "loader_bytes")
         self.assertEqual(host["total_bytes"],
                          sum(host[key] for key in stays) +
                          max(host["evaluation_bytes"], host["piece_bytes"], host["summary_bytes"]))
@@ -139,6 +139,7 @@ class Exact(Case):
         self.assertRegex(line,
                          r"^the process will take about [\d.]+ MiB of host memory: [\d.]+ MiB program and libraries, "
                          r"[\d.]+ .iB arena, [\d.]+ .iB kernels, [\d.]+ .iB confusion matrix, "
+                         r"[\d.]+ .iB histograms and worst answers, "
                          r"[\d.]+ .iB micro-batches ahead, "
                          r"[\d.]+ .iB (micro-batches ahead, in an evaluation|a piece of a checkpoint|"
                          r"confusion matrix for the summary)$")
