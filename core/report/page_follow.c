@@ -16,6 +16,7 @@
 #define SHARE 0.005       /* most processor time for pages */
 #define FIRST_SECONDS 1.0 /* before the first page: shorter runs write their only page at their end */
 #define LOOK_SECONDS 1.0  /* between two looks whether the run has ended */
+#define KILLED_SECONDS 2  /* before the page of a run that was killed */
 #define LINE_ENDS 1       /* the run has said that it ends */
 #define LINE_BROKEN 2     /* its process is gone */
 
@@ -87,5 +88,10 @@ brim_status brim_page_follow(const char *dir, const char *path, double every_sec
     pause = needed > every_seconds ? needed : every_seconds;
     end = await(dir, line, start + pause);
   }
-  return end == LINE_ENDS ? BRIM_OK : write_page(dir, path, pause);
+  if (end == LINE_ENDS) return BRIM_OK;
+  if (line >= 0) { /* who killed the run may delete its folder, or resume it, right away */
+    sleep(KILLED_SECONDS);
+    if (!brim_is_folder(dir) || brim_run_is_open(dir)) return BRIM_OK;
+  }
+  return write_page(dir, path, pause);
 }

@@ -12,7 +12,7 @@
  * processor. A page that cannot be written is written at the next turn.
  *
  * line < 0: looks for the run's end once a second. Else a pipe of the run's process: if a byte arrives there, the run
- * ends and writes its last page itself; if the pipe closes without one, the process was killed. Returns the status of
- * the last page. */
+ * ends and writes its last page itself; if the pipe closes without one, the process was killed, and the last page is
+ * written two seconds later, unless the folder is gone or the run goes on. Returns the status of the last page. */
 brim_status brim_page_follow(const char *dir, const char *path, double every_seconds, int line);
 #endif

@@ -277,7 +277,8 @@ class Records(Runs):
             self.assertTrue(0 < record["rss_bytes"] <= summary["rss_peak_bytes"])
         events, = (self.folder / "run").glob("events.out.tfevents.*")
         for tag in b"f1/test", b"loss/train", b"seconds/train", b"rss_bytes/train", b"device_peak_bytes/train":
-            self.assertEqual(events.read_bytes().count(bytes([len(tag)]) + tag), 4, tag)
+            value = bytes([10, len(tag)]) + tag + b"\x15"  # Summary.Value: a tag (field 1), then a number (field 2)
+            self.assertEqual(events.read_bytes().count(value), 4, tag)
 
     def test_participants_are_the_clients_of_each_round(self):
         self.federate("run", "rounds=4", "method=round_robin", "partition=dirichlet", "partition.alpha=0.3",

@@ -397,7 +397,7 @@ class OfARunWithAHistory(Reports):
         self.assertEqual(rows[6]["step"], rows[7]["step"])
         self.assertIn("was killed or crashed", details[8])
         told = text_of(section.find("p"))
-        for part in ("in the queue for a device", "in which no process ran", "The run was resumed twice.",
+        for part in ("in the queue for a device", "The run was resumed twice.",
                      "It stopped once without recording its end.", "Memory ran out once"):
             self.assertIn(part, told)
         picture = section.find(".//svg[@class='time']")
