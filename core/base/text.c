@@ -28,7 +28,7 @@ void brim_text_clear(brim_text *text)
 
 #define PRINTED_USUALLY 32 /* bytes of the first attempt; longer text needs a second one */
 
-static void reserve(brim_text *text, size_t more)
+void brim_text_reserve(brim_text *text, size_t more)
 {
   const size_t need = text->length + more + 1;
   if (need <= text->room) return;
@@ -40,7 +40,7 @@ static void reserve(brim_text *text, size_t more)
 
 void brim_text_add_n(brim_text *text, const char *s, size_t bytes)
 {
-  reserve(text, bytes);
+  brim_text_reserve(text, bytes);
   memcpy(text->s + text->length, s, bytes);
   text->length += bytes;
   text->s[text->length] = '\0';
@@ -56,12 +56,12 @@ void brim_text_printf(brim_text *text, const char *format, ...)
   va_list list, again;
   va_start(list, format);
   va_copy(again, list);
-  reserve(text, PRINTED_USUALLY);
+  brim_text_reserve(text, PRINTED_USUALLY);
   const size_t room = text->room - text->length;
   const int length = vsnprintf(text->s + text->length, room, format, list);
   va_end(list);
   if (length > 0 && (size_t)length >= room) {
-    reserve(text, (size_t)length);
+    brim_text_reserve(text, (size_t)length);
     vsnprintf(text->s + text->length, (size_t)length + 1, format, again);
   }
   if (length > 0) text->length += (size_t)length;

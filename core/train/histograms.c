@@ -13,6 +13,8 @@
 #include "observe/events.h"
 #include "setup/setup.h"
 
+#define LINE_BYTES 8192 /* a line with all bins takes about 3,000 and the tensor's name */
+
 /* The graph that has the parameters as training changes them, with their gradients. */
 static const brim_program *program_of(const brim_trainer *t)
 {
@@ -99,6 +101,7 @@ brim_status brim_histograms_open(brim_histograms *h, const brim_trainer *t, cons
       status = brim_jsonl_open(&h->log, path, count_lines(path, step));
   }
   h->on = status == BRIM_OK;
+  brim_text_reserve(&h->line, LINE_BYTES);
   return agree(h, t, status);
 }
 

@@ -21,7 +21,7 @@ void brim_running_open_metrics(brim_running *r)
   snprintf(m->user, sizeof m->user, "%s", user ? user->pw_name : "");
   if (gethostname(m->host, sizeof m->host) != 0) m->host[0] = '\0';
   m->host[sizeof m->host - 1] = '\0';
-  brim_text_printf(&m->text, "%*s", (int)BRIM_OPENMETRICS_ROOM, "");
+  brim_text_reserve(&m->text, BRIM_OPENMETRICS_ROOM);
   brim_text_clear(&m->text);
 }
 

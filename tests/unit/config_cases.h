@@ -815,8 +815,8 @@ static const config_case config_cases[] = {
      "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition network edge_network\n"
-     "    world attack privacy comm server_optimizer method aggregator augmentation policy"},
+     "    transform augment graph memory loss_scale claims observe hooks dist federate partition network\n"
+     "    edge_network world attack privacy comm server_optimizer method aggregator augmentation policy"},
     {"a key too short to guess at",
      NULL,
      {"a=1"},
@@ -826,8 +826,8 @@ static const config_case config_cases[] = {
      "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition network edge_network\n"
-     "    world attack privacy comm server_optimizer method aggregator augmentation policy"},
+     "    transform augment graph memory loss_scale claims observe hooks dist federate partition network\n"
+     "    edge_network world attack privacy comm server_optimizer method aggregator augmentation policy"},
     {"a key of another section",
      NULL,
      {"epochs=3"},
@@ -846,8 +846,8 @@ static const config_case config_cases[] = {
      "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition network edge_network\n"
-     "    world attack privacy comm server_optimizer method aggregator augmentation policy"},
+     "    transform augment graph memory loss_scale claims observe hooks dist federate partition network\n"
+     "    edge_network world attack privacy comm server_optimizer method aggregator augmentation policy"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
@@ -1128,8 +1128,8 @@ static const config_case config_cases[] = {
      "  top-level keys: seed device auto_device min_gpu_memory_mb wait_for_gpu gpu_wait_timeout_minutes\n"
      "    gpu_check_interval_seconds min_batch_size max_retries precision total_clients clients_per_round rounds\n"
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
-     "    transform augment graph memory loss_scale claims observe dist federate partition network edge_network\n"
-     "    world attack privacy comm server_optimizer method aggregator augmentation policy\n"
+     "    transform augment graph memory loss_scale claims observe hooks dist federate partition network\n"
+     "    edge_network world attack privacy comm server_optimizer method aggregator augmentation policy\n"
      "error: 'seed' must be an integer, got a map\n"
      "  configs/wrong.yaml:9:7   (seed of initial weights, sample order, augmentation and dropout; default 1)\n"
      "error: 'training.epochs' must be an integer, got 1.0\n"
