@@ -359,8 +359,12 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
 brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes)
 {
   char folder[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
+  struct stat info;
   steps all;
   BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
+    return brim_fail(BRIM_ECONFIG, "'%s' is a link, perhaps to another run's checkpoints: nothing behind it is deleted",
+                     folder);
   brim_status status = list_steps(folder, &all);
   const int64_t best = link_step(folder, "best"), last = link_step(folder, "last");
   for (size_t i = 0; i + 1 < all.count && status == BRIM_OK; i++) {

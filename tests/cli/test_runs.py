@@ -377,6 +377,14 @@ class Trash(Folder):
         self.assertIn("2 checkpoints deleted", self.brim("runs", "prune", "--yes").out)
         self.assertEqual(self.steps("runs/a"), [4, 8])
 
+    def test_prune_does_not_follow_a_link_to_checkpoints(self):
+        run = self.make("runs/a")
+        (run / "checkpoints/step-00000002").mkdir()
+        shutil.rmtree(self.make("others/b") / "checkpoints")
+        (self.folder / "others/b/checkpoints").symlink_to(run / "checkpoints")
+        self.assert_error(self.brim("runs", "prune", "others", "--yes", status=USAGE), "is a link")
+        self.assertEqual(self.steps("runs/a"), [2, 8])
+
 
 class Notes(Folder):
     def setUp(self):
