@@ -32,6 +32,7 @@ static const struct {
     {"samples", "samples", RATE, false},
     {"tokens", "tokens", RATE, false},
     {"seconds", "seconds", PLAIN, false},
+    {"loader_seconds", "seconds of waiting for samples", PLAIN, false},
     {"epoch", "epoch", PLAIN, false},
     {"clients", "clients", RATE, false},
     {"clients_left_out", "clients left out", RATE, false},
