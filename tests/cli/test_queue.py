@@ -27,7 +27,8 @@ class Queue(Case):
         return self.start("train", f"run.dir={run}", *JOB, *words)
 
     def hold(self, run, *words, env=None):
-        return super().hold(run, *JOB, *words, env=env)
+        # without lines of progress, which would fill the pipe that is read at the end
+        return super().hold(run, *JOB, *words, "observe.log_every_steps=1000000000", env=env)
 
     def queue_up(self, run, place, *words):
         """Starts a job that waits at the given place in the queue."""
