@@ -16,7 +16,7 @@ typedef struct brim_text {
 void brim_text_release(brim_text *text);
 void brim_text_clear(brim_text *text);
 /* Makes room for this many bytes more, so that adding them allocates nothing. */
-void brim_text_reserve(brim_text *text, size_t bytes);
+void brim_text_reserve(brim_text *text, size_t more);
 void brim_text_add(brim_text *text, const char *s);
 /* A decimal number, as "%" PRId64 prints it, ten times as fast. */
 void brim_text_int(brim_text *text, int64_t value);
