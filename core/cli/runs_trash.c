@@ -122,7 +122,7 @@ brim_status brim_runs_delete(brim_runs *runs, const char *const *operand, size_t
     const brim_status one = brim_trash_run(path[i]);
     if (one == BRIM_OK) {
       done++;
-      brim_say("deleted '%s'; to get it back: brim runs restore %s", path[i], path[i]);
+      brim_say("deleted '%s'; to restore it: brim runs restore %s", path[i], path[i]);
       continue;
     }
     status = one;
