@@ -7,9 +7,6 @@ from support import Case
 
 
 class FederationCase(Case):
-    def federate(self, run, *overrides, **kind):
-        return self.brim("federate", f"run.dir={run}", *overrides, **kind)
-
     def partition(self, run):
         """The samples of each client, in its order."""
         clients = collections.defaultdict(list)

@@ -63,6 +63,11 @@ class Result:
     def __str__(self):
         return f"$ brim {' '.join(self.argv)}\nexit status {self.status}\n{self.out}{self.err}"
 
+    @property
+    def json(self):
+        """The output of a command with --json."""
+        return json.loads(self.out)
+
 
 class Case(unittest.TestCase):
     """A test with a temporary folder."""
@@ -136,6 +141,10 @@ class Case(unittest.TestCase):
     def train(self, run, *overrides, status=DONE, env=None):
         """Runs `brim train` into the folder `run`."""
         return self.brim("train", f"run.dir={run}", *overrides, status=status, env=env)
+
+    def federate(self, run, *overrides, status=DONE, env=None):
+        """Runs `brim federate` into the folder `run`."""
+        return self.brim("federate", f"run.dir={run}", *overrides, status=status, env=env)
 
     def brim_as_user(self, *argv, status=DONE):
         """Runs brim without root's permission to read and write everything."""

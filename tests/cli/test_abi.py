@@ -1,6 +1,5 @@
 """Binary compatibility: plugins built for older versions, and the symbols of libbrim.so."""
 
-import json
 import pathlib
 import platform
 import re
@@ -24,20 +23,20 @@ class Kept(Case):
     def test_they_are_listed_with_their_abi(self):
         for name, abi in (("model/kept", "1.0"), ("dataset/kept", "1.0"), ("policy/kept", "1.3")):
             self.assertRegex(self.brim(*KEPT, "plugins", name).out, rf"(?m)^  module .*, abi {abi}\n")
-        self.assertEqual(json.loads(self.brim(*KEPT, "plugins", "--json").out)["failures"], [])
+        self.assertEqual(self.brim(*KEPT, "plugins", "--json").json["failures"], [])
 
     def test_they_train_together(self):
         result = self.brim(*KEPT, "train", *RUN)
         self.assertIn("policy.kept: micro-batch 16 x 4: 16 of 64 samples of kept on cpu:0", result.err)
         self.assertIn("light cleanup: 60 steps have ended", result.err)
-        report = json.loads(self.brim(*KEPT, "eval", "run", "--json").out)
+        report = self.brim(*KEPT, "eval", "run", "--json").json
         self.assertGreater(report["accuracy"], 0.9)
         self.assertIn("second", self.brim(*KEPT, "eval", "run").out)
 
     def test_their_parameters_are_checked(self):
         result = self.brim(*KEPT, "plan", *RUN, "model.width=65", status=2)
         self.assertIn("model.width", result.err)
-        plan = json.loads(self.brim(*KEPT, "plan", *RUN, "model.hidden=[3]", "--json").out)
+        plan = self.brim(*KEPT, "plan", *RUN, "model.hidden=[3]", "--json").json
         # convolution, norm, 128 values to 3, 3 values to 4 classes
         self.assertEqual(plan["parameters"], (9 + 1) * 8 + 2 * 8 + (128 + 1) * 3 + (3 + 1) * 4)
 

@@ -50,7 +50,7 @@ class Chat(Case):
     def data(self, *words, **more):
         """What `brim data` reports, with all samples."""
         words = ["model=decoder", *DATA, *words]
-        return json.loads(self.brim("data", "--samples", 1000, "--json", *words, **more).out)
+        return self.brim("data", "--samples", 1000, "--json", *words, **more).json
 
     def marked(self, *words):
         """The text of the first sample, with what counts between brackets."""
@@ -319,8 +319,8 @@ class Kept(Chat):
 class Plan(Chat):
     def test_a_plan_needs_neither_data_nor_tokenizer_and_is_that_of_the_run(self):
         words = [*MODEL, "model.vocabulary=402", "training.batch_size=4", "dataset.context=96", "training.steps=1"]
-        plan = json.loads(self.brim("plan", "--json", *words, "dataset=chat", "dataset.path=none.jsonl",
-                                    "dataset.tokenizer=nowhere").out)
+        plan = self.brim("plan", "--json", *words, "dataset=chat", "dataset.path=none.jsonl",
+                         "dataset.tokenizer=nowhere").json
         self.write(*self.drawn(50, 8))
         self.train("run", *words, *DATA)
         for key in ("planned_peak_bytes", "device_peak_bytes"):

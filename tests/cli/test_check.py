@@ -28,7 +28,7 @@ class Check(Case):
 
     def findings(self, file, *words, status=DONE, bad=None):
         """{check: (finding, text)}"""
-        report = json.loads(self.check(file, *words, "--json", status=status, bad=bad).out)
+        report = self.check(file, *words, "--json", status=status, bad=bad).json
         return {check["check"]: (check["finding"], check["text"]) for check in report["checks"]}
 
     def assert_fails(self, kind, bad, check, *parts):
@@ -311,8 +311,8 @@ class Bad(Check):
         self.assert_error(self.check("gone.so", status=LOAD), "gone.so", "No such file")
 
     def test_plugins_that_another_needs_come_with_plugin_path(self):
-        found = json.loads(self.brim("--plugin-path", BAD, "check", SHIPPED / "policy" / "robust.so", "model=bad",
-                                     "--json").out)
+        found = self.brim("--plugin-path", BAD, "check", SHIPPED / "policy" / "robust.so", "model=bad",
+                          "--json").json
         self.assertEqual((found["failed"], found["warnings"]), (0, 0))
         self.brim("--plugin-path", BAD / "policy" / "bad.so", "check", BAD / "policy" / "bad.so")
 

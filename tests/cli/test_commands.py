@@ -1,6 +1,5 @@
 """Commands: help, mistyped words, plan before train, exit statuses."""
 
-import json
 import os
 import subprocess
 
@@ -36,7 +35,7 @@ class Help(Case):
     def test_version(self):
         self.assertRegex(self.brim("version").out, r"^brim \d+\.\d+\.\d+\n")
         self.assertRegex(self.brim("--version").out, r"^brim \d+\.\d+\.\d+\n")
-        self.assertIn("version", json.loads(self.brim("version", "--json").out))
+        self.assertIn("version", self.brim("version", "--json").json)
 
 
 class WrongWords(Case):
@@ -110,7 +109,7 @@ class WrongWords(Case):
 
 class Plan(Case):
     def test_json_has_peak_bound_classes_and_table(self):
-        plan = json.loads(self.brim("plan", "--json", *SMALL).out)
+        plan = self.brim("plan", "--json", *SMALL).json
         self.assertGreater(plan["peak_bytes"], 0)
         self.assertLessEqual(plan["lower_bound_bytes"], plan["peak_bytes"])
         for name in ("parameters", "gradients", "optimizer", "activations", "workspace", "data"):
@@ -125,16 +124,16 @@ class Plan(Case):
         self.assertGreater(len(sizes), 5)
 
     def test_parameters_and_moments_have_the_computed_sizes(self):
-        plan = json.loads(self.brim("plan", "--json", "model=cnn", "dataset=synthetic", "optimizer=adamw").out)
+        plan = self.brim("plan", "--json", "model=cnn", "dataset=synthetic", "optimizer=adamw").json
         parameters = 4 * 1_199_882
         for name, bytes_least in (("parameters", parameters), ("gradients", parameters), ("optimizer", 2 * parameters)):
             self.assertGreaterEqual(plan["classes"][name], bytes_least)
             self.assertLess(plan["classes"][name], bytes_least * 1.02 + 4096)
 
     def test_the_row_of_another_micro_batch_is_the_plan_of_that_micro_batch(self):
-        rows = json.loads(self.brim("plan", "--json", *SMALL).out)["table"]
+        rows = self.brim("plan", "--json", *SMALL).json["table"]
         for row in rows[::3]:
-            other = json.loads(self.brim("plan", "--json", *SMALL, f"training.batch_size={row['batch_size']}").out)
+            other = self.brim("plan", "--json", *SMALL, f"training.batch_size={row['batch_size']}").json
             self.assertEqual(other["peak_bytes"], row["peak_bytes"])
 
     def test_text_names_peak_and_operation(self):
@@ -150,7 +149,7 @@ class Plan(Case):
 
     def test_over_the_budget_a_fitting_size_is_suggested(self):
         limit = ["memory.limit_mb=16", "model=cnn", "dataset=synthetic"]
-        peak = json.loads(self.brim("plan", "--json", *limit[1:]).out)["peak_bytes"]
+        peak = self.brim("plan", "--json", *limit[1:]).json["peak_bytes"]
         self.assertGreater(peak, 16 << 20)
         result = self.brim("train", "memory.limit_mb=32", "run.dir=run", *limit[1:], status=NO_FIT)
         self.assert_error(result, "the run needs", "memory.limit_mb allows 32.0 MiB", "would fit")

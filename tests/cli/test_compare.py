@@ -24,7 +24,7 @@ class Compare(TwoRuns):
         return [[re.split(r"  +", line.strip()) for line in table.splitlines()] for table in out.strip().split("\n\n")]
 
     def json_of(self, *argv):
-        return json.loads(self.brim("compare", "--json", *argv).out)["runs"]
+        return self.brim("compare", "--json", *argv).json["runs"]
 
     def test_figures_are_those_of_the_summaries(self):
         figures, _ = self.rows("runs/a", "runs/b")

@@ -43,7 +43,7 @@ class Messages(Case):
         (self.folder / "configs/model").mkdir(parents=True)
         for name in ("lightcnn", "resnet18", "vit"):
             (self.folder / f"configs/model/{name}.yaml").write_text("id: cnn\n")
-        plugins = json.loads(self.brim("plugins", "model", "--json").out)["plugins"]
+        plugins = self.brim("plugins", "model", "--json").json["plugins"]
         files = {path.stem for path in (CONFIGS / "model").glob("*.yaml")}
         options = " ".join(sorted({"lightcnn", "resnet18", "vit"} | files | {plugin["id"] for plugin in plugins}))
         self.assertRegex(options, r"\bcnn .*lightcnn .*mlp .*resnet18 .*vit\b")

@@ -151,7 +151,7 @@ class Held(Case):
     """Resources that a killed process held are free for the next one, whatever the process was doing."""
 
     def assert_nothing_is_held(self, context):
-        found = json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)
+        found = self.brim("devices", "--json", *LIMIT[:3]).json
         device = next(device for device in found["devices"] if device["backend"] == "cpu")
         self.assertEqual((device["users"], device["free_bytes"], found["queue"]), ([], 1 << 20, []), context)
 
@@ -179,7 +179,7 @@ class Held(Case):
         big = [*LIMIT, *SMALL, "model.hidden=[300]", "wait_for_gpu=true"]
         holder = self.hold("holder", *big)
         waiting = [self.start("train", f"run.dir=waiting{i}", *big, "training.steps=2") for i in range(2)]
-        self.until(lambda: len(json.loads(self.brim("devices", "--json", *LIMIT[:3]).out)["queue"]) >= 2, *waiting)
+        self.until(lambda: len(self.brim("devices", "--json", *LIMIT[:3]).json["queue"]) >= 2, *waiting)
         waiting[0].kill()
         self.finish(waiting[0])
         holder.kill()

@@ -1,7 +1,6 @@
 """CSV files from the command line: time series of real numbers, rows with classes, sequences, and the run's output."""
 
 import csv
-import json
 import math
 import random
 
@@ -69,7 +68,7 @@ class TimeSeries(Csv):
         self.train("run", *words)
         self.brim("train", "--from", "run", "run.dir=again")
         self.assert_same_records("run", "again")
-        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        reported = self.brim("eval", "run", "--checkpoint", "last", "--json").json
         self.assertAlmostEqual(reported["mae"], self.summary("run")["test_mae"], places=6)
 
 

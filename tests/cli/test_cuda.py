@@ -40,7 +40,7 @@ class CudaCase(Case):
         return self.brim("--plugin-path", EMULATED, *argv, status=status, env=env)
 
     def gpus(self, **how):
-        found = json.loads(self.cuda("devices", "--json", **how).out)
+        found = self.cuda("devices", "--json", **how).json
         self.assertEqual(found["failures"], [])
         return [device for device in found["devices"] if device["backend"] == "cuda"]
 
@@ -326,7 +326,7 @@ class Offload(CudaCase):
                 self.assert_same_records(name, f"{name}-host")
 
     def test_the_arena_is_as_planned_and_less(self):
-        plans = [json.loads(self.cuda("plan", "--json", *self.WIDE, *more).out) for more in ([], [self.HOST])]
+        plans = [self.cuda("plan", "--json", *self.WIDE, *more).json for more in ([], [self.HOST])]
         self.assertLess(plans[1]["peak_bytes"], plans[0]["peak_bytes"])
         self.assertEqual(plans[0]["persistent_bytes"] - plans[1]["persistent_bytes"], plans[1]["host_state_bytes"])
         self.assertEqual(plans[1]["host"]["state_bytes"], plans[1]["host_state_bytes"])
@@ -368,7 +368,7 @@ class Offload(CudaCase):
 
     def test_at_most_three_groups_of_states_are_in_the_arena(self):
         largest = 2 * 4 * 80 * 80
-        plan = json.loads(self.cuda("plan", "--json", *self.WIDE, self.HOST).out)
+        plan = self.cuda("plan", "--json", *self.WIDE, self.HOST).json
         update = next(p for p in plan["programs"] if p["kind"] == "update")
         self.assertGreater(update["transient_bytes"], largest)
         self.assertLessEqual(update["transient_bytes"], 3 * largest)
@@ -404,8 +404,8 @@ class Memory(CudaCase):
         self.large = ["dataset.shape=[1,512,512]", "dataset.train_count=4096", "training.batch_size=4096"]
 
     def plan(self, *words, **how):
-        return json.loads(self.cuda("plan", "--json", "--no-timing", *RUN, "backend=cuda", *words,
-                                    **{**self.how, **how}).out)
+        return self.cuda("plan", "--json", "--no-timing", *RUN, "backend=cuda", *words,
+                         **{**self.how, **how}).json
 
     def test_measured_memory_is_unknown_before_a_run(self):
         before = self.plan()["device_memory"]
@@ -597,10 +597,10 @@ class Training(CudaCase):
 
     def test_a_model_trained_in_bf16_is_evaluated_in_either_precision(self):
         self.cuda("train", *RUN, "backend=cuda", "precision=bf16", "run.dir=run")
-        small = json.loads(self.cuda("eval", "run", "--json").out)["loss"]
+        small = self.cuda("eval", "run", "--json").json["loss"]
         self.assertAlmostEqual(small, self.summary("run")["test_loss"], places=6)
-        wide = json.loads(self.cuda("eval", "run", "precision=fp32", "--json").out)["loss"]
-        host = json.loads(self.cuda("eval", "run", "backend=reference", "precision=fp32", "--json").out)["loss"]
+        wide = self.cuda("eval", "run", "precision=fp32", "--json").json["loss"]
+        host = self.cuda("eval", "run", "backend=reference", "precision=fp32", "--json").json["loss"]
         self.assertAlmostEqual(wide, host, places=5)
         self.assertAlmostEqual(small, host, delta=2e-2 * host)
         self.assert_error(self.cuda("eval", "run", "backend=reference", status=USAGE), "set precision=fp32")

@@ -1,7 +1,6 @@
 """brim devices: the list of devices."""
 
 import fcntl
-import json
 import os
 import shutil
 import struct
@@ -12,7 +11,7 @@ from support import FAILED, SMALL, USAGE, Case, main
 class Devices(Case):
     def found(self):
         """The devices that were found. Only the cuda backend may have none."""
-        found = json.loads(self.brim("devices", "--json").out)
+        found = self.brim("devices", "--json").json
         self.assertIn([failure["backend"] for failure in found["failures"]], ([], ["cuda"]))
         for failure in found["failures"]:
             self.assertRegex(failure["reason"], "GPU|driver")
@@ -36,7 +35,7 @@ class Devices(Case):
 
     def test_threads_of_the_environment(self):
         def threads(text):
-            found = json.loads(self.brim("devices", "--json", env={"OMP_NUM_THREADS": text}).out)["devices"]
+            found = self.brim("devices", "--json", env={"OMP_NUM_THREADS": text}).json["devices"]
             return next(device["threads"] for device in found if device["backend"] == "cpu")
         own = threads("")
         self.assertEqual([threads(text) for text in ("37", "5,2", "0", "many")], [37, 5, own, own])
@@ -65,7 +64,7 @@ class Devices(Case):
         self.assertEqual(len(lines), 1, result)
         self.assertTrue(lines[0].startswith("backend 'cuda' cannot be used: "), result)
         self.assertGreater(len(lines[0]), len("backend 'cuda' cannot be used: "))
-        failures = json.loads(self.brim("--plugin-path", "plugins", "devices", "--json").out)["failures"]
+        failures = self.brim("--plugin-path", "plugins", "devices", "--json").json["failures"]
         self.assertEqual([failure["backend"] for failure in failures], ["cuda"])
 
     def test_words_are_those_of_a_run(self):
@@ -102,7 +101,7 @@ class Forged(Case):
                    self.ticket(since=1e300), self.ticket(device=2**31 - 1), self.ticket(named=-2**31),
                    self.ticket(backend=b"b" * 32), self.ticket(process=b"p" * 32),
                    b"\xff" * struct.calcsize(self.TICKET))
-        self.assertEqual(json.loads(self.brim("devices", "--json").out)["queue"], [])
+        self.assertEqual(self.brim("devices", "--json").json["queue"], [])
         self.brim("devices")
         self.brim("plan", *self.WORDS, "--no-timing")
         self.train("run", *self.WORDS)
@@ -110,7 +109,7 @@ class Forged(Case):
     def test_the_largest_number_does_not_end_the_queue(self):
         self.forge(self.ticket(number=2**62 - 1), self.ticket(number=2**62 - 2))
         self.train("run", *self.WORDS)
-        queue = json.loads(self.brim("devices", "--json").out)["queue"]
+        queue = self.brim("devices", "--json").json["queue"]
         self.assertEqual([row["name"] for row in queue], ["x", "x"])
 
     def test_a_queue_that_was_cut_or_damaged_is_mended(self):

@@ -1,6 +1,5 @@
 """Samples of several documents: tokens see their own document only, at their own positions."""
 
-import json
 import pathlib
 import random
 import struct
@@ -120,7 +119,7 @@ class Checks(Documents):
     def test_the_plan_counts_the_places(self):
         self.write("many", self.draw([7, 11, 30, 60]))
         words = ["plan", *MODELS["decoder"], "backend=cpu", "training.batch_size=2", "--no-timing", "--json"]
-        apart, together = (json.loads(self.brim(*words, *self.data("many", LENGTH, separator)).out)
+        apart, together = (self.brim(*words, *self.data("many", LENGTH, separator)).json
                            for separator in (0, -1))
         places = 2 * LENGTH * 4
         self.assertGreaterEqual(apart["peak_bytes"], together["peak_bytes"] + places, apart)

@@ -1,7 +1,6 @@
 """policy=elastic: a run returns device memory while other runs wait for it, takes it back when it is free, and the
 results of no run change. The device is a share of the host with a limit; the tests wait for events, not for times."""
 
-import json
 import shutil
 
 from elastic_runs import ELASTIC, WAIT, ElasticCase, device_of
@@ -20,8 +19,8 @@ class Elastic(ElasticCase):
     def assert_replayed(self, run):
         """Asserts that the policy makes the same decisions at the same steps in the scenario recorded from the run."""
         self.brim("simulate", "--record", run, "-o", f"{run}.yaml")
-        simulation, = json.loads(self.brim("simulate", f"scenario={run}.yaml", *ELASTIC[:-1], "training.steps=100000",
-                                           "--json").out)["simulations"]
+        simulation, = self.brim("simulate", f"scenario={run}.yaml", *ELASTIC[:-1], "training.steps=100000",
+                                "--json").json["simulations"]
         self.assertEqual([(e["step"], e["choice"], e["reason"]) for e in simulation["timeline"]
                           if e["by"] == "policy.elastic"], self.decisions(run))
 

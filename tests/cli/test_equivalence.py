@@ -1,7 +1,6 @@
 """The micro-batch decides memory, not results: an effective batch of 128 is split in different ways."""
 
 import csv
-import json
 import math
 import os
 import random
@@ -281,7 +280,7 @@ class RandomConfigurations(Case):
 
     def elastic(self, c, run, words):
         """Runs beside a job that waits for its memory, if it is not done by then."""
-        plan = json.loads(self.brim("--plugin-path", PLUGINS, "plan", "--json", *c.words, *c.whole()).out)
+        plan = self.brim("--plugin-path", PLUGINS, "plan", "--json", *c.words, *c.whole()).json
         limit = ["backend.devices=1", f"backend.memory_mb={max(1, math.ceil(plan['peak_bytes'] / 2**20))}"]
         process = self.start(*self.run_words(run, *c.words, *c.whole(), *limit, "policy=elastic",
                                              "policy.elastic.shrink_after_seconds=0",

@@ -1,6 +1,5 @@
 """brim eval: evaluates a run's checkpoint with the memory of an evaluation, and leaves the run unchanged."""
 
-import json
 
 from support import LOAD, NO_FIT, SMALL, SMALL_CNN, USAGE, Case, main
 
@@ -10,7 +9,7 @@ class Eval(Case):
         self.train(run, *SMALL, "training.epochs=3", *overrides)
 
     def evaluate(self, *words):
-        return json.loads(self.brim("eval", *words, "--json").out)
+        return self.brim("eval", *words, "--json").json
 
     def test_figures_are_those_that_training_found(self):
         self.run_small()

@@ -18,7 +18,7 @@ class EvalTexts(Case):
         self.answers = json.loads((GOLDEN / "eval/answers.json").read_text())
 
     def evaluate(self, *words):
-        return json.loads(self.brim("eval", *words, "--json").out)
+        return self.brim("eval", *words, "--json").json
 
     def assert_scores(self, got, want, relative=1e-9):
         self.assertEqual([len(row["log_likelihood"]) for row in got], [len(row) for row in want])

@@ -1,6 +1,5 @@
 """Predicted memory equals the memory that a run takes: to the byte on its device, within 5 % or 8 MiB on the host."""
 
-import json
 import os
 import shutil
 import signal
@@ -21,11 +20,11 @@ PROCESS_SPREAD = MIB
 
 class Exact(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", "--json", *DEVICES, *words).out)
+        return self.brim("plan", "--json", *DEVICES, *words).json
 
     def look(self):
         """The ledger: each process's memory on the devices."""
-        devices = json.loads(self.brim("devices", "--json", *DEVICES).out)["devices"]
+        devices = self.brim("devices", "--json", *DEVICES).json["devices"]
         return [(user["pid"], user["bytes"]) for device in devices if device["backend"] == "cpu"
                 for user in device["users"]]
 

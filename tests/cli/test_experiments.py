@@ -2,7 +2,6 @@
 reduced size."""
 
 import csv
-import json
 import math
 import pathlib
 import random
@@ -25,7 +24,7 @@ class Experiment(Case):
         said = self.chosen(*words)
         for line in lines:
             self.assertIn(line, said)
-        return json.loads(self.brim("plan", "--json", *words, "memory.timing=false").out)
+        return self.brim("plan", "--json", *words, "memory.timing=false").json
 
     def write(self, name, header, rows):
         with (self.folder / name).open("w", encoding="utf-8", newline="") as file:
@@ -87,7 +86,7 @@ class OfFederations(Experiment):
 
     def federation(self, *words):
         """Plans an experiment at its real size, apart from the data; trains nothing."""
-        return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words, "memory.timing=false").out)
+        return self.brim("--config-name", "federate", "plan", "--json", *words, "memory.timing=false").json
 
     def check_rounds(self, words, clients, rounds, each):
         said = self.brim("--config-name", "federate", "config", *words).out

@@ -5,7 +5,6 @@ stays locked.
 FAULTS=all fails every call in the chosen steps, which takes minutes; FAULTS=N (default 2) fails N calls for each
 point and step."""
 
-import json
 import os
 
 from support import FAILED, NO_FIT, SANITIZED, SMALL_CNN, USAGE, Case, main
@@ -46,7 +45,7 @@ class Faults(Case):
                 for (at, point, name), calls in self.calls.items() if at == step]
 
     def assert_nothing_is_held(self, context):
-        found = json.loads(self.brim("devices", "--json", "backend=cpu", *RUN[-2:]).out)
+        found = self.brim("devices", "--json", "backend=cpu", *RUN[-2:]).json
         device = next(device for device in found["devices"] if device["backend"] == "cpu")
         self.assertEqual((device["users"], found["queue"]), ([], []), context)
 

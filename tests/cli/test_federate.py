@@ -2,7 +2,6 @@
 a time, and equals federated averaging in double precision, computed here by plain loops."""
 
 import collections
-import json
 import math
 import os
 import random
@@ -251,7 +250,7 @@ class Federate(FederationCase):
     def test_fedprox_takes_no_memory(self):
         for update in "step", "fused_backward":
             words = ["--config-name", "federate", "plan", "--json", *MLP, f"optimizer.update={update}"]
-            plans = [json.loads(self.brim(*words, f"federate.local={local}").out) for local in ("fedavg", "fedprox")]
+            plans = [self.brim(*words, f"federate.local={local}").json for local in ("fedavg", "fedprox")]
             self.assertEqual(plans[0]["peak_bytes"], plans[1]["peak_bytes"])
 
     def model_bytes(self, run):
@@ -330,7 +329,7 @@ class Federate(FederationCase):
         """Four bytes for mean and variance of 4 + 8 + 16 channels."""
         words = ["--config-name", "federate", "plan", *SMALL, *self.NORMS, "rounds=100"]
         self.assertIn("each client keeps 224 B", self.brim(*words, "federate.norm_buffers=keep").out)
-        plans = [json.loads(self.brim(*words, "--json", f"federate.norm_buffers={b}").out) for b in ("average", "keep")]
+        plans = [self.brim(*words, "--json", f"federate.norm_buffers={b}").json for b in ("average", "keep")]
         self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 224])
         # Rounded up to 256 bytes, for 12 clients, each of them twice, and the 5 of a round.
         self.assertEqual([plan["states_bytes"] for plan in plans], [0, 4096 + 256 * (12 + 12 + 5)])
@@ -342,14 +341,14 @@ class Federate(FederationCase):
         """Each of two lanes holds the largest parameter twice as double (three times with top_k) and once as float."""
         largest = 64 * 9  # the first layer of the MLP
         for kind, values in ("none", 0), ("quantize", 20), ("sign", 20), ("top_k", 28):
-            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
-                                        f"federate.compression={kind}").out)
+            plan = self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
+                             f"federate.compression={kind}").json
             self.assertEqual(plan["host"]["compressing_bytes"], 2 * largest * values)
 
     def test_the_plan_counts_what_error_feedback_needs(self):
         """A state has a float for each value that is sent; a lane needs the largest parameter twice as double."""
-        plans = [json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
-                                      "federate.compression=sign", f"federate.error_feedback={value}").out)
+        plans = [self.brim("--config-name", "federate", "plan", "--json", *MLP, "parallel_clients=2",
+                           "federate.compression=sign", f"federate.error_feedback={value}").json
                  for value in ("false", "true")]
         self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, 4 * (64 * 9 + 9 + 9 * 4 + 4)])
         lanes = 2 * 2 * 8 * 64 * 9
@@ -451,15 +450,15 @@ class Federate(FederationCase):
     def test_the_plan_matches_the_placement(self):
         for lanes in 1, 2, 3:
             words = [*MLP, f"parallel_clients={lanes}", "rounds=1", "training.eval_batch_size=1"]
-            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
+            plan = self.brim("--config-name", "federate", "plan", "--json", *words).json
             self.federate(f"run {lanes}", *words)
             self.assertEqual(plan["peak_bytes"], self.summary(f"run {lanes}")["planned_peak_bytes"])
             self.assertEqual(plan["peak_bytes"], plan["server_bytes"] + lanes * plan["client_bytes"])
 
     def test_the_plan_foresees_a_round(self):
         """From times of kernels measured once: five clients of 20 samples, one after another."""
-        plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "memory.timing=true",
-                                    "backend.threads=2").out)
+        plan = self.brim("--config-name", "federate", "plan", "--json", *MLP, "memory.timing=true",
+                         "backend.threads=2").json
         for row in plan["table"]:
             turns = -(-5 // row["parallel_clients"])
             self.assertIn(row["basis"], ("timed", "derived", "guessed"))  # a busy machine leaves less time to measure
@@ -470,15 +469,15 @@ class Federate(FederationCase):
     def test_the_plan_of_a_client_whose_size_no_client_has(self):
         """The time of a client is that of an average one, and its last batch may have a size that no real one has."""
         for words in ["partition=dirichlet", "training.batch_size=1000"], ["partition=classes"]:
-            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, "total_clients=7",
-                                        "clients_per_round=3", "dataset.train_count=2000", *words).out)
+            plan = self.brim("--config-name", "federate", "plan", "--json", *MLP, "total_clients=7",
+                             "clients_per_round=3", "dataset.train_count=2000", *words).json
             self.assertGreater(plan["table"][0]["client_seconds"], 0)
 
     def test_the_plan_is_drawn_with_a_lane_for_each_client(self):
         words = [*MLP, "parallel_clients=3", "training.batch_size=8"]
         printed = self.brim("--config-name", "federate", "plan", *words, "-o", "plan.svg")
         self.assertIn("picture in plan.svg", printed.err)
-        plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
+        plan = self.brim("--config-name", "federate", "plan", "--json", *words).json
         drawing = xml.fromstring(self.read("plan.svg"))
         parts = collections.defaultdict(list)  # of each name, the y of its lower edge
         for rect in drawing.findall(".//{*}rect"):

@@ -2,7 +2,6 @@
 stochastic gradient descent in double precision, written here; what cannot be combined with them is refused."""
 
 import heapq
-import json
 import math
 import random
 
@@ -197,7 +196,7 @@ class Async(FederationCase):
         values, words = 64 * 9 + 9 + 9 * 4 + 4, ["--config-name", "federate", "plan", "--json", *MLP]
 
         def plan(*more):
-            return json.loads(self.brim(*words, *more).out)
+            return self.brim(*words, *more).json
         plain = plan()
         self.assertEqual(plain["host"]["versions_bytes"], 0)
         for flights, most, kept in (7, 3, 4), (7, 20, 8), (7, 0, 0):

@@ -135,7 +135,7 @@ class OfMethods(Comparing):
         self.assertTrue(all(row["score"] is not None for row in expected), "all reach 80 % here")
         got = self.csv_of("all")
         self.assertEqual(list(got), METHODS)
-        described = json.loads(self.brim("compare", "all", "--json").out)["methods"]
+        described = self.brim("compare", "all", "--json").json["methods"]
         for name, row, object_of in zip(METHODS, expected, described):
             self.assert_figures(got[name], row)
             self.assertEqual(object_of.pop("method"), name)

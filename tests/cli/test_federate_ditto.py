@@ -1,7 +1,6 @@
 """Ditto (Li et al., 2021, algorithm 1): personal models against plain loops in double precision, over five
 rounds, beside a global model that has the bits of one without them."""
 
-import json
 import random
 import statistics
 
@@ -137,7 +136,7 @@ class Ditto(DrawnCase):
         self.assertIn("by its personal model: mean", self.brim("federate", "run.dir=again", *words).out)
 
     def test_personal_models_are_states_that_the_plan_counts(self):
-        plans = [json.loads(self.brim("--config-name", "federate", "plan", "--json", *MLP, *words).out)
+        plans = [self.brim("--config-name", "federate", "plan", "--json", *MLP, *words).json
                  for words in ([], DITTO, [*DITTO, "federate.compression=sign", "federate.error_feedback=true"])]
         each = 4 * (64 * 9 + 9 + 9 * 4 + 4)
         self.assertEqual([plan["client_kept_bytes"] for plan in plans], [0, each, 2 * each])

@@ -14,9 +14,6 @@ EDGE = 8  # the random stream
 
 
 class Edges(Ranks, DrawnCase):
-    def federate(self, run, *words, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *words, status=status, env=env)
-
     def training(self, run):
         return [record for record in self.records(run) if record["split"] == "train"]
 

@@ -1,7 +1,6 @@
 """FedDyn (Acar et al., 2021, algorithm 1): against plain loops in double precision, over five rounds."""
 
 import collections
-import json
 import random
 
 import states
@@ -66,7 +65,7 @@ class FedDyn(DrawnCase):
         for before, after in zip(self.records("fedavg"), self.records("feddyn"), strict=True):
             if before["split"] == "train":
                 self.assertEqual(after["bytes"], before["bytes"])
-        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words, *FEDDYN).out)
+        shown = self.brim("--config-name", "federate", "plan", "--json", *words, *FEDDYN).json
         self.assertEqual(shown["client_kept_bytes"], 4 * (64 * 9 + 9 + 9 * 4 + 4))
 
     def test_what_feddyn_cannot_do_is_refused(self):

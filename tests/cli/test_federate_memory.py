@@ -1,6 +1,5 @@
 """The memory of a federation does not grow with the number of rounds, and hardly with the number of clients."""
 
-import json
 import statistics
 
 from support import FULL, SANITIZED, Case, main, write_idx_dataset
@@ -26,7 +25,7 @@ class Memory(Case):
         return self.summary(run)["rss_peak_bytes"]
 
     def plan(self, *words):
-        return json.loads(self.brim("--config-name", "federate", "plan", "--json", *words).out)
+        return self.brim("--config-name", "federate", "plan", "--json", *words).json
 
     def test_a_plan_counts_the_order_of_the_largest_clients_samples(self):
         """8 bytes for each sample, and a table of the permutation: 8 rounds of 4 bytes for each value of half of an

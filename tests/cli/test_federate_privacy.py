@@ -2,7 +2,6 @@
 their own; noise and the draw of clients have the right distributions; records have the account's epsilon, and a budget
 ends the run; what would spoil the account is refused."""
 
-import json
 import math
 import random
 
@@ -246,7 +245,7 @@ class Private(FederationCase):
                 self.assertLess(a, b * 1.001)
             self.assertEqual(self.summary(method)["epsilon"], got[-1])
             self.assertEqual(self.summary(method)["delta"], 1e-4)
-            plan = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words, f"method={method}").out)
+            plan = self.brim("--config-name", "federate", "plan", "--json", *words, f"method={method}").json
             self.assertEqual(plan["epsilon"], got[-1])
 
     def test_local_noise_counts_the_updates_that_a_client_has_sent(self):

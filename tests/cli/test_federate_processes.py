@@ -36,9 +36,6 @@ def of_three_clients(words):
 
 
 class Processes(Case):
-    def federate(self, run, *words, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *words, status=status, env=env)
-
     def launch(self, run, *words, env=None):
         return self.start("federate", f"run.dir={self.folder / run}", PROCESSES, *words, env=env)
 
@@ -132,7 +129,7 @@ class Limits(Processes):
     def watch(self, process, seen):
         """Collects what other programs see: the bytes of each process on each device."""
         while process.poll() is None:
-            found = json.loads(self.brim("devices", "--json", "backend=cpu", *self.DEVICES[1:]).out)
+            found = self.brim("devices", "--json", "backend=cpu", *self.DEVICES[1:]).json
             for device in found["devices"]:
                 users = [(user["pid"], user["bytes"]) for user in device["users"] or []]
                 if device["backend"] == "cpu" and users:
@@ -210,7 +207,7 @@ class Limits(Processes):
         self.until_nothing_runs("run")
 
     def test_the_plan_shows_client_and_server(self):
-        plan = json.loads(self.brim("--config-name", "federate", "plan", *SMALL, *TABLE, PROCESSES, "--json").out)
+        plan = self.brim("--config-name", "federate", "plan", *SMALL, *TABLE, PROCESSES, "--json").json
         self.assertLess(plan["server_process_bytes"], plan["peak_bytes"])
         self.assertEqual([row["parallel_clients"] for row in plan["table"]], [1])
         out = self.brim("--config-name", "federate", "plan", *SMALL, *TABLE, PROCESSES).out
@@ -292,7 +289,7 @@ class Queue(Processes):
         self.finish(process, 0)
 
     def waiting(self, devices):
-        found = json.loads(self.brim("devices", "--json", "backend=cpu", *devices[1:]).out)
+        found = self.brim("devices", "--json", "backend=cpu", *devices[1:]).json
         return sum(ticket["claimed"] is None for ticket in found["queue"])
 
 

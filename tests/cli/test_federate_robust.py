@@ -1,7 +1,6 @@
 """Aggregators that see all updates of a round, and malicious clients: results are those of their papers' formulas,
 computed here by plain loops in double precision over rounds of clients that differ in size."""
 
-import json
 import math
 import random
 import statistics
@@ -124,7 +123,7 @@ class Robust(FederationCase):
         values, rows = 64 * 9 + 9 + 9 * 4 + 4, 5
         self.assertIn(f"the updates of a round take {4 * values * rows / 1024:.1f} KiB on the disk",
                       self.brim(*words, "aggregator=krum").out)
-        plans = {a: json.loads(self.brim(*words, "--json", f"aggregator={a}").out) for a in ("fedavg", "krum")}
+        plans = {a: self.brim(*words, "--json", f"aggregator={a}").json for a in ("fedavg", "krum")}
         self.assertEqual([plans[a]["updates_file_bytes"] for a in plans], [0, 4 * values * rows])
         lanes = 2 * 2 * 4 * 64 * 9
         block = 8 * rows * 8192 + 4 * 8192 + 8 * 64 * 9  # of updates, a part of a row, the result of a parameter

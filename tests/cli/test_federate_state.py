@@ -2,7 +2,6 @@
 rounds."""
 
 import collections
-import json
 import random
 
 import states
@@ -50,8 +49,8 @@ class State(DrawnCase):
         for before, after in zip(self.records("all"), self.records("some"), strict=True):
             if before["split"] == "train":
                 self.assertEqual(before["bytes"] - after["bytes"], 5 * 2 * of_layer)
-        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words,
-                                     "federate.local_parameters=fc2.*").out)
+        shown = self.brim("--config-name", "federate", "plan", "--json", *words,
+                          "federate.local_parameters=fc2.*").json
         self.assertEqual(shown["client_kept_bytes"], of_layer)
 
     def test_local_parameters_have_the_accuracy_of_each_clients_last_training(self):
@@ -157,8 +156,8 @@ class State(DrawnCase):
         for before, after in zip(self.records("fedavg"), self.records("scaffold"), strict=True):
             if before["split"] == "train":
                 self.assertEqual(after["bytes"], 2 * before["bytes"])
-        shown = json.loads(self.brim("--config-name", "federate", "plan", "--json", *words,
-                                     "federate.local=scaffold").out)
+        shown = self.brim("--config-name", "federate", "plan", "--json", *words,
+                          "federate.local=scaffold").json
         self.assertEqual(shown["client_kept_bytes"], 4 * (64 * 9 + 9 + 9 * 4 + 4))
 
     def test_local_parameters_have_no_control(self):

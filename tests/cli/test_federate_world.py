@@ -158,9 +158,6 @@ def costs_of(out):
 
 
 class FederateWorld(Ranks):
-    def federate(self, run, *words, status=0, env=None):
-        return self.brim("federate", f"run.dir={run}", *words, status=status, env=env)
-
     def rounds(self, run):
         return [json.loads(line) for line in self.read(run, "participants.jsonl").splitlines()]
 

@@ -34,7 +34,7 @@ class Generate(Case):
         (self.folder / "model/config.json").write_text(json.dumps(config))
 
     def generate(self, *words):
-        return json.loads(self.brim("generate", *words, "--json").out)
+        return self.brim("generate", *words, "--json").json
 
     def write_defaults(self, **values):
         (self.folder / "model/generation_config.json").write_text(json.dumps(values))

@@ -61,10 +61,10 @@ class Turns(Chat):
         self.assertEqual(self.chat("--prompt", "hello").out, "good day\n")
 
     def test_json_has_the_conversation(self):
-        out = json.loads(self.chat("--json", "--system", "be brief", text="hello\nbye\n").out)
+        out = self.chat("--json", "--system", "be brief", text="hello\nbye\n").json
         self.assertEqual([m["role"] for m in out["messages"]], ["system", "user", "assistant", "user", "assistant"])
         self.assertEqual(out["messages"][0]["content"], "be brief")
-        self.assertEqual(json.loads(self.chat("--json", "--prompt", "hello").out)["messages"],
+        self.assertEqual(self.chat("--json", "--prompt", "hello").json["messages"],
                          [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "good day"}])
 
     def test_old_turns_are_left_out(self):

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import pathlib
 import shutil
 import time
@@ -137,7 +136,7 @@ class Images(Case):
         self.train("run", *words)
         summary = self.summary("run")
         taken = summary["rss_peak_bytes"]
-        planned = json.loads(self.brim("plan", "--json", *words).out)["host"]["total_bytes"]
+        planned = self.brim("plan", "--json", *words).json["host"]["total_bytes"]
         for said in planned, summary["predicted_rss_bytes"]:
             self.assertGreater(said, taken - (8 << 20))
             self.assertLess(said, taken + 3 * coefficients + (8 << 20))

@@ -1,6 +1,5 @@
 """Devices with limits: shares of the host that all processes see, and the choice among them."""
 
-import json
 import signal
 
 from support import NO_FIT, SMALL, USAGE, Case, main
@@ -10,7 +9,7 @@ TWO = ["backend=cpu", "backend.devices=2", "backend.memory_mb=64"]
 
 class Limits(Case):
     def devices(self, *words, env=None):
-        found = json.loads(self.brim("devices", "--json", *words, env=env).out)["devices"]
+        found = self.brim("devices", "--json", *words, env=env).json["devices"]
         return [device for device in found if device["backend"] == "cpu"]
 
     def hold(self, run, *words, env=None):

@@ -1,7 +1,6 @@
 """5000 classes: training and evaluation without whole logits or a confusion matrix; brim says which outputs it
 omits."""
 
-import json
 
 from support import FAILED, SMALL, Case, main
 
@@ -12,7 +11,7 @@ LEFT_OUT = ("omitted with 5000 classes: F1, per-class figures and the confusion 
 
 class ManyClasses(Case):
     def evaluate(self, run):
-        return json.loads(self.brim("eval", run, "--json").out)
+        return self.brim("eval", run, "--json").json
 
     def test_omitted_outputs_are_announced_and_null(self):
         said = self.train("run", *MANY).out
@@ -96,7 +95,7 @@ class ManyClasses(Case):
     def test_memory_does_not_grow_with_the_square_of_the_classes(self):
         def transient(classes):
             words = [*MANY, f"dataset.classes={classes}", "memory.recompute=blocks"]
-            plan = json.loads(self.brim("plan", *words, "--json").out)
+            plan = self.brim("plan", *words, "--json").json
             parts = plan["classes"]
             return plan["peak_bytes"] - parts["parameters"] - parts["gradients"] - parts["optimizer"]
 

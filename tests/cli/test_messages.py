@@ -1,6 +1,5 @@
 """Errors for options that do not fit together: what is wrong, where the value comes from, and what to write."""
 
-import json
 import pathlib
 import unittest
 
@@ -49,7 +48,7 @@ class Options(Case):
         for part in ("model/gpt2_tiny: an option of the plugin model/gpt2\n", "configs/model/gpt2_tiny.yaml",
                      "sets    id: gpt2\n", "          layers: 4\n", "\nmodel/gpt2: GPT-2, a language model"):
             self.assertIn(part, said)
-        said = json.loads(self.brim("plugins", "dataset/fashion_mnist", "--json").out)
+        said = self.brim("plugins", "dataset/fashion_mnist", "--json").json
         self.assertEqual([p["id"] for p in said["plugins"]], ["idx"])
         self.assertEqual(said["option"]["name"], "fashion_mnist")
 

@@ -157,7 +157,7 @@ class Models(Case):
         result = self.brim("train", *words, "training.batch_size=24", status=2)
         self.assert_error(result, "training.batch_size 24 is not a multiple of training.norm_group 16")
         self.brim("plan", *words, "training.batch_size=24", "training.norm_group=8")
-        table = json.loads(self.brim("plan", "--json", *words, "training.batch_size=32").out)["table"]
+        table = self.brim("plan", "--json", *words, "training.batch_size=32").json["table"]
         self.assertEqual([row["batch_size"] for row in table], [16, 32, 64, 128, 256])
 
 

@@ -15,7 +15,7 @@ SAMPLE = re.compile(r'[a-z_]+\{(?:[A-Za-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\} -?[0
 
 class Monitor(Case):
     def look(self, *words, env=None):
-        return json.loads(self.brim("monitor", "--json", *words, env=env).out)
+        return self.brim("monitor", "--json", *words, env=env).json
 
     def run_of(self, process):
         return next((run for run in self.look()["runs"] if run["pid"] == process.pid), None)
@@ -99,7 +99,7 @@ class Monitor(Case):
                 for curve in run["curves"]:
                     self.assertLessEqual(len(curve["step"]), 128)
                     self.assertEqual(curve["step"], sorted(set(curve["step"])))
-        self.assertEqual(json.loads(self.brim("monitor", "--json", "--from", "looks.json").out), looks()[0])
+        self.assertEqual(self.brim("monitor", "--json", "--from", "looks.json").json, looks()[0])
         replayed = self.brim("monitor", "--json", "--every", "0.1", "--from", "looks.json").out
         self.assertEqual([json.loads(line) for line in replayed.splitlines()], looks())
 

@@ -30,7 +30,7 @@ def states_of_mlp():
 
 class Offload(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
+        return self.brim("plan", "--json", *COMMON, *words).json
 
     def check_same(self, name, *words):
         self.train(name, *COMMON, *words)

@@ -1,7 +1,6 @@
 """An operation is defined in one place, by its descriptor, with a kernel in each backend. No other file lists
 operations by name."""
 
-import json
 import pathlib
 import re
 
@@ -74,7 +73,7 @@ def named_in(text, operations):
 
 class OperationNames(Case):
     def test_no_file_but_those_of_the_table_names_an_operation(self):
-        operations = {row["name"] for row in json.loads(self.brim("ops", "--json").out)["operations"]}
+        operations = {row["name"] for row in self.brim("ops", "--json").json["operations"]}
         self.assertGreater(len(operations), 100)
         files = [path for folder in ("core", "plugins") for path in (SOURCE / folder).rglob("*")
                  if path.suffix in (".c", ".h", ".cpp", ".cu", ".cuh") and path.parent != SOURCE / "core/graph/ops"]

@@ -1,32 +1,31 @@
 """brim ops: the operations, and the backends that implement them."""
 
-import json
 
 from support import USAGE, Case, main
 
 
 class Operations(Case):
     def test_every_operation_has_a_signature_and_is_on_reference(self):
-        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        found = self.brim("ops", "--json").json["operations"]
         self.assertEqual([op["name"] for op in found], sorted(op["name"] for op in found))
         for op in found:
             self.assertIn(" -> ", op["tensors"], op["name"])
             self.assertIn("reference", op["backends"], op["name"])
 
     def test_operations_with_gradients_have_shapes(self):
-        for op in json.loads(self.brim("ops", "--json").out)["operations"]:
+        for op in self.brim("ops", "--json").json["operations"]:
             if op["gradient"]:
                 for side in op["tensors"].split(" -> "):
                     self.assertIn("[", side, op["name"])
 
     def test_cpu_has_every_operation_of_reference(self):
-        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        found = self.brim("ops", "--json").json["operations"]
         if not any("cpu" in op["backends"] for op in found):
             self.skipTest("backend cpu was not built")
         self.assertEqual([op["name"] for op in found if "cpu" not in op["backends"]], [])
 
     def test_gradients_flow_through_the_operations_of_models(self):
-        flows = {op["name"]: op["gradient"] for op in json.loads(self.brim("ops", "--json").out)["operations"]}
+        flows = {op["name"]: op["gradient"] for op in self.brim("ops", "--json").json["operations"]}
         for name in ("conv2d", "conv_transpose2d", "upsample2d", "linear", "relu", "max_pool2d",
                      "softmax_cross_entropy"):
             self.assertTrue(flows[name], name)
@@ -35,7 +34,7 @@ class Operations(Case):
 
     def test_the_text_has_a_line_an_operation(self):
         lines = self.brim("ops").out.splitlines()
-        found = json.loads(self.brim("ops", "--json").out)["operations"]
+        found = self.brim("ops", "--json").json["operations"]
         self.assertEqual(lines[0].split()[:2], ["operation", "gradient"])
         self.assertIn("reference", lines[0].split())
         self.assertEqual([line.split()[0] for line in lines[1:]], [op["name"] for op in found])

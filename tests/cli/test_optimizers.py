@@ -40,7 +40,7 @@ def count_of(shape):
 
 class Base(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", "--json", *COMMON, *words).out)
+        return self.brim("plan", "--json", *COMMON, *words).json
 
     def go_back(self, run, *steps):
         """As if the run had been stopped before these steps."""
@@ -291,7 +291,7 @@ class FusedBackward(Base):
     def test_all_gradients_never_exist_at_once(self):
         """The peak of cnn comes before the first gradient exists, so it is lower by all gradients."""
         words = ["model=cnn", "dataset.shape=[1,28,28]", "training.batch_size=64"]
-        plans = [json.loads(self.brim("plan", "--json", *COMMON, *words, *more).out) for more in ([], [FUSED])]
+        plans = [self.brim("plan", "--json", *COMMON, *words, *more).json for more in ([], [FUSED])]
         gradients = plans[0]["classes"]["gradients"]
         self.assertGreaterEqual(gradients, 4 * 1199882)
         self.assertEqual(plans[0]["peak_bytes"] - plans[1]["peak_bytes"], gradients)
@@ -343,8 +343,8 @@ class FusedBackward(Base):
             self.assert_error(result, *parts)
 
     def test_no_policy_splits_its_micro_batch(self):
-        table = json.loads(self.brim("plan", "--json", *COMMON, *CNN, FUSED, "training.batch_size=auto",
-                                     "training.effective_batch_size=128").out)["table"]
+        table = self.brim("plan", "--json", *COMMON, *CNN, FUSED, "training.batch_size=auto",
+                          "training.effective_batch_size=128").json["table"]
         self.assertTrue(all(row["gradient_accumulation_steps"] == 1 for row in table), table)
         self.assertEqual([row["batch_size"] for row in table if row["chosen"]], [128])
         result = self.train("run", *COMMON, *CNN, FUSED, "memory.limit_mb=1", "training.batch_size=auto",

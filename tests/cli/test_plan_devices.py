@@ -1,6 +1,5 @@
 """What `brim plan` says about the devices here: what fits on those of the chosen backend, and on those of others."""
 
-import json
 import os
 
 from support import NO_FIT, SMALL, Case, main
@@ -17,7 +16,7 @@ def shares(mebibytes, count=2):
 
 class PlanDevices(Case):
     def plan(self, *words, env=None, status=0):
-        return json.loads(self.brim("plan", "--json", *words, env=env, status=status).out)
+        return self.brim("plan", "--json", *words, env=env, status=status).json
 
     def devices(self, *words, env=None, status=0):
         return {device["device"]: device for device in self.plan(*words, env=env, status=status)["devices"]}

@@ -15,7 +15,7 @@ NORM = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[3,16,16]", "datas
 
 class PlanRanks(Case):
     def plan(self, *words, status=0):
-        return json.loads(self.brim("plan", "--json", *words, status=status).out)
+        return self.brim("plan", "--json", *words, status=status).json
 
     def rows(self, *words):
         """(ranks, samples, micro-batch, micro-batches) of each row, and the peaks."""
@@ -104,7 +104,7 @@ class PlanRanks(Case):
         self.assertEqual([line for line in after if "ranks" in line.get("what", "")], list(timed.values()))
 
         def predicted():
-            plan = json.loads(self.brim("plan", "--json", "--no-timing", *words, env=cache).out)
+            plan = self.brim("plan", "--json", "--no-timing", *words, env=cache).json
             return [choice["step_seconds"] for choice in plan["frontier"]["choices"] if choice["chosen"]][0]
         before = predicted()
         for line in timed.values():

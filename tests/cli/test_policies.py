@@ -1,7 +1,6 @@
 """Policies decide what to do when memory is short. Devices are shares of the host with limits, which a network of a few
 megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
-import json
 import os
 import pathlib
 import re
@@ -76,7 +75,7 @@ class Policies(Case):
         path.write_text(re.sub(rf"(?m)^( *){re.escape(old)}$", rf"\g<1>{new}", text))
 
     def look(self, *words):
-        found = json.loads(self.brim("devices", "--json", *words).out)["devices"]
+        found = self.brim("devices", "--json", *words).json["devices"]
         return [device for device in found if device["backend"] == "cpu"]
 
 
@@ -186,7 +185,7 @@ class Robust(Policies):
         holder = self.hold("one", *CNN, *one, "training.batch_size=512")
         process = self.start("train", "run.dir=two", *CNN, *one, "policy=robust", "training.batch_size=512",
                              "wait_for_gpu=true", "gpu_check_interval_seconds=0.05")
-        self.until(lambda: json.loads(self.brim("devices", "--json", *one).out)["queue"], process)
+        self.until(lambda: self.brim("devices", "--json", *one).json["queue"], process)
         holder.kill()
         self.finish(process, 0)
         self.assertEqual(self.batch_of("two"), 512)
@@ -315,7 +314,7 @@ class Order(Policies):
 
     def test_plan_decides_as_train_does(self):
         words = [*CNN, *devices_of(9), "policy=robust", "training.batch_size=1024", "policy.robust.allow_cpu=false"]
-        chosen = json.loads(self.brim("plan", "--json", *words).out)["batch_size"]
+        chosen = self.brim("plan", "--json", *words).json["batch_size"]
         self.assertLess(chosen, 1024)
         self.train("run", *words)
         self.assertEqual(self.json("run", "plan.json")["batch_size"], chosen)

@@ -19,7 +19,7 @@ HUGE = 1 << 40 # with such a loss factor, gradients overflow in fp16
 
 class Memory(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", "--json", *words).out)
+        return self.brim("plan", "--json", *words).json
 
     def test_activations_take_half(self):
         """Except for values without a 16-bit form: indices of maxima, copies of weights, and the images, which are cast
@@ -52,9 +52,9 @@ class Memory(Case):
     def test_a_trained_model_is_evaluated_and_predicts(self):
         self.train("run", *FP16, "training.steps=8")
         expected = self.summary("run")["test_accuracy"]
-        reported = json.loads(self.brim("eval", "run", "--json").out)
+        reported = self.brim("eval", "run", "--json").json
         self.assertEqual(reported["accuracy"], expected)
-        other = json.loads(self.brim("eval", "run", "--json", "precision=fp32").out)
+        other = self.brim("eval", "run", "--json", "precision=fp32").json
         self.assertAlmostEqual(other["loss"], reported["loss"], delta=2e-3)
 
     def test_a_backend_without_it_is_named(self):

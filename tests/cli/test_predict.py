@@ -53,7 +53,7 @@ class Predict(Case):
     def test_classes_agree_with_the_accuracy_of_eval(self):
         rows = self.rows(self.images)
         right = sum(int(row["class"]) == i % 10 for i, row in enumerate(rows))
-        result = json.loads(self.brim("eval", "run", "--json").out)
+        result = self.brim("eval", "run", "--json").json
         self.assertEqual(right / 32, result["accuracy"])
         self.assertGreater(right, 16)
 
@@ -104,7 +104,7 @@ class Predict(Case):
         self.assertFalse(os.path.isfile("/dev/null"))
 
     def test_json_says_the_same(self):
-        result = json.loads(self.brim("predict", "run", self.images, "--json").out)
+        result = self.brim("predict", "run", self.images, "--json").json
         self.assertEqual(result["checkpoint"], str((self.folder / "run/checkpoints/last").resolve()))
         for row, other in zip(self.rows(self.images), result["predictions"], strict=True):
             self.assertEqual((row["file"], int(row["index"]), int(row["class"])),

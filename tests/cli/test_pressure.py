@@ -237,7 +237,7 @@ class ControlGroup(Pressure):
 
     def test_a_process_that_does_not_fit_says_so_before_it_reads_data(self):
         words = ["model=cnn", f"dataset.path={FASHION}", "backend=cpu", "memory.timing=false"]
-        host = json.loads(self.brim("plan", "--json", *words).out)["host"]
+        host = self.brim("plan", "--json", *words).json["host"]
         for share in (0.2, 0.5, 0.8):
             limit = int(share * host["total_bytes"])
             with self.subTest(share), control_group(self, limit) as group:
@@ -262,7 +262,7 @@ class ControlGroup(Pressure):
     def test_policies_choose_a_size_that_fits_the_process(self):
         width = ["model.width=16", "dataset.shape=[1,32,32]", "training.steps=2", "training.eval_every_steps=2",
                  "backend=cpu"]
-        host = json.loads(self.brim("plan", "--json", *CNN, *width).out)["host"]
+        host = self.brim("plan", "--json", *CNN, *width).json["host"]
         limit = host["total_bytes"] - host["process_bytes"] - host["arena_bytes"] // 2
         for words in (["policy=robust"], ["training.batch_size=auto", "training.effective_batch_size=256"]):
             with self.subTest(words), control_group(self, limit) as group:

@@ -1,6 +1,5 @@
 """Waiting for a device: first come, first served, even if waiting processes die."""
 
-import json
 import os
 import signal
 import time
@@ -20,7 +19,7 @@ def devices_of(mebibytes, count=2):
 
 class Queue(Case):
     def look(self, *words):
-        found = json.loads(self.brim("devices", "--json", "backend=cpu", *words_of_devices(words)).out)
+        found = self.brim("devices", "--json", "backend=cpu", *words_of_devices(words)).json
         return [device for device in found["devices"] if device["backend"] == "cpu"], found["queue"]
 
     def job(self, run, *words):

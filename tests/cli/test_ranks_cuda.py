@@ -2,7 +2,6 @@
 one rank, whatever the order in which streams run, with gradients reduced during the backward pass; and the end of a
 job whose ranks fail, die or hang while their devices wait for each other."""
 
-import json
 import os
 import pathlib
 import shutil
@@ -111,7 +110,7 @@ class Memory(Cuda):
     def test_memory_of_the_connections_is_measured_and_reported(self):
         env = {"EMULATED_TAKES": "nccl=20", "XDG_CACHE_HOME": str(self.folder / "cache")}
         self.job(2, "run", env=env)
-        devices = json.loads(self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).out)["devices"]
+        devices = self.brim("--plugin-path", EMULATED, "devices", "--json", env=env).json["devices"]
         taken, = [device["memory"] for device in devices if device["backend"] == "cuda"]
         self.assertEqual(taken["ranks_bytes"], 20 << 20)
 

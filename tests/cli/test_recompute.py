@@ -1,6 +1,5 @@
 """memory.recompute: less memory for more work, and the same numbers to the bit."""
 
-import json
 import shutil
 import xml.etree.ElementTree
 
@@ -27,7 +26,7 @@ class Recompute(Case):
 
     def plan(self, *words):
         if words not in self.plans:
-            self.plans[words] = json.loads(self.brim("plan", "--json", "--no-timing", *COMMON, *words).out)
+            self.plans[words] = self.brim("plan", "--json", "--no-timing", *COMMON, *words).json
         return self.plans[words]
 
     def least(self, words):

@@ -1,7 +1,6 @@
 """A run that runs out of memory applies a measure, repeats the failed part, and ends with the same results; or it ends
 with exit status 4 or 5 and can be resumed."""
 
-import json
 import resource
 import signal
 
@@ -121,7 +120,7 @@ class Ladder(Recovery):
         result = self.run_with("run", first(3, step=2), *overrides)
         self.assertIn("policy.robust: cpu:1", result.err)
         self.assert_same_end("run", 3)
-        devices = json.loads(self.brim("devices", "--json", "backend=cpu", *host).out)
+        devices = self.brim("devices", "--json", "backend=cpu", *host).json
         shares = [d for d in devices["devices"] if d["backend"] == "cpu"]
         self.assertEqual([(d["free_bytes"], d["users"]) for d in shares], [(d["total_bytes"], []) for d in shares])
         self.assertEqual(len(shares), 2)

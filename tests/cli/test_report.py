@@ -148,7 +148,7 @@ class OfARun(Reports):
             self.assertEqual(row["evaluation seconds"], f"{judged['seconds']:.2f}")
         whole = [sum(r["seconds"] for r in records if r["split"] == "train" and r["step"] in steps)
                  for steps in ((1, 2), (3, 4), (5, 6))]
-        compared, = json.loads(self.brim("compare", "--json", "run").out)["runs"]
+        compared, = self.brim("compare", "--json", "run").json["runs"]
         self.assertAlmostEqual(compared["epoch_seconds"], sum(whole) / 3)
 
     def test_classes_and_confusion(self):

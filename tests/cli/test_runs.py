@@ -59,7 +59,7 @@ class Folder(Case):
         return [pathlib.Path(line).name for line in out[1:]]
 
     def json_of(self, *argv):
-        return json.loads(self.brim("runs", "--json", *argv).out)["runs"]
+        return self.brim("runs", "--json", *argv).json["runs"]
 
 
 class List(Folder):
@@ -168,7 +168,7 @@ class List(Folder):
         self.assert_error(self.brim("runs", "delete", status=USAGE), "no run is named")
 
     def test_compare_and_report_take_a_folder_of_runs(self):
-        compared = json.loads(self.brim("compare", "--json", "runs").out)["runs"]
+        compared = self.brim("compare", "--json", "runs").json["runs"]
         self.assertEqual([run["run"] for run in compared], ["runs/a", "runs/b", "runs/c"])
         self.brim("report", "runs/", "-o", "all.html")
         page = self.read("all.html")
@@ -435,7 +435,7 @@ class Notes(Folder):
         for text in ("runs/a", "finished", "paper", "model=mlp optimizer.lr=1e-3", "1, last: step-00000008",
                      "test_loss"):
             self.assertIn(text, out)
-        self.assertEqual(json.loads(self.brim("runs", "show", "a", "--json").out)["runs"][0]["tags"], ["paper"])
+        self.assertEqual(self.brim("runs", "show", "a", "--json").json["runs"][0]["tags"], ["paper"])
 
     def test_diff(self):
         config, results = self.brim("runs", "diff", "runs/a", "runs/b").out.split("\n\n")
@@ -443,7 +443,7 @@ class Notes(Folder):
                          [["key", "runs/a", "runs/b"], ["seed", "1", "2"], ["optimizer.lr", "1e-3", "2e-3"]])
         self.assertEqual([line.split() for line in results.splitlines()],
                          [["result", "runs/a", "runs/b", "difference"], ["test_loss", "0.5", "0.75", "+0.25"]])
-        values = json.loads(self.brim("runs", "diff", "a", "b", "--json").out)
+        values = self.brim("runs", "diff", "a", "b", "--json").json
         self.assertEqual((values["config"]["seed"], values["results"]), (["1", "2"], {"test_loss": [0.5, 0.75]}))
         self.assertIn("configurations are equal", self.brim("runs", "diff", "runs/a", "runs/a").out)
         self.assert_error(self.brim("runs", "diff", "runs/a", "runs", status=LOAD), "'runs' is not the folder of a run")

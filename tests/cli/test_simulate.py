@@ -25,7 +25,7 @@ class Simulate(Case):
         return self.brim("simulate", *words, status=status)
 
     def parsed(self, *words, status=0):
-        return json.loads(self.simulate(*words, "--json", status=status).out)["simulations"]
+        return self.simulate(*words, "--json", status=status).json["simulations"]
 
     def one(self, *words, status=0):
         found, = self.parsed(*words, status=status)
@@ -44,7 +44,7 @@ class Simulate(Case):
 
     def test_every_policy_ends_in_every_scenario_and_reproducibly(self):
         self.assertGreaterEqual(len(SCENARIOS), 12)
-        policies = [p["id"] for p in json.loads(self.brim("plugins", "policy", "--json").out)["plugins"]]
+        policies = [p["id"] for p in self.brim("plugins", "policy", "--json").json["plugins"]]
         self.assertGreaterEqual(len(policies), 7)
         words = ["scenario=glob(*)", f"policy={','.join(policies)}"]
         first, second = (self.simulate(*words, "--json").out for _ in range(2))
@@ -87,7 +87,7 @@ class Simulate(Case):
                 if line.startswith("policy=") and ": " not in line]
         self.assertEqual(rows, ["policy=fixed", "policy=elastic policy.elastic.reserve_mb=100",
                                 "policy=elastic policy.elastic.reserve_mb=200"])
-        shown = json.loads(self.simulate(*words, "--json").out)
+        shown = self.simulate(*words, "--json").json
         self.assertEqual([len(s["words"]) for s in shown["simulations"]], [2, 3, 3])
 
     # ---- decisions ----
@@ -178,7 +178,7 @@ class Simulate(Case):
     def test_plans_are_of_the_model_that_is_named(self):
         world = self.scenario("devices: [{memory: 40MB}]\nsettings: {training.batch_size: 64, training.steps: 10, "
                               "memory.headroom_mb: 0}\n")
-        plan = json.loads(self.brim("plan", *CNN, "--json").out)
+        plan = self.brim("plan", *CNN, "--json").json
         job, = self.one(world, *CNN)["jobs"]
         self.assertEqual((job["peak_bytes"], job["samples"]), (plan["peak_bytes"], 640))
         self.assertNotEqual(self.one(world)["jobs"][0]["end"], "finished")  # the scenario's own settings take more
@@ -329,7 +329,7 @@ class Simulate(Case):
         both = ["policy=[robust,periodic]", "policy.periodic.light_every_n_rounds=2"]
         first = self.hold("first", *CNN, *share)
         second = self.start("train", "run.dir=second", *CNN, *share, *wait, *both, "training.epochs=5")
-        self.until(lambda: len(json.loads(self.brim("devices", "--json", "backend=cpu").out)["queue"]) > 0, second)
+        self.until(lambda: len(self.brim("devices", "--json", "backend=cpu").json["queue"]) > 0, second)
         first.kill()
         self.finish(second, 0)
         self.assertGreater(self.summary("second")["queue_seconds"], 0)

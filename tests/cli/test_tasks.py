@@ -163,7 +163,7 @@ class WhatIsTold(Tasks):
         record = self.records("run")[-1]
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "perplexity", "accuracy", "accuracy_top5",
                                        "lr", "samples", "seconds", "samples_per_second", "tokens_per_second"})
-        reported = json.loads(self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").out)
+        reported = self.brim(*PLUGIN, "eval", "run", "--checkpoint", "last", "--json").json
         for key in ("loss", "perplexity", "accuracy"):
             self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=6)
         self.assertIn("perplexity", self.brim(*PLUGIN, "eval", "run").out)
@@ -188,7 +188,7 @@ class WhatIsTold(Tasks):
         self.assertEqual(set(record), {"step", "epoch", "split", "loss", "mae", "mape", "rmse", "r2", "lr",
                                        "samples", "seconds", "samples_per_second"})
         self.assertAlmostEqual(record["loss"], record["rmse"] ** 2, places=6)
-        reported = json.loads(self.brim("eval", "run", "--checkpoint", "last", "--json").out)
+        reported = self.brim("eval", "run", "--checkpoint", "last", "--json").json
         for key in ("loss", "mae", "mape", "rmse", "r2"):
             self.assertAlmostEqual(reported[key], summary[f"test_{key}"], places=5)
         self.assertIn("MAE", self.brim("compare", "run").out)
@@ -218,7 +218,7 @@ class WhatIsTold(Tasks):
         rows = list(csv.DictReader(io.StringIO(self.brim(*numbers, "predict", "run", "a.bin").out)))
         self.assertEqual(list(rows[0]), ["file", "index", "value0", "value1"])
         self.assertEqual(len(rows), len(samples))
-        reported = json.loads(self.brim(*numbers, "predict", "run", "a.bin", "--json").out)["predictions"]
+        reported = self.brim(*numbers, "predict", "run", "a.bin", "--json").json["predictions"]
         for (x, y), row, one in zip(samples, rows, reported):
             self.assertAlmostEqual(float(row["value0"]), x + y, delta=0.1)
             self.assertAlmostEqual(float(row["value1"]), x - y, delta=0.1)

@@ -34,7 +34,7 @@ class Text(Case):
         (self.folder / "a.txt").write_text(TEXT, encoding="utf-8")
 
     def generate(self, run, *words):
-        return json.loads(self.brim("generate", run, "--json", *words).out)
+        return self.brim("generate", run, "--json", *words).json
 
 
 class Bytes(Text):
@@ -87,7 +87,7 @@ class Bytes(Text):
         own = ["dataset.validation=val", "dataset.test=b.txt"]
         self.train("run", *BYTES, "training.steps=3", *own)
         for split, count in (("validation", 999 // 16), ("test", 499 // 16)):
-            result = json.loads(self.brim("eval", "run", "--split", split, "--json").out)
+            result = self.brim("eval", "run", "--split", split, "--json").json
             self.assertEqual(result["samples"], count)
         self.assertIsNotNone(self.summary("run").get("validation_loss"))
         result = self.train("both", *BYTES, *own, "dataset.validation_fraction=0.1", status=USAGE)

@@ -43,7 +43,7 @@ class Times(Case):
         return self.json(run, "plan.json")["batch_size"]
 
     def plan(self, *words):
-        return json.loads(self.brim("plan", *NET, *words, "--json").out)
+        return self.brim("plan", *NET, *words, "--json").json
 
 
 class Choice(Times):
@@ -190,7 +190,7 @@ class Files(Times):
         self.assertEqual(len(list((self.folder / "cache" / "brim").iterdir())), 2)
 
     def test_nothing_is_timed_without_need(self):
-        plan = json.loads(self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").out)
+        plan = self.brim("plan", *NET, "training.batch_size=64", "--no-timing", "--json").json
         self.assertEqual({choice["basis"] for choice in plan["frontier"]["choices"]}, {"guessed"})
         self.assertIn("?", self.brim("plan", *NET, "training.batch_size=64", NO_TIMING).out)
         self.train("run", *NET, "training.batch_size=64")  # a fixed micro-batch: nothing to choose
@@ -200,7 +200,7 @@ class Files(Times):
 
     def test_the_time_of_a_step_is_shown_by_operation(self):
         net = [*NET, "training.batch_size=64", "training.effective_batch_size=256"]
-        times = json.loads(self.brim("plan", *net, "--times", "--json").out)["times"]
+        times = self.brim("plan", *net, "--times", "--json").json["times"]
         rows = {row["op"]: row for row in times["operations"]}
         whole = sum(row["seconds"] for row in times["operations"]) + times["rest_seconds"]
         self.assertAlmostEqual(whole, times["seconds"], delta=1e-9 * times["seconds"])

@@ -126,7 +126,7 @@ class Steps(Traces):
         self.assertIn("steps 3 to 5 on ", shown)
         self.assertRegex(shown, r"(?m)^operation +name +phase +runs +ms a step +% +predicted +ratio$")
         self.assertRegex(shown, rf"(?m)^{rows[0]['op'].replace('+', '.')} ")
-        self.assertEqual(json.loads(self.brim("trace", "run", "--json").out), table)
+        self.assertEqual(self.brim("trace", "run", "--json").json, table)
 
     def test_a_trace_changes_nothing(self):
         self.train("plain", *RUN)

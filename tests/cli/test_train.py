@@ -77,7 +77,7 @@ class Folder(Case):
         summary, plan = self.summary("run"), self.json("run", "plan.json")
         self.assertEqual(summary["planned_peak_bytes"], summary["device_peak_bytes"])
         self.assertEqual(summary["planned_peak_bytes"], plan["peak_bytes"])
-        shown = json.loads(self.brim("plan", "--json", *self.overrides).out)
+        shown = self.brim("plan", "--json", *self.overrides).json
         for key, value in plan.items():
             self.assertEqual(shown[key], value, key)
 
@@ -101,7 +101,7 @@ class Folder(Case):
         plugins = self.json("run", "plugins.json")
         self.assertEqual({group: plugins[group]["id"] for group in ("model", "dataset", "optimizer")},
                          {"model": "mlp", "dataset": "synthetic", "optimizer": "adamw"})
-        version = json.loads(self.brim("version", "--json").out)["version"]
+        version = self.brim("version", "--json").json["version"]
         optimizer = plugins["optimizer"]
         self.assertEqual((optimizer["version"], optimizer["file"], optimizer["hash"]), (version, None, None))
         for group in ("model", "dataset", "backend"):
@@ -289,7 +289,7 @@ class Arithmetic(Case):
         self.train("trained", *SMALL, "training.steps=3")
         self.brim("export", "trained", "-o", "weights.safetensors")
         self.train("run", *SMALL, "training.epochs=0", "model.weights=weights.safetensors")
-        loss = [json.loads(self.brim("eval", name, "--json").out)["loss"] for name in ("trained", "run")]
+        loss = [self.brim("eval", name, "--json").json["loss"] for name in ("trained", "run")]
         self.assertEqual(loss[0], loss[1])
 
     def test_a_rate_is_reported_after_the_first_step(self):

@@ -1,6 +1,5 @@
 """Weights in and out: model.weights, name maps, and brim export."""
 
-import json
 import shutil
 import struct
 import subprocess
@@ -110,7 +109,7 @@ class In(Weights):
     def test_plan_compares_names_and_shapes(self):
         self.assertRegex(self.brim("plan", *VIT, "model.weights=first").out,
                          r"weights: 44 tensors, .*, from 'first'; names and shapes match the model")
-        plan = json.loads(self.brim("plan", *VIT, "model.weights=first", "--json").out)
+        plan = self.brim("plan", *VIT, "model.weights=first", "--json").json
         self.assertEqual(plan["weights"]["tensors"], 44)
         self.brim("plan", *VIT, "model.weights=first", "model.width=48", status=LOAD)
 

@@ -64,7 +64,7 @@ class Choosing(Case):
 
 class Plans(Case):
     def plan(self, *words):
-        return json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
+        return self.brim("plan", *words, "--json", "--no-timing").json
 
     def test_only_trained_parameters_have_gradients_and_states(self):
         plan = self.plan(*LORA, "model.lora_r=2")
@@ -131,7 +131,7 @@ class Checkpoints(Case):
             self.train(f"{name}-again", *words, env={"BRIM_FAULT": faults})
             self.assertEqual(self.summary(f"{name}-again")["retries"], 5)
             self.assert_same_checkpoint(f"{name}-whole", f"{name}-again", 6)
-            self.assertEqual(json.loads(self.brim("eval", f"{name}-again", "--json").out)["loss"],
+            self.assertEqual(self.brim("eval", f"{name}-again", "--json").json["loss"],
                              self.summary(f"{name}-again")["test_loss"])
 
     def test_updates_in_the_backward_pass_and_states_in_host_memory_give_the_same_numbers(self):
@@ -158,7 +158,7 @@ class Checkpoints(Case):
         for name, words in (("lora", LORA), ("probe", PROBE)):
             self.train(name, *words, "model.weights=a", "training.steps=4")
             reported = self.summary(name)["test_loss"]
-            self.assertEqual(json.loads(self.brim("eval", name, "--json").out)["loss"], reported)
+            self.assertEqual(self.brim("eval", name, "--json").json["loss"], reported)
             self.assert_error(self.brim("eval", name, "model.weights=b", status=LOAD), "other weights")
 
 
@@ -215,7 +215,7 @@ class Features(Case):
 
     def test_training_on_them_is_training_the_head_of_the_whole(self):
         self.train("run", *PROBE, "training.steps=8")
-        self.assertEqual(json.loads(self.brim("eval", "run", "--json").out)["loss"], self.summary("run")["test_loss"])
+        self.assertEqual(self.brim("eval", "run", "--json").json["loss"], self.summary("run")["test_loss"])
 
     def test_belong_to_weights_data_and_transform(self):
         folder = write_idx_dataset(self.folder / "data", rows=8)

@@ -1,6 +1,5 @@
 """model=lora around a language model: backbone=gpt2 keeps its head, so that only the adapters are trained."""
 
-import json
 import shutil
 import unittest
 
@@ -31,7 +30,7 @@ class Language(Case):
         return tensors.read(self.folder / run / "checkpoints/last/model.safetensors")[0]
 
     def loss(self, run, *words):
-        return json.loads(self.brim("eval", run, "--json", *words).out)["loss"]
+        return self.brim("eval", run, "--json", *words).json["loss"]
 
     def generated(self, run):
         return self.brim("generate", run, "--prompt", "the memory", "--tokens", "20", "--temperature", "0").out
@@ -51,7 +50,7 @@ class Training(Language):
     def test_a_plan_has_states_of_adapters_only(self):
         for store in ("fp32", "bf16"):
             words = [*LORA, *DATA, f"backbone.store={store}"]
-            plan = json.loads(self.brim("plan", *words, "--json", "--no-timing").out)
+            plan = self.brim("plan", *words, "--json", "--no-timing").json
             # of each c_attn: 8 * 16 down, 48 * 8 up
             self.assertEqual(plan["trained_parameters"], 2 * 8 * (16 + 48))
             self.assertEqual(plan["classes"]["gradients"], 4 * plan["trained_parameters"])

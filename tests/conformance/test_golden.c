@@ -8,27 +8,25 @@
 #include <cmocka.h>
 
 #include "conformance/golden_model.h"
+#include "conformance/load.h"
 #include "graph/graph.h"
 
 static void test_mlp_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("mlp.txt", "mlp", "{hidden: [10, 7], dropout: 0}", 5);
-  golden_model_check_cpu("mlp.txt", "mlp", "{hidden: [10, 7], dropout: 0}", 5);
 }
 
 static void test_cnn_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("cnn.txt", "cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
-  golden_model_check_cpu("cnn.txt", "cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
 }
 
 static void test_vit_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
-  golden_model_check_cpu("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
 }
 
 /* With transposed convolutions and upsampling. */
@@ -36,7 +34,6 @@ static void test_unet_matches_pytorch(void **state)
 {
   (void)state;
   golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);
-  golden_model_check_cpu("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
 /* Number of scalars in all parameters of a model with default settings, on 1x28x28 and 10 classes. */

@@ -14,7 +14,6 @@
 static void check(const char *fixture, const char *model, const char *settings)
 {
   golden_model_check(fixture, model, settings, CLASSES);
-  golden_model_check_cpu(fixture, model, settings, CLASSES);
 }
 
 static void test_resnet18_for_small_images_matches_pytorch(void **state)

@@ -16,6 +16,7 @@
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "formula_adamw.h"
+#include "must.h"
 #include "plugin/registry.h"
 
 #define STEPS 6
@@ -52,11 +53,6 @@ typedef struct trainer {
   brim_exec *exec;
   const brim_program *update;
 } trainer;
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
 
 static void start_on(trainer *t, const updates *how, const char *backend)
 {

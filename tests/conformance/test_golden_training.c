@@ -12,6 +12,7 @@
 #include "conformance/golden.h"
 #include "conformance/load.h"
 #include "exec/exec.h"
+#include "must.h"
 #include "plugin/registry.h"
 
 #define STEPS 20
@@ -65,11 +66,6 @@ typedef struct trainer {
   brim_exec *exec;
   int32_t label[BATCH];
 } trainer;
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
 
 static void load(trainer *t, const training *how)
 {

@@ -13,6 +13,7 @@
 #include "conformance/load.h"
 #include "exec/exec.h"
 #include "graph/fuse.h"
+#include "must.h"
 
 #define CLASSES 4100 /* 4096 are enough */
 #define FEATURES 3
@@ -37,11 +38,6 @@ static brim_status build(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 static const brim_model_ops model = {sizeof(brim_model_ops), build};
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
 
 static brim_graph_options options_of(const shape_of_model *m)
 {

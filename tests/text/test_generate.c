@@ -9,80 +9,21 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
-#include "builtin/builtin.h"
-#include "scratch.h"
 #include "train/generate.h"
-#include "train/run.h"
 #include "train/trainer.h"
+#include "trained.h"
 
 #define LENGTH 24
 #define CHUNK 5
 #define TEXTS 2
-#define VOCABULARY 256
-#define WORDS_MAX 32
 
-static brim_registry *registry;
-static const char *const searched[] = {BRIM_BUILD_DIR "/share/brim/configs"};
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
-
-static brim_config *load(const char *file, const char *const *words, size_t count)
-{
-  const brim_config_request request = {.search = searched,
-                                       .search_count = 1,
-                                       .file = file,
-                                       .overrides = words,
-                                       .override_count = count,
-                                       .first_argument = 1};
-  brim_config *config = NULL;
-  must(brim_config_load(&request, registry, &config));
-  return config;
-}
-
-/* Some steps, so that the logits depend on the tokens before. `words` end with NULL. */
-static void train(const char *dir, const char *const *words)
-{
-  char run[SCRATCH_PATH * 2], path[SCRATCH_PATH * 2];
-  const char *all[WORDS_MAX] = {
-      "dataset=text",        "dataset.context=24",     "backend=reference",
-      "memory.timing=false", "training.batch_size=4",  "training.steps=6",
-      "optimizer.lr=0.05",   "training.num_workers=0", ("claims.dir=" BRIM_BUILD_DIR "/claims-generate")};
-  size_t count = 9;
-  snprintf(run, sizeof run, "run.dir=%s", scratch("%s", dir));
-  snprintf(path, sizeof path, "dataset.path=%s", scratch("a.txt"));
-  all[count++] = run;
-  all[count++] = path;
-  for (size_t i = 0; words[i]; i++) all[count++] = words[i];
-  brim_config *config = load(NULL, all, count);
-  must(brim_run(&(brim_run_options){.config = config, .quiet = true, .start = brim_now()}));
-  brim_config_free(config);
-}
-
-/* A run, opened again. */
-typedef struct opened {
-  brim_config *config;
-  brim_drive *drive;
-  char checkpoint[SCRATCH_PATH];
-} opened;
-
-static opened open_run(const char *dir)
-{
-  opened o;
-  o.config = load(scratch("%s/config.yaml", dir), NULL, 0);
-  snprintf(o.checkpoint, sizeof o.checkpoint, "%s", scratch("%s/checkpoints/last", dir));
-  must(brim_drive_open(o.config, &(brim_setup_options){.whole = true, .no_timing = true}, &o.drive));
-  return o;
-}
-
-static void close_run(opened *o)
-{
-  brim_drive_close(o->drive);
-  brim_config_free(o->config);
-}
+/* Some steps, so that the logits depend on the tokens before. */
+static const char *const common[] = {"dataset.context=24",
+                                     "training.batch_size=4",
+                                     "training.steps=6",
+                                     "optimizer.lr=0.05",
+                                     ("claims.dir=" BRIM_BUILD_DIR "/claims-generate"),
+                                     NULL};
 
 static int32_t token_of(int text, int64_t place)
 {
@@ -158,7 +99,7 @@ static void check_programs(const opened *o, double logits[TEXTS][LENGTH * VOCABU
 static void check_model(const char *dir, const char *const *words)
 {
   static double logits[TEXTS][LENGTH * VOCABULARY];
-  train(dir, words);
+  train(dir, common, words);
   opened o = open_run(dir);
   find_logits(&o, logits);
   check_programs(&o, logits);
@@ -257,7 +198,7 @@ static void texts_side_by_side_are_those_without_caches(void **state)
   const brim_generate_options how = {
       .sampling = {.temperature = 0, .top_p = 1}, .tokens = NEW, .take = take, .end = end, .context = &got};
   brim_generator *g = NULL;
-  train("texts", words);
+  train("texts", common, words);
   opened o = open_run("texts");
   must(brim_generator_open(o.drive, o.checkpoint, &room, &g));
   assert_string_equal(brim_generator_without_cache(g), "");
@@ -367,21 +308,6 @@ static void a_plan_has_the_caches_and_rings_of_windows(void **state)
     brim_plan_free(plan);
     close_run(&o);
   }
-}
-
-static int set_up(void **state)
-{
-  scratch_setup(state);
-  char text[2048];
-  for (size_t i = 0; i < sizeof text; i++) text[i] = "the plan of a step is made before it. "[i % 38];
-  scratch_write(scratch("a.txt"), text, sizeof text);
-  return brim_registry_open(brim_core_plugins, NULL, 0, &registry) == BRIM_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-  brim_registry_free(registry);
-  return scratch_teardown(state);
 }
 
 int main(void)

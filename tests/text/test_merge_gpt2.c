@@ -8,83 +8,21 @@
 
 #include <cmocka.h>
 
-#include "base/alloc.h"
-#include "builtin/builtin.h"
 #include "export/merge.h"
-#include "scratch.h"
-#include "train/run.h"
 #include "train/trainer.h"
+#include "trained.h"
 
 #define LENGTH 12
-#define VOCABULARY 256
-#define WORDS_MAX 32
 #define SIZES(group) group ".layers=2", group ".heads=2", group ".width=16", group ".context=12"
 
-static brim_registry *registry;
-static const char *const searched[] = {BRIM_BUILD_DIR "/share/brim/configs"};
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
-
-static brim_config *load(const char *file, const char *const *words, size_t count)
-{
-  const brim_config_request request = {.search = searched,
-                                       .search_count = 1,
-                                       .file = file,
-                                       .overrides = words,
-                                       .override_count = count,
-                                       .first_argument = 1};
-  brim_config *config = NULL;
-  must(brim_config_load(&request, registry, &config));
-  return config;
-}
-
 /* `words` end with NULL. */
-static void train(const char *dir, const char *weights, const char *const *words)
+static void train_from(const char *dir, const char *weights, const char *const *words)
 {
-  char run[SCRATCH_PATH * 2], from[SCRATCH_PATH * 2], path[SCRATCH_PATH * 2];
-  const char *all[WORDS_MAX] = {"dataset=text",
-                                "dataset.context=12",
-                                "backend=reference",
-                                "memory.timing=false",
-                                "training.batch_size=8",
-                                "training.num_workers=0",
-                                ("claims.dir=" BRIM_BUILD_DIR "/claims-merge")};
-  size_t count = 7;
-  snprintf(run, sizeof run, "run.dir=%s", scratch("%s", dir));
-  snprintf(path, sizeof path, "dataset.path=%s", scratch("a.txt"));
+  char from[SCRATCH_PATH * 2];
   snprintf(from, sizeof from, "model.weights=%s", weights ? scratch("%s", weights) : "");
-  all[count++] = run;
-  all[count++] = path;
-  all[count++] = from;
-  for (size_t i = 0; words[i]; i++) all[count++] = words[i];
-  brim_config *config = load(NULL, all, count);
-  must(brim_run(&(brim_run_options){.config = config, .quiet = true, .start = brim_now()}));
-  brim_config_free(config);
-}
-
-/* A run, opened again as it was trained. */
-typedef struct opened {
-  brim_config *config;
-  brim_drive *drive;
-  char checkpoint[SCRATCH_PATH];
-} opened;
-
-static opened open_run(const char *dir)
-{
-  opened o;
-  o.config = load(scratch("%s/config.yaml", dir), NULL, 0);
-  snprintf(o.checkpoint, sizeof o.checkpoint, "%s", scratch("%s/checkpoints/last", dir));
-  must(brim_drive_open(o.config, &(brim_setup_options){.whole = true, .no_timing = true}, &o.drive));
-  return o;
-}
-
-static void close_run(opened *o)
-{
-  brim_drive_close(o->drive);
-  brim_config_free(o->config);
+  const char *const common[] = {"dataset.context=12", "training.batch_size=8",
+                                ("claims.dir=" BRIM_BUILD_DIR "/claims-merge"), from, NULL};
+  train(dir, common, words);
 }
 
 static void merge(const char *dir, const char *file)
@@ -140,31 +78,16 @@ static void a_merged_language_model_has_the_same_logits(void **state)
                                      "optimizer.lr=0.02",
                                      "model.lora_targets=[c_attn,c_fc,c_proj]",
                                      NULL};
-  train("before", NULL, plain);
-  train("lora", "before", lora);
+  train_from("before", NULL, plain);
+  train_from("lora", "before", lora);
   merge("lora", "merged.safetensors");
-  train("plain", "merged.safetensors", still);
+  train_from("plain", "merged.safetensors", still);
   find_logits("before", before);
   find_logits("lora", changed);
   find_logits("plain", merged);
   assert_true(greatest_difference(before, changed) > 1e-2);
   const double difference = greatest_difference(changed, merged);
   if (!(difference < 1e-6)) fail_msg("logits differ by %g", difference);
-}
-
-static int set_up(void **state)
-{
-  scratch_setup(state);
-  char text[2048];
-  for (size_t i = 0; i < sizeof text; i++) text[i] = "the plan of a step is made before it. "[i % 38];
-  scratch_write(scratch("a.txt"), text, sizeof text);
-  return brim_registry_open(brim_core_plugins, NULL, 0, &registry) == BRIM_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-  brim_registry_free(registry);
-  return scratch_teardown(state);
 }
 
 int main(void)

@@ -10,15 +10,9 @@
 #include "graph/plan.h"
 #include "graph/room.h"
 #include "large_model.h"
+#include "mock_backend.h"
 
-enum { BATCH = 3, KERNELS_MAX = 512 };
-
-static brim_status run_nothing(void *self, const brim_launch *launch)
-{
-  (void)self;
-  (void)launch;
-  return BRIM_OK;
-}
+enum { BATCH = 3 };
 
 /* Each node wants scratch of another size, so that no two programs have the same buffers. */
 static brim_status prepare_scratch(void *self, const brim_program_info *program, const brim_node *node,
@@ -33,22 +27,13 @@ static brim_status prepare_scratch(void *self, const brim_program_info *program,
 
 static brim_plan *make_plan(void)
 {
-  static brim_kernel kernels[KERNELS_MAX];
-  static const brim_kernel *table[KERNELS_MAX];
-  static brim_backend_ops backend = {
-      .size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .kernels = table, .alignment = 64};
-  assert_true(brim_op_count() <= KERNELS_MAX);
-  for (size_t i = 0; i < brim_op_count(); i++) {
-    kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .prepare = prepare_scratch, .run = run_nothing};
-    table[i] = &kernels[i];
-  }
-  backend.kernels_end = table + brim_op_count();
+  make_mock_backend(prepare_scratch);
   const brim_plan_request request = {.graph = {.model = &large_model,
                                                .loss.op = "softmax_cross_entropy",
                                                .sample = {2, {LARGE_TOKENS, LARGE_WIDTH}},
                                                .classes = 10,
                                                .real = BRIM_DTYPE_F32},
-                                     .backend = &backend,
+                                     .backend = &mock_backend,
                                      .update = {.op = "sgd", .state_count = 1},
                                      .shape = {{BRIM_PROGRAM_TRAIN, BATCH}, {BRIM_PROGRAM_EVALUATE, BATCH}},
                                      .shape_count = 2};

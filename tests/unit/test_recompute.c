@@ -9,6 +9,7 @@
 
 #include "graph/recompute_auto.h"
 #include "graph/recompute_walk.h"
+#include "mock_backend.h"
 #include "recompute_models.h"
 
 /* Numbers of budgets for the least deep model and for the deeper ones, whose plans take proportionally longer.
@@ -18,47 +19,13 @@ enum { STEPS = 5, STEPS_DEEPER = 2 };
 #else
 enum { STEPS = 50, STEPS_DEEPER = 5 };
 #endif
-enum { BATCH = 8, KERNELS_MAX = 512, DROPPABLE_MAX = 14, BUDGETS = 100 };
+enum { BATCH = 8, DROPPABLE_MAX = 14, BUDGETS = 100 };
 
-static brim_backend_ops backend = {.size = sizeof(brim_backend_ops), .real = BRIM_DTYPE_F32, .alignment = 64};
 static const int depths[] = {12, 24, 36, 48};
-
-static brim_status run_nothing(void *self, const brim_launch *launch)
-{
-  (void)self;
-  (void)launch;
-  return BRIM_OK;
-}
-
-/* Convolutions request scratch, as libraries do. */
-static brim_status prepare(void *self, const brim_program_info *program, const brim_node *node, brim_kernel_need *need,
-                           void **state)
-{
-  (void)self;
-  (void)program;
-  (void)state;
-  if (strncmp(node->op, "conv2d", 6) == 0) need->workspace_bytes = node->out[0]->bytes / 2 + 1;
-  return BRIM_OK;
-}
-
-static int make_backend(void **state)
-{
-  (void)state;
-  static brim_kernel kernels[KERNELS_MAX];
-  static const brim_kernel *table[KERNELS_MAX];
-  assert_true(brim_op_count() <= KERNELS_MAX);
-  for (size_t i = 0; i < brim_op_count(); i++) {
-    kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .prepare = prepare, .run = run_nothing};
-    table[i] = &kernels[i];
-  }
-  backend.kernels = table;
-  backend.kernels_end = table + brim_op_count();
-  return 0;
-}
 
 static brim_plan *plan_of(const deep *d, enum brim_recompute_kind kind, uint64_t budget_bytes)
 {
-  brim_plan_request request = request_of_deep(d, &backend, NULL, BATCH);
+  brim_plan_request request = request_of_deep(d, &mock_backend, NULL, BATCH);
   request.recompute = kind;
   request.budget_bytes = budget_bytes;
   brim_plan *plan = NULL;
@@ -365,5 +332,5 @@ int main(void)
       cmocka_unit_test(blocks_end_where_the_model_says),
       cmocka_unit_test(levels_of_small_models_are_near_the_best_of_all_sets),
   };
-  return cmocka_run_group_tests(tests, make_backend, NULL);
+  return cmocka_run_group_tests(tests, make_mock_backend_with_conv, NULL);
 }

@@ -12,17 +12,13 @@
 #include <cmocka.h>
 
 #include "brim/random.h"
+#include "must.h"
 #include "scratch.h"
 #include "store/states.h"
 
 enum { CLIENTS = 7, PLACES = 3, VALUES = 1500 }; /* a state does not end at a page */
 
 static const brim_states_layout layout = {CLIENTS, PLACES, VALUES * sizeof(int32_t), 1234};
-
-static void must(brim_status status)
-{
-  if (status != BRIM_OK) fail_msg("%s", brim_error_text());
-}
 
 static brim_states *open_states(enum brim_states_access access)
 {
