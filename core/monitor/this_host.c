@@ -199,7 +199,7 @@ static const brim_live_entry *live_of(const looking *k, int64_t pid)
   return NULL;
 }
 
-/* `is_ledger`: all that use the device are processes of brim. */
+/* `is_ledger`: the users come from a ledger, so all of them are processes of brim. */
 static void add_owners(looking *k, brim_look_device *d, const brim_device_user *user, size_t users, bool is_ledger)
 {
   d->owner = BRIM_ARENA_NEW(&k->look->arena, brim_look_owner, users);
