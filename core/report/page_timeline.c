@@ -9,7 +9,7 @@
 
 /* ---- words for events ---- */
 
-/* A number of a text for the reader: bytes of an event's field, "" if it has none. */
+/* The bytes in a field of an event as text, such as "44.6 MiB"; "" if the event does not have the field. */
 static const char *bytes_of(brim_arena *arena, const json_t *event, const char *key)
 {
   char text[32];
