@@ -296,7 +296,7 @@ static void tell_whole(const brim_page_run *page, brim_text *out)
     brim_text_printf(out, " The run was resumed %s.", times_word(arena, page->process_count - 1));
   if (losses > 0) brim_text_printf(out, " It stopped %s without recording its end.", times_word(arena, losses));
   if (recoveries > 0)
-    brim_text_printf(out, " Memory ran out %s; what was under way was repeated, with the same result.",
+    brim_text_printf(out, " Memory ran out %s; brim repeated the work that failed, with the same result.",
                      times_word(arena, recoveries));
   brim_text_add(out, "</p>\n");
 }

@@ -311,7 +311,7 @@ class Refused(Traces):
         self.train("run", *RUN, "training.steps=1")
         (self.folder / "run2" / "operations.json").mkdir(parents=True)
         result = self.train("run2", *RUN, "observe.trace=3:6")
-        self.assertIn("the run goes on without this trace", result.err)
+        self.assertIn("the run continues without this trace", result.err)
         self.assertIn("trace_failed", self.events("run2"))
         self.assertEqual(self.summary("run2")["status"], "finished")
 
