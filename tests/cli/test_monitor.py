@@ -116,7 +116,7 @@ class Monitor(Case):
                               ('{"brim_look": 1, "hosts": [', "in its line 1"),
                               ('{"brim_look": 9}', "its format is version 9"),
                               ('{"brim_look": 1, "hosts": [{"name": 3}]}', "hosts[0].name: a text is expected"),
-                              ("\x00\xff", "look 1 of 'x.json'"), ("", "look 1 of 'x.json'")):
+                              ("\x00\xff", "snapshot 1 of 'x.json'"), ("", "snapshot 1 of 'x.json'")):
             write(self.folder / "x.json", text.encode("latin-1"))
             self.assert_error(self.brim("monitor", "--from", "x.json", status=None), "x.json", message)
         self.assert_error(self.brim("monitor", "--from", "gone.json", status=None), "cannot read 'gone.json'")
@@ -169,7 +169,7 @@ class Monitor(Case):
                               ('echo "sh: brim: not found" >&2; exit 127', "a non-interactive shell on that host must find brim"),
                               ("echo hello", "its answer is not the JSON of brim monitor"),
                               ("""echo '{"brim_look": 1, "runs": 3}'""", "runs: an array is expected"),
-                              ("""printf '\\033[2J{"brim_look": 7}'""", "not JSON")):
+                              ("""printf '\\033[2J{"brim_look": 7}'""", "not the JSON")):
             result = self.brim("monitor", "--once", "lab7", status=None, env=self.fake_ssh(body))
             self.assert_error(result, "no host answered: lab7", message)
             self.assertNotIn("\x1b", result.out + result.err)
