@@ -61,8 +61,8 @@ static brim_status render_last(const brim_generate_chat *c, brim_conversation *o
                      out->count, c->limit);
   if (dropped > 0)
     brim_log(BRIM_LOG_INFO,
-             "%" PRId64 " of the oldest turns left out: the model sees %" PRId64 " tokens, %" PRId64
-             " of which are kept for the answer",
+             "brim left out %" PRId64 " of the oldest turns: the model sees %" PRId64 " tokens, of which %" PRId64
+             " are reserved for the answer",
              dropped, c->limit, room);
   return status;
 }

@@ -112,9 +112,6 @@ const brim_command brim_command_runs = {
     "optimizer.lr, or their ends (lr). A key alone is true if the run has it and it is not false. 90% is 0.9. A value\n"
     "with spaces or signs needs quotes.\n"
     "\n"
-    "The folders of runs are the only truth: brim keeps what it has read in a cache, which may be deleted at any "
-    "time.\n"
-    "A deleted run moves to the folder .trash beside it. brim does not delete a running run, or a folder that is not "
-    "a\n"
-    "run, or a link.\n",
+    "brim reads runs from their folders, and keeps a cache that you may delete at any time. A deleted run moves to\n"
+    "the folder .trash beside it. brim does not delete a run in progress, a folder that is not a run, or a link.\n",
     options};

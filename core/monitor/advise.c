@@ -1,4 +1,4 @@
-/* What the user could do next: a rule for each kind of finding, the most useful first, and at most one advice of each.
+/* Advice for the user: a rule for each kind of finding, the most useful first, and at most one line of advice of each.
  * A rule only reads the look; it gives advice for the user's own runs, or about devices, and never does anything. */
 #include <inttypes.h>
 #include <math.h>

@@ -12,7 +12,7 @@
 #define VERSION_KEY "brim_look"
 #define WHOLE_MAX 9007199254740992.0 /* 2^53 */
 
-/* What a member of a struct holds. LIST: an array of another table's objects, with the count at `count`. */
+/* The type of a member of a struct. LIST: an array of another table's objects, with the count at `count`. */
 enum kind { TEXT, NUMBER, COUNT, BYTES, BOOL, STATE, HOST, DEVICE, RUN, PLACES, POINTS, LIST };
 
 typedef struct row {

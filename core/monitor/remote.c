@@ -126,7 +126,7 @@ static void take_look(brim_remote *r, const char *text, size_t length)
   r->failure[0] = '\0';
 }
 
-/* A monitor that repeats its look writes each on a line: takes the last complete one. */
+/* Takes the last complete line: a remote monitor with --every writes one look on each line. */
 static void take_newest_line(brim_remote *r)
 {
   const char *text = brim_text_str(&r->text);

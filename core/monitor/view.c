@@ -128,7 +128,7 @@ static const brim_look_run *chosen_run(const brim_view *view, const brim_look *l
   return NULL;
 }
 
-/* Asks before anything is sent, or says why it cannot be. */
+/* Asks for confirmation to interrupt the chosen run, or says why it cannot be interrupted. */
 static void ask_interrupt(brim_view *view, const brim_look *look)
 {
   const brim_look_run *run = chosen_run(view, look);

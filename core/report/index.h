@@ -1,5 +1,5 @@
-/* An index of the runs in a folder: configurations, results, tags and notes, read from the runs' folders, which are the
- * only truth. A cache in the user's cache folder (index_cache.c) keeps what was read; it may be deleted at any time.
+/* An index of the runs in a folder: configurations, results, tags and notes, read from the runs' folders. A
+ * cache in the user's cache folder (index_cache.c) is optional and may be deleted at any time.
  *
  * A run is a list of cells, each a key with a text or a number:
  *     config.optimizer.lr, config.model.id    every value of its configuration

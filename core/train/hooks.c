@@ -72,7 +72,7 @@ typedef struct command {
   double started;
 } command;
 
-/* ---- what a command gets ---- */
+/* ---- input and variables of a command ---- */
 
 static void set_number(json_t *out, const char *key, double value)
 {

@@ -1,7 +1,7 @@
 /* Hooks: shell commands that a run starts when something has happened (hooks.on_start, on_evaluation, on_checkpoint,
  * on_oom, on_end). A thread of its own runs them one after another, so the steps never wait. A command gets BRIM_*
  * variables, and figures as JSON on its standard input; its output goes to hooks.log in the run's folder. After 60
- * seconds it is ended. Whatever it does, the run continues; a failure is a warning. */
+ * seconds it is ended. A failure of a command is a warning, and the run continues. */
 #ifndef BRIM_TRAIN_HOOKS_H
 #define BRIM_TRAIN_HOOKS_H
 #include <signal.h>
@@ -22,7 +22,7 @@ enum brim_run_hook {
   BRIM_HOOK_COUNT
 };
 
-/* What a command learns. Numbers that are unknown are NAN. */
+/* The data that a command gets. Unknown numbers are NAN. */
 typedef struct brim_hook_facts {
   const char *status; /* a literal: "running", "finished", "interrupted", "failed" */
   const char *split;  /* of an evaluation, a literal; else "" */

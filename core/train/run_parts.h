@@ -146,7 +146,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
  * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
 
-/* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
+/* ---- run_trace.c: traces of steps; a failure is a warning, and the run continues without that trace ---- */
 
 /* [plan] Checks observe.trace. ECONFIG. */
 brim_status brim_running_trace_check(const brim_running *r);
@@ -165,7 +165,7 @@ void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
 
-/* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
+/* ---- run_insight.c: histograms, and samples with wrong answers; a failure is a warning, and the run continues without
  * them ---- */
 
 /* Opens the files. ECOMM. */

@@ -41,10 +41,10 @@ struct brim_run_trace {
 
 static const char *const by_clock = "the host's clock around each operation";
 
-/* Reports a failed part of a trace, once the run goes on without it. */
+/* Reports a failed part of a trace, without which the run continues. */
 static void warn(brim_running *r)
 {
-  brim_log(BRIM_LOG_WARN, "the run goes on without this trace: %s", brim_error_text());
+  brim_log(BRIM_LOG_WARN, "the run continues without this trace: %s", brim_error_text());
   brim_running_event(r, "trace_failed", brim_error_text());
 }
 

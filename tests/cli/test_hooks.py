@@ -69,7 +69,7 @@ class Hooks(Case):
     def test_a_flood_is_cut(self):
         self.train("run", *RUN, "hooks.on_start=yes 0123456789 | head -c 5000000")
         self.assertLess((self.folder / "run/hooks.log").stat().st_size, 70000)
-        self.assertIn(f"{5000000 - 65536} bytes of output were left out", self.log())
+        self.assertIn(f"{5000000 - 65536} more bytes of output are not in this file", self.log())
         self.assertTrue(self.results("on_start")[0].startswith("exit status 0"))
 
     def test_children_that_keep_the_pipe_open_are_not_waited_for(self):

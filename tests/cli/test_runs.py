@@ -101,7 +101,7 @@ class List(Folder):
                 ("model=vit and and", 15, "found 'and'"), ("é=1 und", 5, "found 'und'"),
                 ("model=vit and lrr>1", 15, "no run here has 'lrr'"),
                 ("modle=vit", 1, "no run here has 'modle'; did you mean 'model'?"),
-                ("id=vit", 1, "'id' may be model.id or dataset.id and others: write more of it")):
+                ("id=vit", 1, "'id' may mean model.id or dataset.id and others: write more of the key")):
             with self.subTest(where):
                 err = self.brim("runs", "--where", where, status=USAGE).err
                 self.assertIn(f"--where, character {column}: ", err)

@@ -261,7 +261,7 @@ class Refused(Traces):
 
     def test_folders_without_a_running_run(self):
         (self.folder / "empty").mkdir()
-        self.assert_error(self.brim("trace", status=USAGE), "write brim trace RUN")
+        self.assert_error(self.brim("trace", status=USAGE), "brim trace needs the folder of a run: brim trace RUN")
         self.assert_error(self.brim("trace", "nothing", status=LOAD), "there is no run 'nothing'")
         self.assert_error(self.brim("trace", "empty", status=LOAD), "'empty' is not the folder of a run")
         self.assert_error(self.brim("trace", "empty", "--steps", "0", status=USAGE), "--steps")
@@ -311,7 +311,7 @@ class Refused(Traces):
         self.train("run", *RUN, "training.steps=1")
         (self.folder / "run2" / "operations.json").mkdir(parents=True)
         result = self.train("run2", *RUN, "observe.trace=3:6")
-        self.assertIn("the run goes on without this trace", result.err)
+        self.assertIn("the run continues without this trace", result.err)
         self.assertIn("trace_failed", self.events("run2"))
         self.assertEqual(self.summary("run2")["status"], "finished")
 

@@ -1,4 +1,4 @@
-/* brim doctor: says what is ready for runs on this machine and what is not, with the remedy. It changes nothing. Each
+/* brim doctor: checks whether this machine is ready for runs, and names remedies for problems. It changes nothing. Each
  * check adds findings; none ends the others. */
 #include <stdio.h>
 #include <stdlib.h>
