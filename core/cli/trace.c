@@ -69,7 +69,7 @@ static brim_status fail_ended(const char *run)
                    : strcmp(s.status, "interrupted") == 0 ? "was interrupted"
                    : s.status[0]                          ? "failed"
                                                           : "",
-                   run);
+                   BRIM_QUOTED(run));
 }
 
 /* ---- asking ---- */
@@ -151,7 +151,7 @@ static brim_status ask(const wishes *w)
     brim_text_release(&text);
     brim_log(BRIM_LOG_INFO,
              "open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
-             w->run);
+             BRIM_QUOTED(w->run));
   }
   json_decref(event);
   return status;
@@ -171,7 +171,7 @@ static brim_status read_table(const char *run, json_t **out)
     return brim_fail(BRIM_ELOAD,
                      "run '%s' has no trace\n"
                      "trace it while it runs: brim trace %s; or from the beginning: brim train observe.trace=100:103",
-                     run, run);
+                     run, BRIM_QUOTED(run));
   if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > TABLE_BYTES_MAX;
   *out = is_large ? NULL : json_loadf(file, 0, &error);
