@@ -31,7 +31,7 @@ static bool has_word(const char *words, const char *word)
   return false;
 }
 
-/* For a first word that is no folder: the command that other programs call so, or the one that was meant. */
+/* Names the command for a first word that is not a folder: other programs call it so, or it is a typing mistake. */
 static brim_status check_word(brim_runs *runs, const char *word)
 {
   static const struct {

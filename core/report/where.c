@@ -356,7 +356,7 @@ static bool is_end_of_path(const char *path, const char *end)
   return length == whole || path[whole - length - 1] == '/' || end[0] == '/';
 }
 
-/* Whether a path, or its last parts, match a pattern; or it contains a text that is none. */
+/* Whether a path, or its last parts, match a pattern; a text without pattern characters need only be in it. */
 static bool is_path_like(const char *path, const char *pattern)
 {
   for (const char *s = path; s; s = strchr(s, '/'), s = s ? s + 1 : NULL)

@@ -103,7 +103,8 @@ class List(Folder):
                 ("model=vit and and", 15, "found 'and'"), ("é=1 und", 5, "found 'und'"),
                 ("model=vit and lrr>1", 15, "no run here has 'lrr'"),
                 ("modle=vit", 1, "no run here has 'modle'; did you mean 'model'?"),
-                ("model=vit && lr>1", 11, "write 'and' instead of '&&'"), ("tag || note", 5, "write 'or' instead of '||'"),
+                ("model=vit && lr>1", 11, "write 'and' instead of '&&'"),
+                ("tag || note", 5, "write 'or' instead of '||'"),
                 ("!tag", 1, "write 'not' instead of '!'"),
                 ("id=vit", 1, "'id' may be model.id or dataset.id and others: write more of it")):
             with self.subTest(where):
@@ -285,7 +286,8 @@ class Unreadable(Folder):
         self.brim("report", "turned/ab\u202efdp", "-o", "turned.html")
         self.assertNotIn("\u202e", self.read("turned.html"))
         self.assertEqual(self.json_of("turned")[0]["run"], "turned/ab\u202efdp")
-        self.assert_error(self.brim("runs", "tag", "a\u202eb", "turned/ab\u202efdp", status=USAGE), "control characters")
+        self.assert_error(self.brim("runs", "tag", "a\u202eb", "turned/ab\u202efdp", status=USAGE),
+                          "control characters")
 
     def test_lines_of_an_error_stay_lines(self):
         self.make("runs/a", status="failed", error="the loss is not a number\n  earlier checkpoints are kept")
