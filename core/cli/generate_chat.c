@@ -128,8 +128,8 @@ brim_status brim_generate_chat_check(const brim_data *data)
       "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"add_generation_prompt\": true}";
   brim_conversation conversation = {0};
   if (BRIM_HAS(brim_dataset_ops, data->ops, converse)) return data->ops->converse(data->self, hello, &conversation);
-  return brim_fail(BRIM_ECONFIG, "--chat needs a dataset that knows conversations\ndataset=text with dataset.tokens=hf "
-                                 "and dataset=chat do");
+  return brim_fail(BRIM_ECONFIG, "--chat needs a dataset with chat templates: dataset=chat, or dataset=text with "
+                                 "dataset.tokens=hf");
 }
 
 void brim_generate_chat_begin(brim_generate_chat *c, const char *system)

@@ -98,7 +98,7 @@ static brim_status check_options(const brim_runs_options *o, const char *verb)
 
 static const brim_option options[] = {
     {"--where", BRIM_CLI_STRING(brim_runs_options, where), "EXPRESSION",
-     "only runs for which this holds, such as 'model=vit and test.accuracy>0.9 and tag=paper'"},
+     "only runs that match, for example 'model=vit and test.accuracy>0.9 and tag=paper'"},
     {"--sort", BRIM_CLI_STRING(brim_runs_options, sort), "[-]KEY",
      "sort by a key; with '-' the largest first (default: -started)"},
     {"--limit", BRIM_CLI_STRING(brim_runs_options, limit), "N", "only the first N"},
@@ -151,15 +151,15 @@ const brim_command brim_command_runs = {
     "  brim runs tag paper runs/a runs/b              then --where tag=paper finds them\n"
     "  brim runs note 'the first with augmentation' runs/a   a note\n"
     "  brim runs delete --where status=failed         move runs to the trash; shows them and asks first\n"
-    "  brim runs restore runs/a                       get a deleted run back; without a name, list deleted runs\n"
-    "  brim runs restore --where status=failed        get several back\n"
+    "  brim runs restore runs/a                       restore a deleted run; without a name, list deleted runs\n"
+    "  brim runs restore --where status=failed        restore several\n"
     "  brim runs empty                                delete the runs in the trash for good\n"
     "  brim runs prune                                delete checkpoints that neither best nor last points to\n"
     "\n"
     "An expression compares keys with values: = != < <= > >=, ~ (contains, or matches a pattern with '*'), !~, joined\n"
     "by and, or, not and parentheses. Keys are name, status, model, dataset, started, seconds, loss, accuracy, tag,\n"
     "note; results such as test.accuracy or device_peak_bytes; and all keys of the configuration, such as\n"
-    "optimizer.lr, or their ends (lr). A key alone holds if the run has it and it is not false. 90% is 0.9. A value\n"
+    "optimizer.lr, or their ends (lr). A key alone is true if the run has it and it is not false. 90% is 0.9. A value\n"
     "with spaces or signs needs quotes. A value that no run can have, such as status=finishd, is an error.\n"
     "\n"
     "What you have not named is shown before it is deleted, and brim asks; without a terminal this needs --yes.\n"

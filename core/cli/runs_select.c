@@ -96,7 +96,7 @@ static brim_status fail_ambiguous(const brim_runs *runs, const brim_index *index
 {
   const char *first = brim_index_string(index, found[0]), *second = brim_index_string(index, found[1]);
   return fail_key(runs, key,
-                  brim_arena_printf(runs->arena, "'%s' may be %s or %s%s: write more of it", runs->key[key],
+                  brim_arena_printf(runs->arena, "'%s' may mean %s or %s%s: write more of the key", runs->key[key],
                                     strchr(first, '.') + 1, strchr(second, '.') + 1, count > 2 ? " and others" : ""));
 }
 

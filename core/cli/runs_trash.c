@@ -150,7 +150,7 @@ static brim_status delete_run(brim_runs *runs, const char *path)
 {
   BRIM_TRY(check_below(runs, path));
   BRIM_TRY(brim_trash_run(path));
-  brim_say("deleted '%s'; to get it back: brim runs restore %s", path, BRIM_QUOTED(path));
+  brim_say("deleted '%s'; to restore it: brim runs restore %s", path, BRIM_QUOTED(path));
   return BRIM_OK;
 }
 

@@ -118,7 +118,7 @@ static void take_look(brim_remote *r, const char *text, size_t length)
   json_error_t error;
   json_t *root = json_loadb(text, length, 0, &error);
   if (!root) {
-    fail(r, "its answer is not JSON of brim monitor: %s", error.text);
+    fail(r, "its answer is not the JSON of brim monitor: %s", error.text);
     return;
   }
   json_decref(r->newest);
@@ -166,7 +166,7 @@ static void say_failure(brim_remote *r, int status)
   line = line ? line + 1 : errors;
   snprintf(text, sizeof text, "%.*s", (int)(errors + length - line), line);
   if (status == 127)
-    fail(r, "%s\nbrim must be found there by a shell that is not interactive", text[0] ? text : "there is no brim");
+    fail(r, "%s\na non-interactive shell on that host must find brim", text[0] ? text : "there is no brim");
   else if (text[0])
     fail(r, "%s", text);
   else

@@ -288,7 +288,7 @@ static void report(brim_hooks *h, slot *s, enum brim_run_hook hook, const char *
   log_line(h, "%s: %s", names[hook], result);
   if (!failed || s->has_warned) return;
   s->has_warned = true;
-  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run is not affected\nits output is in %s/%s, as are later failures of it",
+  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run continues\n%s/%s has its output, and later failures of this hook",
            names[hook], result, h->run, BRIM_HOOKS_LOG_NAME);
   pthread_mutex_lock(&h->mutex);
   s->has_failed = true;
@@ -302,9 +302,9 @@ static void judge(brim_hooks *h, slot *s, enum brim_run_hook hook, const command
 {
   char result[128];
   const double seconds = brim_now() - c->started;
-  if (c->dropped > 0) log_line(h, "%zu bytes of output were left out", c->dropped);
+  if (c->dropped > 0) log_line(h, "%zu more bytes of output are not in this file", c->dropped);
   if (hung)
-    snprintf(result, sizeof result, "ended after %.0f s: it did not end by itself", seconds);
+    snprintf(result, sizeof result, "ended after %.0f s, the limit for a hook", seconds);
   else if (WIFSIGNALED(status))
     snprintf(result, sizeof result, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
@@ -376,7 +376,7 @@ static void *work(void *context)
     h->taken = h->slot[hook].facts;
     pthread_mutex_unlock(&h->mutex);
     if (skips)
-      log_line(h, "%s, step %lld: left out, as it hung before and the run has ended", names[hook],
+      log_line(h, "%s, step %lld: not started, because it hung before and the run has ended", names[hook],
                (long long)h->taken.step);
     else
       run_hook(h, hook);

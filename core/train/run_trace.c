@@ -76,10 +76,11 @@ static brim_status parse_steps(const char *text, int64_t *first, int64_t *end)
                      "observe.trace=100:103 traces steps 100, 101 and 102",
                      text, (int)(s - text) + 1);
   if (*first < 1 || *end <= *first)
-    return brim_fail(BRIM_ECONFIG,
-                     "observe.trace=%s has no step: FIRST is at least 1, and END, which is not traced, is larger\n"
-                     "observe.trace=100:103 traces steps 100, 101 and 102",
-                     text);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "observe.trace=%s has no step: FIRST must be at least 1, and END, the step after the last, larger than FIRST\n"
+        "observe.trace=100:103 traces steps 100, 101 and 102",
+        text);
   return BRIM_OK;
 }
 
@@ -358,7 +359,7 @@ static brim_status write_files(brim_running *r, const brim_trace_part *part, int
   if (status == BRIM_OK) status = write_table(r, name);
   if (status != BRIM_OK) return status;
   if (t->lost > 0)
-    brim_log(BRIM_LOG_WARN, "%s lacks %" PRIu64 " events, for which there was no room: trace fewer steps", path,
+    brim_log(BRIM_LOG_WARN, "%s lacks %" PRIu64 " events, because its memory was full: trace fewer steps", path,
              t->lost);
   brim_running_event(r, "traced", name);
   brim_say("trace of %s %" PRId64 " to %" PRId64 " in %s",

@@ -166,7 +166,7 @@ class Monitor(Case):
     def test_a_host_that_does_not_answer_is_an_error_with_its_reason(self):
         for body, message in (('echo "ssh: no such host" >&2; exit 255', "ssh: no such host"),
                               ("exit 0", "ssh ended without an answer"),
-                              ('echo "sh: brim: not found" >&2; exit 127', "brim must be found there"),
+                              ('echo "sh: brim: not found" >&2; exit 127', "a non-interactive shell on that host must find brim"),
                               ("echo hello", "its answer is not JSON of brim monitor"),
                               ("""echo '{"brim_look": 1, "runs": 3}'""", "runs: an array is expected"),
                               ("""printf '\\033[2J{"brim_look": 7}'""", "not JSON")):

@@ -110,7 +110,7 @@ class Screen(Case):
         screen.press("q")
         screen.wait(r"runs")
         screen.press("i")
-        screen.wait(r"recorded look: its runs cannot be interrupted")
+        screen.wait(r"recorded snapshot: its runs cannot be interrupted")
         screen.press("q")
         self.assertEqual(screen.status(), DONE)
         self.assertIn("\x1b[?1049l", screen.seen)

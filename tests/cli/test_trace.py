@@ -185,7 +185,7 @@ class Asked(Traces):
         asking = self.start("trace", "run")
         self.until((self.folder / "run" / "trace.request").exists, asking)
         asking.send_signal(signal.SIGINT)
-        self.assertIn("the request was withdrawn", self.finish(asking, INTERRUPTED).err)
+        self.assertIn("the run will not trace its next steps", self.finish(asking, INTERRUPTED).err)
         self.assertFalse((self.folder / "run" / "trace.request").exists())
         os.kill(process.pid, signal.SIGCONT)
 
@@ -275,7 +275,7 @@ class Refused(Traces):
             self.skipTest("only root can be another user")
         process = self.hold("run", *SMALL, "backend=cpu")
         self.assert_error(self.brim_as_user("trace", "run", status=USAGE), "run 'run' belongs to root",
-                          "only that user can have it traced", "you are nobody")
+                          "only that user and root can trace it", "you are nobody")
         os.chmod(self.folder / "run", 0o777)
         (self.folder / "other").write_text("steps 3\n", encoding="ascii")
         os.chown(self.folder / "other", 65534, 65534)
