@@ -69,7 +69,7 @@ static brim_status fail_ended(const char *run)
                    : strcmp(s.status, "interrupted") == 0 ? "was interrupted"
                    : s.status[0]                          ? "failed"
                                                           : "",
-                   run);
+                   BRIM_QUOTED(run));
 }
 
 /* ---- asking ---- */
@@ -172,7 +172,7 @@ static brim_status read_table(const char *run, json_t **out)
     return brim_fail(BRIM_ELOAD,
                      "run '%s' has no trace\n"
                      "trace it while it runs: brim trace %s; or from the beginning: brim train observe.trace=100:103",
-                     run, run);
+                     run, BRIM_QUOTED(run));
   if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > TABLE_BYTES_MAX;
   *out = is_large ? NULL : json_loadf(file, 0, &error);

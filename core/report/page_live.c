@@ -80,7 +80,7 @@ void brim_page_head(const brim_page_run *page, brim_text *out)
 static void add_resume(const brim_page_run *page, brim_text *out)
 {
   brim_text_printf(out, "<code>%s ", brim_run_resume_words(page->run->dir));
-  brim_svg_escape(out, page->run->dir);
+  brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
   brim_text_add(out, "</code>");
 }
 
@@ -105,7 +105,7 @@ void brim_page_age(const brim_page_run *page, brim_text *out)
   brim_text_add(out,
                 "<p class=\"notice bad when-stale\">This page is stale: brim did not rewrite it when that was due. "
                 "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
-  brim_svg_escape(out, page->run->dir);
+  brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
   brim_text_add(out, "</code> makes a page of the files as they are.</p>\n");
 }
 

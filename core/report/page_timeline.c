@@ -114,6 +114,7 @@ static const struct kind {
              {"skipped_step", "step skipped", "warn", tell_detail},
              {"scores_left_out", "figures left out", "", tell_detail},
              {"traced", "traced", "", tell_detail},
+             {"hook_failed", "hook failed", "warn", tell_detail},
              {"checkpoint", "", "", NULL},
              {"rank", "", "", NULL},
              {"seen", "", "", NULL}};

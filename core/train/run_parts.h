@@ -128,6 +128,8 @@ void brim_running_event(brim_running *r, const char *what, const char *detail);
 void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out);
 /* [step] Starts a hook that is set; `detail` may be NULL. */
 void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail);
+/* Records the failures of hooks as events. */
+void brim_running_hook_failures(brim_running *r);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 brim_progress_state brim_running_progress(const brim_running *r);

@@ -93,7 +93,7 @@ static void check_steps(const brim_running *r, const char *text)
     brim_log(BRIM_LOG_WARN,
              "observe.trace=%s: these steps are over, as the run continues after step %lld; to trace its next steps: "
              "brim trace %s",
-             text, step, r->dir);
+             text, step, BRIM_QUOTED(r->dir));
   else if (t->first > steps)
     brim_log(BRIM_LOG_WARN, "observe.trace=%s: the run has only %lld steps, so nothing will be traced", text, steps);
   else if (t->end - 1 > steps)
