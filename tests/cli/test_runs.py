@@ -106,7 +106,7 @@ class List(Folder):
                 ("model=vit && lr>1", 11, "write 'and' instead of '&&'"),
                 ("tag || note", 5, "write 'or' instead of '||'"),
                 ("!tag", 1, "write 'not' instead of '!'"),
-                ("id=vit", 1, "'id' may mean model.id or dataset.id and others: write more of the key")):
+                 ("id=vit", 1, "'id' may mean model.id or dataset.id and others: write more of the key")):
             with self.subTest(where):
                 err = self.brim("runs", "--where", where, status=USAGE).err
                 self.assertIn(f"--where, character {column}: ", err)
