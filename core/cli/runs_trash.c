@@ -137,7 +137,8 @@ static const char *count_runs(brim_arena *arena, size_t count)
 static brim_status check_below(brim_runs *runs, const char *path)
 {
   brim_found_list below;
-  if (brim_find_runs(runs->arena, path, &below) != BRIM_OK) return BRIM_OK; /* brim_trash_run reports it */
+  if (!brim_find_is_run(AT_FDCWD, path) || brim_find_runs(runs->arena, path, &below) != BRIM_OK)
+    return BRIM_OK; /* brim_trash_run reports it */
   for (size_t i = 0; i < below.count; i++) {
     const char *run = brim_arena_printf(runs->arena, "%s/%s", path, below.item[i].name);
     if (!below.item[i].error && brim_run_is_open(run))
