@@ -95,7 +95,8 @@ void brim_page_timeline_picture(const brim_page_run *page, brim_text *out);
 /* Seconds of a step, the median over the training records; NAN: none yet. */
 double brim_page_step_seconds(const brim_page_run *page);
 
-/* Seconds until step `steps`, by the rule of the progress line: brim_progress_seconds; NAN: not known yet. */
+/* Seconds until step `steps`, from the newest process's start to its last record: brim_progress_seconds; NAN: unknown.
+ */
 double brim_page_seconds_left(const brim_page_run *page, double steps);
 
 /* ---- page_live.c ---- */

@@ -98,28 +98,19 @@ void brim_page_read_processes(brim_page_run *page)
   }
 }
 
-/* The time that the records of a split after `step` took. */
-static double seconds_after(const brim_series *s, double step)
-{
-  const double *seconds = brim_series_values(s, "seconds");
-  double sum = 0;
-  for (size_t i = 0; seconds && i < s->count; i++)
-    if (s->step[i] > step && seconds[i] > 0) sum += seconds[i];
-  return sum;
-}
-
 double brim_page_seconds_left(const brim_page_run *page, double steps)
 {
   char path[BRIM_PATH_MAX];
   struct stat info;
-  double sum = 0;
-  if (page->process_count == 0) return NAN;
-  const double from = page->process[page->process_count - 1].from_step, step = page->run->summary.steps;
-  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) sum += seconds_after(&page->run->metrics.split[i], from);
-  const double left = brim_progress_seconds(sum > 0 ? sum : NAN, step - from, steps - step);
+  if (page->process_count == 0 || brim_path_join(path, page->run->dir, "metrics.jsonl") != BRIM_OK) return NAN;
+  if (stat(path, &info) != 0) return NAN;
+  const brim_page_process *p = &page->process[page->process_count - 1];
+  const double begin = brim_page_number(json_array_get(page->events, p->first), "time"); /* after the queue */
+  const double step = page->run->summary.steps,
+               record = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
+  const double left = brim_progress_seconds(record - begin, step - p->from_step, steps - step);
   const double now = page->live ? page->live->written : brim_wall_now();
-  if (brim_path_join(path, page->run->dir, "metrics.jsonl") != BRIM_OK || stat(path, &info) != 0) return left;
-  return isnan(left) ? left : fmax(0, left - fmax(0, now - (double)info.st_mtime)); /* since the last record */
+  return isnan(left) ? left : fmax(0, left - fmax(0, now - record));
 }
 
 /* Records of a resumed run may include steps of an earlier process; their time is scaled already. */
