@@ -174,7 +174,8 @@ static bool counts_at(const chat_set *s, uint64_t i)
   return s->counts[i / 8] >> i % 8 & 1;
 }
 
-int64_t chat_set_places(const chat_set *set, int64_t document)
+/* [any thread] The number of tokens that a document takes in a row: its last one is only predicted. */
+static int64_t places_of(const chat_set *set, int64_t document)
 {
   return (int64_t)(set->start[document + 1] - set->start[document]) - 1;
 }
@@ -185,7 +186,7 @@ void chat_set_read(const chat_set *set, int64_t row, int32_t *tokens, int32_t *p
   for (uint32_t k = set->first[row]; k < set->first[row + 1]; k++) {
     const uint32_t d = set->document[k];
     const uint64_t start = set->start[d];
-    const int64_t count = chat_set_places(set, d);
+    const int64_t count = places_of(set, d);
     for (int64_t i = 0; i < count; i++, at++) {
       const uint64_t next = start + (uint64_t)i + 1;
       tokens[at] = token_at(set, next - 1);

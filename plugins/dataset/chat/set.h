@@ -64,6 +64,4 @@ void chat_set_keep(const char *path, chat_set *set);
 /* [any thread] Writes a row: `context` tokens, their places in their documents (NULL: not wanted), and the tokens to
  * predict at them. Free places at the end are documents of one token, of which nothing is learnt. */
 void chat_set_read(const chat_set *set, int64_t row, int32_t *tokens, int32_t *places, int32_t *labels);
-/* [any thread] The number of tokens that a document takes in a row: its last one is only predicted. */
-int64_t chat_set_places(const chat_set *set, int64_t document);
 #endif
