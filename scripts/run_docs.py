@@ -50,7 +50,7 @@ VARIES = [(re.compile(pattern), name) for pattern, name in [
     (r"(?<=loss )\d[\d.e-]*|(?:(?<=acc )|(?<=accuracy )|(?<=top \d ))[\d.]+ ?%|(?<=F1 )\d\.\d+", "LEARNT"),
     (r"(?<=\d )( +[01]\.\d{3}){3}\b", "LEARNT"),
     (r"\b(\d+\.\d+ +)+(?=RATE)", "LEARNT "),
-    (r"(?<=; cpu, )[^,;]+$|(?<=micro-batch \d\d x \d, )[^,]+$", "PROCESSOR"),
+    (r"(?<=; cpu, )[^,;]+$|(?:(?<=micro-batch \d\d x \d, )|(?<=micro-batch \d x \d, ))[^,]+$", "PROCESSOR"),
     (r"(?<=\[Memory\] host: ).*$", "HOST"),
 ]]
 

@@ -18,9 +18,9 @@ typedef struct brim_gguf_type {
   const char *name; /* "Q4_K" */
   uint32_t id;      /* in the file */
   uint32_t count, bytes;
-  /* [any thread] Writes the values of `blocks` blocks, those of the Python package gguf's dequantize. */
+  /* [any thread] Writes the values of `blocks` blocks, with the bits of dequantize() in the Python package gguf. */
   void (*unpack)(const unsigned char *from, size_t blocks, float *to);
-  /* [any thread] The reverse, with the bits of that package's quantize; NULL: brim does not write this type. */
+  /* [any thread] The reverse, with the bits of that package's quantize(); NULL: brim does not write this type. */
   void (*pack)(const float *from, size_t blocks, unsigned char *to);
 } brim_gguf_type;
 #define BRIM_GGUF_BLOCK_MAX 256 /* values of a block */

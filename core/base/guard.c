@@ -192,7 +192,8 @@ void brim_guard_cancel_alarm(void)
 static void add_file(brim_status status, const brim_guard_call *call)
 {
   if (call->file && call->file[0])
-    brim_fail_add(status, "plugin %s\n`brim check %s` calls its functions one by one", call->file, call->file);
+    brim_fail_add(status, "plugin %s\n`brim check %s` calls its functions one by one", call->file,
+                  BRIM_QUOTED(call->file));
 }
 
 static brim_status fail_lost(const brim_guard_call *call, const char *what)

@@ -36,7 +36,8 @@ brim_status brim_guard_open(brim_guard **out);
 void brim_guard_close(brim_guard *guard);
 
 /* [init] Runs `work` on the thread. Returns its status, with its error text; EPLUGIN if it crashed, called exit() or
- * was abandoned at its time limit: then the thread keeps whatever `context` points to, and further calls fail. */
+ * was abandoned at its time limit: then the thread keeps the memory that `context` points to, and further calls fail.
+ */
 brim_status brim_guard_run(brim_guard *guard, const brim_guard_call *call, brim_guard_work work, void *context);
 /* [any thread] On a guard's thread: the caller runs `work` while the thread waits. Elsewhere `work` runs at once. */
 brim_status brim_guard_back(brim_guard_work work, void *context);

@@ -85,20 +85,31 @@ const char *brim_text_str(const brim_text *text)
   return text->s ? text->s : "";
 }
 
-static bool is_control(int32_t c)
+bool brim_is_control(int32_t c)
 {
-  return (c >= 0 && c < 0x20) || (c >= 0x7f && c < 0xa0);
+  /* Format characters: of direction (U+061C, 200E, 202A-202E, 2066-2069), without width, ends of lines, tags. The
+   * joiners U+200C and U+200D stay, as words and emoji need them. */
+  static const int32_t ranges[][2] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},     {0x180e, 0x180e},
+                                      {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
+                                      {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe007f}};
+  for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+    if (c >= ranges[i][0] && c <= ranges[i][1]) return true;
+  return false;
 }
 
 size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out)
 {
-  static const char digits[] = "0123456789abcdef";
+  char shown[BRIM_SHOWN_BYTES + 1];
   const char *from = *s;
   const int32_t c = brim_utf8_next(s, end);
-  if (c >= 0 && is_control(c) && (c == 0 || c > 0x7f || !strchr(kept, (char)c))) {
-    const char shown[BRIM_SHOWN_BYTES] = {'\\', 'x', digits[c >> 4], digits[c & 15]};
-    memcpy(out, shown, sizeof shown);
-    return sizeof shown;
+  if (brim_is_control(c) && (c == 0 || c > 0x7f || !strchr(kept, (char)c))) {
+    const int length = snprintf(shown, sizeof shown,
+                                c > 0xffff ? "\\U%08x"
+                                : c > 0xff ? "\\u%04x"
+                                           : "\\x%02x",
+                                (unsigned)c);
+    memcpy(out, shown, (size_t)length);
+    return (size_t)length;
   }
   *s = from;
   size_t bytes;
@@ -117,10 +128,33 @@ bool brim_has_control(const char *s)
 {
   for (const char *end = s + strlen(s); s < end;) {
     const int32_t c = brim_utf8_next(&s, end);
-    if (is_control(c)) return true;
+    if (brim_is_control(c)) return true;
     if (c < 0) s++;
   }
   return false;
+}
+
+void brim_text_add_quoted(brim_text *text, const char *word)
+{
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
+  if (word[0] && word[strspn(word, plain)] == '\0') {
+    brim_text_add(text, word);
+    return;
+  }
+  brim_text_add(text, "'");
+  for (; *word; word++) brim_text_add_n(text, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
+  brim_text_add(text, "'");
+}
+
+const char *brim_format_quoted(char *out, size_t room, const char *path)
+{
+  brim_text text = {0}, word = {0};
+  brim_text_printf(&word, "%s%s", path[0] == '-' ? "./" : "", path);
+  brim_text_add_quoted(&text, brim_text_str(&word));
+  snprintf(out, room, "%s", brim_text_str(&text));
+  brim_text_release(&text);
+  brim_text_release(&word);
+  return out;
 }
 
 bool brim_matches_any(const char *patterns, const char *name)

@@ -24,14 +24,24 @@ void brim_text_add_n(brim_text *text, const char *s, size_t bytes);
 void brim_text_printf(brim_text *text, const char *format, ...) BRIM_PRINTF(2, 3);
 const char *brim_text_str(const brim_text *text); /* "" if no text was added */
 /* Reads the next character of untrusted text in a form that is safe for a terminal: a control character (C0, DEL, C1)
- * becomes "\x1b", so that no name can move the cursor or hide a line, and a byte that is not UTF-8 becomes U+FFFD.
- * `kept`: control characters to keep. Writes at most BRIM_SHOWN_BYTES to `out` and returns the number; advances *s,
- * which must be < end. */
-#define BRIM_SHOWN_BYTES 4
+ * becomes "\x1b", so that no name can move the cursor or hide a line, a format character "\u202e", so that none can
+ * reverse the text after it, and a byte that is not UTF-8 becomes U+FFFD. `kept`: control characters to keep. Writes at
+ * most BRIM_SHOWN_BYTES to `out` and returns the number; advances *s, which must be < end. */
+#define BRIM_SHOWN_BYTES 10
 size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out);
 void brim_text_add_shown(brim_text *text, const char *s, const char *kept);
-/* Whether the text contains such a control character. */
+/* Whether the character is shown so: a control character, or a format character that changes the text around it. */
+bool brim_is_control(int32_t c);
+/* Whether the text contains one. */
 bool brim_has_control(const char *s);
+/* Adds a word so that a POSIX shell reads the same word: as it is if it is plain, else in single quotes. */
+void brim_text_add_quoted(brim_text *text, const char *word);
+/* The name of a file or folder, quoted for a command that the user may copy; one that begins with '-' gets "./" before
+ * it, so that it is no option. Returns `out`. */
+const char *brim_format_quoted(char *out, size_t room, const char *path);
+/* The same for a message: the text is valid until the end of the block. */
+#define BRIM_QUOTED_BYTES 5000
+#define BRIM_QUOTED(path) brim_format_quoted((char[BRIM_QUOTED_BYTES]){0}, BRIM_QUOTED_BYTES, (path))
 
 bool brim_starts_with(const char *s, const char *prefix);
 bool brim_ends_with(const char *s, const char *suffix);

@@ -68,7 +68,7 @@ static int unknown_command(const char *word, const char *next)
   if (other)
     brim_fail_add(BRIM_ECONFIG, "in brim this is: %s", other);
   else if (strchr(word, '='))
-    brim_fail_add(BRIM_ECONFIG, "an override goes after a command: brim train %s", word);
+    brim_fail_add(BRIM_ECONFIG, "an override goes after a command: brim train %s", BRIM_QUOTED(word));
   else if (best)
     brim_fail_add(BRIM_ECONFIG, "did you mean 'brim %s'?", best);
   return brim_cli_fail(brim_fail_add(BRIM_ECONFIG, "`brim --help` lists the commands"));

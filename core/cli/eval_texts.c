@@ -56,8 +56,8 @@ brim_status brim_eval_texts_check(const brim_eval_texts *w)
   if ((w->shots || w->shots_from) && !w->choices)
     return brim_fail(BRIM_ECONFIG, "--shots and --shots-from are for --choices");
   if (!w->shots != !w->shots_from)
-    return brim_fail(BRIM_ECONFIG, "--shots N and --shots-from FILE need each other: so many questions of that file "
-                                   "come first, with their answers");
+    return brim_fail(BRIM_ECONFIG, "--shots N and --shots-from FILE need each other: the first N questions of that "
+                                   "file become the examples");
   return BRIM_OK;
 }
 

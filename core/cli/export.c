@@ -188,7 +188,7 @@ static brim_status write_with_base(const export_wishes *w, brim_export_model *mo
       is_gguf(w) ? brim_export_write_gguf(model, &base, w->output) : brim_export_write_folder(model, &base, w->output);
   brim_export_base_close(&base);
   BRIM_TRY(status);
-  brim_say("%zu tensors in %s, with configuration, tokenizer and chat template of %s; read again, and the same",
+  brim_say("%zu tensors in %s, with configuration, tokenizer and chat template of %s; read again and compared: equal",
            model->parameters->count, w->output, path);
   return BRIM_OK;
 }

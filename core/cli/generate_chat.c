@@ -61,8 +61,8 @@ static brim_status render_last(const brim_generate_chat *c, brim_conversation *o
                      out->count, c->limit);
   if (dropped > 0)
     brim_log(BRIM_LOG_INFO,
-             "%" PRId64 " of the oldest turns left out: the model sees %" PRId64 " tokens, %" PRId64
-             " of which are kept for the answer",
+             "brim left out %" PRId64 " of the oldest turns: the model sees %" PRId64 " tokens, of which %" PRId64
+             " are reserved for the answer",
              dropped, c->limit, room);
   return status;
 }
@@ -128,8 +128,8 @@ brim_status brim_generate_chat_check(const brim_data *data)
       "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"add_generation_prompt\": true}";
   brim_conversation conversation = {0};
   if (BRIM_HAS(brim_dataset_ops, data->ops, converse)) return data->ops->converse(data->self, hello, &conversation);
-  return brim_fail(BRIM_ECONFIG, "--chat needs a dataset that knows conversations\ndataset=text with dataset.tokens=hf "
-                                 "and dataset=chat do");
+  return brim_fail(BRIM_ECONFIG, "--chat needs a dataset with chat templates: dataset=chat, or dataset=text with "
+                                 "dataset.tokens=hf");
 }
 
 void brim_generate_chat_begin(brim_generate_chat *c, const char *system)

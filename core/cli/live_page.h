@@ -1,4 +1,4 @@
-/* The child process that rewrites the report page of a run while the run goes on: `brim report RUN --every S`. */
+/* The child process that rewrites the report page of a run in progress: `brim report RUN --every S`. */
 #ifndef BRIM_CLI_LIVE_PAGE_H
 #define BRIM_CLI_LIVE_PAGE_H
 

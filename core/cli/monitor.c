@@ -63,7 +63,7 @@ static brim_status print_json(const monitor *m, const brim_look *look)
   const size_t escaped = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0; /* escaped, without control characters */
   char *text = json_dumps(root, form | escaped | JSON_REAL_PRECISION(15));
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINTERNAL, "cannot format the look as JSON");
+  if (!text) return brim_fail(BRIM_EINTERNAL, "cannot format the snapshot as JSON");
   puts(text);
   free(text);
   return BRIM_OK;
@@ -86,7 +86,7 @@ static brim_status write_metrics(monitor *m, brim_look *look)
   const brim_status status = brim_openmetrics_write(m->metrics, &out);
   brim_text_release(&out);
   if (status != BRIM_OK && m->has_metrics && !m->has_failed)
-    brim_log(BRIM_LOG_WARN, "%s; the next look tries again", brim_error_text());
+    brim_log(BRIM_LOG_WARN, "%s; the next snapshot tries again", brim_error_text());
   m->has_failed = status != BRIM_OK;
   if (m->has_metrics) return BRIM_OK;
   m->has_metrics = status == BRIM_OK;
@@ -139,7 +139,7 @@ static brim_status read_every(monitor *m)
   if (!m->every) return BRIM_OK;
   m->seconds = strtod(m->every, &end);
   if (end == m->every || *end != '\0' || !(m->seconds >= EVERY_MIN && m->seconds <= EVERY_MAX))
-    return brim_fail(BRIM_ECONFIG, "--every %s: seconds between two looks are expected, from %g to %g", m->every,
+    return brim_fail(BRIM_ECONFIG, "--every %s: expected seconds between two snapshots, from %g to %g", m->every,
                      EVERY_MIN, EVERY_MAX);
   if (m->once) return brim_fail(BRIM_ECONFIG, "--once and --every exclude each other");
   return BRIM_OK;
@@ -183,12 +183,12 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
 }
 
 static const brim_option options[] = {
-    {"--once", BRIM_CLI_FLAG(monitor, once), NULL, "look once and print it as text"},
-    {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each look"},
-    {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "look again and again"},
+    {"--once", BRIM_CLI_FLAG(monitor, once), NULL, "take one snapshot and print it as text"},
+    {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each snapshot"},
+    {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "take a snapshot at this interval"},
     {"--metrics", BRIM_CLI_STRING(monitor, metrics), "FILE",
-     "write OpenMetrics to a file, for example of node_exporter's textfile collector"},
-    {"--from", BRIM_CLI_STRING(monitor, from), "FILE", "show looks that --json has written, instead of a host"},
+     "write OpenMetrics to a file, such as one of node_exporter's textfile collector"},
+    {"--from", BRIM_CLI_STRING(monitor, from), "FILE", "show snapshots that --json has written, instead of a host"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -206,13 +206,13 @@ const brim_command brim_command_monitor = {
     "usage: brim monitor [HOST...] [--once | --every SECONDS] [--json | --metrics FILE] [--from FILE]\n"
     "\n"
     "  brim monitor                         devices with their memory by owner, the queue with the expected start,\n"
-    "                                       the runs of all users, and what could be done next\n"
-    "  brim monitor lab7 ann@lab8           the same of other hosts, through ssh; localhost is this host\n"
+    "                                       the runs of all users, and advice\n"
+    "  brim monitor lab7 ann@lab8           the same for other hosts, through ssh; localhost is this host\n"
     "  brim monitor --json --every 5        a line of JSON every five seconds\n"
     "  brim monitor --metrics /var/lib/prometheus/node-exporter/brim.prom --every 15\n"
-    "                                       a file for Prometheus, without a port of its own\n"
-    "  brim monitor --from looks.json       what --json has written, instead of a host\n"
+    "                                       a file for Prometheus; brim opens no port\n"
+    "  brim monitor --from looks.json       snapshots that --json has written, instead of a host\n"
     "\n"
-    "Other users' runs show what they use and how far they are; name, model and loss appear if you may read the run's\n"
-    "folder, or if the run publishes them (observe.live=all). Nothing is changed on any host.\n",
+    "For other users' runs brim shows memory, device and progress; also name, model and loss if you may read the\n"
+    "run's folder, or if the run publishes them (observe.live=all). brim monitor changes nothing on any host.\n",
     options};

@@ -62,7 +62,7 @@ static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
 static int64_t count_rounds(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
-  int64_t from = 0, to = s->rounds; /* numbers of rounds: allowed, and perhaps too many */
+  int64_t from = 0, to = s->rounds; /* `from` rounds are within the budget; `to` is the most that may be */
   while (s->privacy.max_epsilon > 0 && from < to) {
     const int64_t middle = from + (to - from + 1) / 2;
     if (brim_setup_epsilon(setup, brim_privacy_releases(s, middle)) <= s->privacy.max_epsilon)

@@ -77,7 +77,7 @@ const brim_command brim_command_report = {
     "  brim report multirun/20250101-120000           the runs of a sweep\n"
     "  brim report runs                               all runs below a folder\n"
     "\n"
-    "The report is one self-contained HTML file. A run writes the same file to its folder while it goes on\n"
+    "The report is one self-contained HTML file. A run writes the same file to its folder while it trains\n"
     "(observe.report_seconds) and when it ends (observe.report); this command also works for runs that were\n"
     "killed.\n",
     options};

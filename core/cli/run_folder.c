@@ -61,19 +61,19 @@ brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path
     return brim_fail(BRIM_ELOAD,
                      "the run in '%s' ended before its configuration was written: there is nothing to resume\n"
                      "start it again, in the same folder if you like: brim train run.dir=%s",
-                     run, run);
+                     run, BRIM_QUOTED(run));
   if (access(run, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': %s", run, strerror(errno));
   if (brim_ends_with(run, ".safetensors"))
     return brim_fail(BRIM_ELOAD,
                      "'%s' is a file of weights, not the folder of a run\n"
                      "this makes a run of it: brim train MODEL AND DATA model.weights=%s training.epochs=0",
-                     run, run);
+                     run, BRIM_QUOTED(run));
   brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
   if (!is_model(run)) return BRIM_ELOAD;
   return brim_fail_add(BRIM_ELOAD,
                        "it is a model: brim generate takes models, and brim eval does with --text and --choices\n"
                        "this makes a run of it: brim train model=hf model.weights=%s DATA training.epochs=0",
-                       run);
+                       BRIM_QUOTED(run));
 }
 
 brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, const char *const *word, size_t count)
@@ -86,7 +86,7 @@ brim_status brim_cli_refuse_weights(const char *run, const brim_config *config, 
           BRIM_ECONFIG,
           "%s has no effect here: the parameters are those of the run's checkpoint\n"
           "to make a run from other parameters: brim train --from %s %s training.steps=0 training.epochs=0",
-          bare, run, bare);
+          bare, BRIM_QUOTED(run), BRIM_QUOTED(bare));
   }
   return BRIM_OK;
 }

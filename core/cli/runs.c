@@ -2,6 +2,7 @@
 #include "cli/runs.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -19,8 +20,55 @@ const char *brim_cli_runs_verb(size_t i)
   return i < sizeof verbs / sizeof verbs[0] ? verbs[i].name : NULL;
 }
 
+/* Whether a list with spaces has the word. */
+static bool has_word(const char *words, const char *word)
+{
+  for (const char *s = words; *s; s += strspn(s, " ")) {
+    const size_t length = strcspn(s, " ");
+    if (strlen(word) == length && strncmp(s, word, length) == 0) return true;
+    s += length;
+  }
+  return false;
+}
+
+/* Names the command for a first word that is not a folder: other programs call it so, or it is a typing mistake. */
+static brim_status check_word(brim_runs *runs, const char *word)
+{
+  static const struct {
+    const char *words, *here;
+  } others[] = {{"list ls ps all", "brim runs [FOLDER...]"},
+                {"rm remove del unlink trash", "brim runs delete RUN..."},
+                {"undelete undo recover untrash", "brim runs restore [RUN...]"},
+                {"purge expunge wipe", "brim runs empty"},
+                {"gc clean cleanup", "brim runs prune, for checkpoints; brim runs empty, for deleted runs"},
+                {"cat info view get describe inspect", "brim runs show RUN..."},
+                {"compare cmp", "brim runs diff RUN RUN..., or brim compare RUN..."},
+                {"search find filter grep query select", "brim runs --where EXPRESSION"},
+                {"untag", "brim runs tag TAG RUN... --remove"},
+                {"label", "brim runs tag TAG RUN..."},
+                {"comment annotate", "brim runs note TEXT RUN..."},
+                {"export", "brim runs --csv, or brim export RUN for the weights of one"},
+                {"mv move rename", "mv: a run is its folder"},
+                {"cp copy", "cp -r: a run is its folder"},
+                {"stop kill cancel", "kill -INT PID; brim monitor shows the PID"},
+                {"watch top", "brim monitor"},
+                {"resume", "brim train --resume RUN"}};
+  const char *names[sizeof verbs / sizeof verbs[0]], *meant;
+  if (word[0] == '-' || strchr(word, '/') || access(brim_runs_path(runs->arena, word), F_OK) == 0) return BRIM_OK;
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+    if (has_word(others[i].words, word))
+      return brim_fail(BRIM_ECONFIG, "there is no folder '%s', and no command of this name\nin brim this is: %s", word,
+                       others[i].here);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) names[i] = verbs[i].name;
+  meant = brim_suggest_of(word, names, sizeof names / sizeof names[0]);
+  if (!meant) return BRIM_OK;
+  return brim_fail(BRIM_ECONFIG, "there is no folder '%s', and no command of this name\ndid you mean 'brim runs %s'?",
+                   word, meant);
+}
+
 static brim_status list(brim_runs *runs, const char *const *operand, size_t operands)
 {
+  if (operands > 0) BRIM_TRY(check_word(runs, operand[0]));
   BRIM_TRY(brim_runs_select(runs, operand, operands, DEFAULT_COLUMNS));
   return brim_runs_print(runs);
 }
@@ -30,8 +78,9 @@ static brim_status check_options(const brim_runs_options *o, const char *verb)
 {
   const bool lists = !verb, prints = lists || strcmp(verb, "show") == 0 || strcmp(verb, "diff") == 0;
   const bool picks = lists || strcmp(verb, "tag") == 0 || strcmp(verb, "note") == 0 || strcmp(verb, "delete") == 0 ||
-                     strcmp(verb, "prune") == 0;
-  const bool destroys = verb && (strcmp(verb, "empty") == 0 || strcmp(verb, "prune") == 0);
+                     strcmp(verb, "prune") == 0 || strcmp(verb, "restore") == 0;
+  const bool destroys =
+      verb && (strcmp(verb, "empty") == 0 || strcmp(verb, "prune") == 0 || strcmp(verb, "delete") == 0);
   const struct {
     bool is_set, fits;
     const char *name;
@@ -49,7 +98,7 @@ static brim_status check_options(const brim_runs_options *o, const char *verb)
 
 static const brim_option options[] = {
     {"--where", BRIM_CLI_STRING(brim_runs_options, where), "EXPRESSION",
-     "only runs for which this holds, such as 'model=vit and test.accuracy>0.9 and tag=paper'"},
+     "only runs that match, for example 'model=vit and test.accuracy>0.9 and tag=paper'"},
     {"--sort", BRIM_CLI_STRING(brim_runs_options, sort), "[-]KEY",
      "sort by a key; with '-' the largest first (default: -started)"},
     {"--limit", BRIM_CLI_STRING(brim_runs_options, limit), "N", "only the first N"},
@@ -58,7 +107,7 @@ static const brim_option options[] = {
      "print JSON: without --columns, everything about each run"},
     {"--csv", BRIM_CLI_FLAG(brim_runs_options, csv), NULL, "print CSV, with exact numbers"},
     {"--remove", BRIM_CLI_FLAG(brim_runs_options, remove), NULL, "tag: remove the tags"},
-    {"--yes", BRIM_CLI_FLAG(brim_runs_options, yes), NULL, "empty, prune: do not ask"},
+    {"--yes", BRIM_CLI_FLAG(brim_runs_options, yes), NULL, "delete --where, empty, prune: do not ask"},
     {"--no-cache", BRIM_CLI_FLAG(brim_runs_options, no_cache), NULL, "read every run's folder, and write no cache"},
     {NULL}};
 
@@ -89,8 +138,8 @@ const brim_command brim_command_runs = {
     "       brim runs diff RUN RUN... [--json]\n"
     "       brim runs tag TAG[,TAG] (RUN... | --where EXPRESSION [FOLDER...]) [--remove]\n"
     "       brim runs note TEXT (RUN... | --where EXPRESSION [FOLDER...])\n"
-    "       brim runs delete (RUN... | --where EXPRESSION [FOLDER...])\n"
-    "       brim runs restore [RUN...]\n"
+    "       brim runs delete (RUN... | --where EXPRESSION [FOLDER...] [--yes])\n"
+    "       brim runs restore [RUN... | FOLDER... | --where EXPRESSION [FOLDER...]]\n"
     "       brim runs empty [FOLDER...] [--yes]\n"
     "       brim runs prune [FOLDER...] [--where EXPRESSION] [--yes]\n"
     "\n"
@@ -101,20 +150,20 @@ const brim_command brim_command_runs = {
     "  brim runs diff runs/a runs/b                   the keys and results that differ\n"
     "  brim runs tag paper runs/a runs/b              then --where tag=paper finds them\n"
     "  brim runs note 'the first with augmentation' runs/a   a note\n"
-    "  brim runs delete --where status=failed         move runs to the trash\n"
-    "  brim runs restore runs/a                       get a deleted run back; without a name, list deleted runs\n"
+    "  brim runs delete --where status=failed         move runs to the trash; shows them and asks first\n"
+    "  brim runs restore runs/a                       restore a deleted run; without a name, list deleted runs\n"
+    "  brim runs restore --where status=failed        restore several\n"
     "  brim runs empty                                delete the runs in the trash for good\n"
     "  brim runs prune                                delete checkpoints that neither best nor last points to\n"
     "\n"
     "An expression compares keys with values: = != < <= > >=, ~ (contains, or matches a pattern with '*'), !~, joined\n"
     "by and, or, not and parentheses. Keys are name, status, model, dataset, started, seconds, loss, accuracy, tag,\n"
     "note; results such as test.accuracy or device_peak_bytes; and all keys of the configuration, such as\n"
-    "optimizer.lr, or their ends (lr). A key alone holds if the run has it and it is not false. 90% is 0.9. A value\n"
-    "with spaces or signs needs quotes.\n"
+    "optimizer.lr, or their ends (lr). A key alone is true if the run has it and it is not false. 90% is 0.9. A value\n"
+    "with spaces or signs needs quotes. A value that no run can have, such as status=finishd, is an error.\n"
     "\n"
-    "The folders of runs are the only truth: brim keeps what it has read in a cache, which may be deleted at any "
-    "time.\n"
-    "A deleted run moves to the folder .trash beside it. brim does not delete a running run, or a folder that is not "
-    "a\n"
-    "run, or a link.\n",
+    "What you have not named is shown before it is deleted, and brim asks; without a terminal this needs --yes.\n"
+    "\n"
+    "brim reads runs from their folders, and keeps a cache that you may delete at any time. A deleted run moves to\n"
+    "the folder .trash beside it. brim does not delete a run in progress, a folder that is not a run, or a link.\n",
     options};

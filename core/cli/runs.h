@@ -42,6 +42,9 @@ typedef struct brim_runs {
 /* Finds the runs that the operands and --where choose, sorts and limits them. An operand is a run or a folder of runs;
  * none: the folders runs and multirun. `default_columns`: for a list without --columns. */
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns);
+/* Its two halves: takes --where, --sort and --columns; and chooses from the runs that `runs->index` has. */
+brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns);
+brim_status brim_runs_choose(brim_runs *runs);
 /* The folder of a run as an operand names it: the path, or a name below runs. */
 const char *brim_runs_path(brim_arena *arena, const char *operand);
 /* The paths of the runs that a command works on: its operands, or with --where the runs chosen from them. ECONFIG: none
@@ -55,6 +58,7 @@ void brim_runs_release(brim_runs *runs);
 /* ---- runs_print.c ---- */
 
 brim_status brim_runs_print(const brim_runs *runs);
+void brim_runs_print_table(const brim_runs *runs);
 /* A cell for people: few digits; "-" for NULL. Belongs to `arena`. */
 const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell);
 /* Prints what could not be read, as warnings. */

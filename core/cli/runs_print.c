@@ -31,10 +31,23 @@ static void add_number(brim_text *out, double value)
 
 /* ---- the table ---- */
 
+/* Joins the lines of an error or a note. */
+static const char *one_line(brim_arena *arena, const char *text)
+{
+  const char *out = "";
+  if (!strchr(text, '\n')) return text;
+  for (const char *s = text + strspn(text, "\n "); *s; s += strspn(s, "\n ")) {
+    const size_t length = strcspn(s, "\n");
+    out = brim_arena_printf(arena, "%s%s%.*s", out, out[0] ? "; " : "", (int)length, s);
+    s += length;
+  }
+  return out;
+}
+
 const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell)
 {
   if (!cell) return "-";
-  if (cell->text) return brim_index_string(index, cell->text);
+  if (cell->text) return one_line(arena, brim_index_string(index, cell->text));
   const bool whole = cell->number == floor(cell->number) && fabs(cell->number) < 1e15;
   return brim_arena_printf(arena, whole ? "%.0f" : "%.5g", cell->number);
 }
@@ -78,7 +91,7 @@ static size_t columns_that_fit(const brim_runs *runs, const brim_table *table)
   return fit > 2 ? fit : 2;
 }
 
-static void print_table(const brim_runs *runs)
+void brim_runs_print_table(const brim_runs *runs)
 {
   brim_table table;
   brim_text out = {0};
@@ -138,7 +151,7 @@ static void print_csv(const brim_runs *runs)
 
 /* ---- JSON ---- */
 
-/* Control characters are escaped, those of C1 and DEL too, for terminals. */
+/* Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
 void brim_runs_add_json(brim_text *out, const char *text)
 {
   const char *end = text + strlen(text);
@@ -149,7 +162,9 @@ void brim_runs_add_json(brim_text *out, const char *text)
     const int32_t code = brim_utf8_next(&s, end);
     s = start;
     const char *shown = brim_utf8_take(&s, end, &length);
-    if (code >= 0 && (code < 0x20 || (code >= 0x7f && code < 0xa0)))
+    if (brim_is_control(code) && code > 0xffff) /* as a pair of surrogates */
+      brim_text_printf(out, "\\u%04x\\u%04x", 0xd7c0u + ((unsigned)code >> 10), 0xdc00u + ((unsigned)code & 0x3ff));
+    else if (brim_is_control(code))
       brim_text_printf(out, "\\u%04x", (unsigned)code);
     else if (code == '"' || code == '\\')
       brim_text_printf(out, "\\%c", (char)code);
@@ -268,7 +283,7 @@ brim_status brim_runs_print(const brim_runs *runs)
   else if (runs->options->csv)
     print_csv(runs);
   else
-    print_table(runs);
+    brim_runs_print_table(runs);
   brim_runs_warn(runs);
   return BRIM_OK;
 }

@@ -11,6 +11,8 @@
 #include "cli/runs.h"
 #include "report/find.h"
 
+#define NAMES_MAX 256 /* different values of a key, for suggestions */
+
 /* ---- folders ---- */
 
 brim_status brim_runs_default_folders(const char **folder, size_t *count)
@@ -94,7 +96,7 @@ static brim_status fail_ambiguous(const brim_runs *runs, const brim_index *index
 {
   const char *first = brim_index_string(index, found[0]), *second = brim_index_string(index, found[1]);
   return fail_key(runs, key,
-                  brim_arena_printf(runs->arena, "'%s' may be %s or %s%s: write more of it", runs->key[key],
+                  brim_arena_printf(runs->arena, "'%s' may mean %s or %s%s: write more of the key", runs->key[key],
                                     strchr(first, '.') + 1, strchr(second, '.') + 1, count > 2 ? " and others" : ""));
 }
 
@@ -115,7 +117,7 @@ static brim_status bind(const brim_runs *runs, const brim_index *index, uint32_t
     const size_t count = brim_index_find_key(index, runs->key[k], found, 2);
     if (count > 1) return fail_ambiguous(runs, index, k, found, count);
     out[k] = count == 1 ? found[0] : 0;
-    known[k] = known[k] || count == 1 || brim_index_is_known(runs->key[k]);
+    known[k] = brim_index_is_known(runs->key[k]);
   }
   return BRIM_OK;
 }
@@ -125,6 +127,9 @@ static brim_status bind(const brim_runs *runs, const brim_index *index, uint32_t
 static brim_where_value value_of(const brim_runs *runs, const brim_runs_row *row, size_t key)
 {
   const brim_index_cell *cell = row->cell[key];
+  if (strcmp(runs->key[key], "name") == 0)
+    return (brim_where_value){
+        .has = true, .text = brim_index_path(runs->arena, row->index, row->run), .number = NAN}; /* as listed */
   if (!cell) return (brim_where_value){.number = NAN};
   return (brim_where_value){.has = true,
                             .is_list = strcmp(runs->key[key], "tag") == 0,
@@ -153,10 +158,57 @@ static void add_rows(brim_runs *runs, const brim_index *index, const uint32_t *k
     brim_runs_row row = {index, &index->run[i], runs->row[runs->rows].cell};
     brim_index_take(index, row.run, slot, taken, runs->keys);
     for (size_t k = 0; k < runs->keys; k++) row.cell[k] = key[k] ? taken[same[k]] : NULL;
-    runs->total++;
-    if (is_chosen(runs, &row)) runs->row[runs->rows++] = row;
+    runs->row[runs->rows++] = row;
   }
   free(slot);
+}
+
+/* ---- values ---- */
+
+/* Adds a text, or each item of a list of tags, to the names, once. */
+static void add_names(brim_runs *runs, const char *text, bool is_list, const char **name, size_t *names)
+{
+  while (*text && *names < NAMES_MAX) {
+    const size_t length = is_list ? strcspn(text, ",") : strlen(text);
+    size_t i = 0;
+    while (i < *names && (strncmp(name[i], text, length) != 0 || name[i][length])) i++;
+    if (i == *names) name[(*names)++] = brim_arena_string_n(runs->arena, text, length);
+    text += length + (text[length] == ',');
+  }
+}
+
+static bool are_flags(const char *const *name, size_t names)
+{
+  for (size_t i = 0; i < names; i++)
+    if (strcmp(name[i], "true") != 0 && strcmp(name[i], "false") != 0) return false;
+  return names > 0;
+}
+
+/* What the values of a key of the filter are: as brim knows it, else as the runs show. */
+static brim_where_values values_of(brim_runs *runs, size_t key)
+{
+  static const char *const flags[] = {"false", "true"};
+  const char *called = runs->key[key];
+  const bool is_status = strcmp(called, "status") == 0, is_free = strcmp(called, "note") == 0;
+  const char **name = BRIM_ARENA_NEW(runs->arena, const char *, NAMES_MAX);
+  size_t names = 0, numbers = 0;
+  for (size_t i = 0; is_status && brim_index_statuses[i]; i++) name[names++] = brim_index_statuses[i];
+  for (size_t i = 0; i < runs->rows; i++) {
+    const brim_index_cell *cell = runs->row[i].cell[key];
+    numbers += cell && !isnan(cell->number);
+    if (cell && cell->text && isnan(cell->number) && !is_free)
+      add_names(runs, brim_index_string(runs->row[i].index, cell->text), strcmp(called, "tag") == 0, name, &names);
+  }
+  if (brim_index_kind_of(called) != BRIM_WHERE_MIXED)
+    return (brim_where_values){numbers > 0 && !is_status && brim_index_kind_of(called) == BRIM_WHERE_TEXTS
+                                   ? BRIM_WHERE_MIXED
+                                   : brim_index_kind_of(called),
+                               name, names};
+  if (are_flags(name, names) && numbers == 0) return (brim_where_values){BRIM_WHERE_NAMES, flags, 2};
+  return (brim_where_values){numbers == 0 ? BRIM_WHERE_TEXTS
+                             : names == 0 ? BRIM_WHERE_NUMBERS
+                                          : BRIM_WHERE_MIXED,
+                             name, names};
 }
 
 static const brim_runs *sorted; /* qsort passes no context */
@@ -183,9 +235,11 @@ static int by_key(const void *left, const void *right)
 
 /* ---- all of it ---- */
 
-static brim_status take_options(brim_runs *runs, const char *default_columns)
+brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns)
 {
   const brim_runs_options *o = runs->options;
+  int64_t limit;
+  BRIM_TRY(brim_cli_whole_number("--limit", o->limit, 1, INT64_MAX, &limit));
   const char *sort = o->sort ? o->sort : "-started";
   BRIM_TRY(add_columns(runs, o->columns ? o->columns : default_columns));
   runs->descends = sort[0] == '-';
@@ -210,27 +264,49 @@ static brim_status add_all_rows(brim_runs *runs)
     BRIM_TRY(bind(runs, &runs->index[i], key, known));
     add_rows(runs, &runs->index[i], key);
   }
-  for (size_t k = 0; k < runs->keys && runs_total > 0; k++)
+  runs->total = runs->rows;
+  for (size_t k = 0; k < runs->keys && runs->total > 0; k++) {
+    for (size_t i = 0; i < runs->rows && !known[k]; i++) known[k] = runs->row[i].cell[k];
     if (!known[k]) return fail_unknown(runs, k);
+  }
+  return BRIM_OK;
+}
+
+/* Keeps the rows for which the filter holds. */
+static brim_status filter_rows(brim_runs *runs)
+{
+  size_t kept = 0;
+  if (runs->total == 0) return BRIM_OK;
+  for (size_t i = 0; i < runs->filter.keys; i++) runs->filter.values[i] = values_of(runs, runs->filter_key[i]);
+  BRIM_TRY(brim_where_check(runs->arena, &runs->filter));
+  for (size_t i = 0; i < runs->rows; i++)
+    if (is_chosen(runs, &runs->row[i])) runs->row[kept++] = runs->row[i];
+  runs->rows = kept;
+  return BRIM_OK;
+}
+
+brim_status brim_runs_choose(brim_runs *runs)
+{
+  int64_t limit = INT64_MAX;
+  BRIM_TRY(brim_cli_whole_number("--limit", runs->options->limit, 1, INT64_MAX, &limit));
+  BRIM_TRY(add_all_rows(runs));
+  BRIM_TRY(filter_rows(runs));
+  sorted = runs;
+  if (runs->rows > 1) qsort(runs->row, runs->rows, sizeof *runs->row, by_key);
+  if (runs->rows > (uint64_t)limit) runs->rows = (size_t)limit;
   return BRIM_OK;
 }
 
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns)
 {
   const char *folder[BRIM_RUNS_FOLDERS_MAX];
-  int64_t limit = INT64_MAX;
-  BRIM_TRY(brim_cli_whole_number("--limit", runs->options->limit, 1, INT64_MAX, &limit));
-  BRIM_TRY(take_options(runs, default_columns)); /* before folders are read: a mistake shows at once */
+  BRIM_TRY(brim_runs_take_options(runs, default_columns)); /* before folders are read: a mistake shows at once */
   if (operands == 0) {
     BRIM_TRY(brim_runs_default_folders(folder, &operands));
     operand = folder;
   }
   for (size_t i = 0; i < operands; i++) BRIM_TRY(open_operand(runs, operand[i]));
-  BRIM_TRY(add_all_rows(runs));
-  sorted = runs;
-  if (runs->rows > 1) qsort(runs->row, runs->rows, sizeof *runs->row, by_key);
-  if (runs->rows > (uint64_t)limit) runs->rows = (size_t)limit;
-  return BRIM_OK;
+  return brim_runs_choose(runs);
 }
 
 brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t operands, const char *verb,
@@ -244,7 +320,7 @@ brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t o
     for (size_t i = 0; i < operands; i++) (*path)[(*count)++] = brim_runs_path(runs->arena, operand[i]);
     return BRIM_OK;
   }
-  BRIM_TRY(brim_runs_select(runs, operand, operands, "name"));
+  BRIM_TRY(brim_runs_select(runs, operand, operands, "name,status,steps,started,tag,note"));
   brim_runs_warn(runs);
   if (runs->rows == 0) brim_say("no run matches --where '%s'", runs->options->where);
   *path = BRIM_ARENA_NEW(runs->arena, const char *, runs->rows + 1);

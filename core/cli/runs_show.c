@@ -63,11 +63,22 @@ static void check_lines(const char *run, const char *name, const char *member)
   fclose(file);
 }
 
+/* Adds a row for each line of a value. */
 static void add_row(brim_table *table, const char *name, const char *value)
 {
   if (strcmp(value, "-") == 0 || !value[0]) return;
-  brim_table_add(table, name);
-  brim_table_add(table, value);
+  for (const char *s = value; *s; s += strspn(s, "\n")) {
+    const size_t length = strcspn(s, "\n");
+    brim_table_add(table, s == value ? name : "");
+    brim_table_add(table, brim_arena_string_n(table->arena, s, length));
+    s += length;
+  }
+}
+
+/* A cell with all its lines. */
+static const char *lines_of(const brim_runs *runs, const brim_index *index, const brim_index_cell *cell)
+{
+  return cell && cell->text ? brim_index_string(index, cell->text) : brim_runs_cell(runs->arena, index, cell);
 }
 
 /* The words of the command line that made the run. */
@@ -110,7 +121,8 @@ static void show(const brim_runs *runs, size_t i)
   brim_text out = {0};
   brim_table head = {.arena = runs->arena, .columns = 2}, results = head;
   add_row(&head, "run", dir);
-  for (size_t k = 0; k < sizeof top / sizeof top[0]; k++) add_row(&head, top[k], text_of(runs, i, top[k]));
+  for (size_t k = 0; k < sizeof top / sizeof top[0]; k++)
+    add_row(&head, top[k], lines_of(runs, index, brim_index_cell_of(index, index->run, top[k])));
   add_row(&head, "set", overrides_of(runs->arena, dir));
   add_row(&head, "checkpoints", checkpoints_of(runs->arena, dir));
   add_row(&head, "disk", brim_format_bytes(bytes, sizeof bytes, brim_disk_bytes(dir)));
@@ -120,7 +132,7 @@ static void show(const brim_runs *runs, size_t i)
     const brim_index_cell *cell = &index->cell[index->id[index->run->first + k]];
     const char *key = brim_index_string(index, cell->key);
     if (brim_starts_with(key, "result.") && strcmp(key, "result.status") != 0)
-      add_row(&results, key + strlen("result."), brim_runs_cell(runs->arena, index, cell));
+      add_row(&results, key + strlen("result."), lines_of(runs, index, cell));
   }
   brim_table_print(&head, &out);
   if (results.count > results.columns) brim_text_add(&out, "\n");

@@ -1,4 +1,5 @@
 /* brim runs delete, restore, empty and prune. See runs.h. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,34 +40,47 @@ static brim_status add_trash(brim_runs *runs, const char *folder, trash *out)
   return BRIM_OK;
 }
 
-/* The trash of a folder and of the folders below, down to those that hold runs. */
-static brim_status find_trash(brim_runs *runs, const char *folder, int depth, trash *out)
+/* The trash of a folder and of the folders below, down to those that hold runs. One that cannot be read does not keep
+ * the others. */
+static void find_trash(brim_runs *runs, const char *folder, int depth, trash *out)
 {
   const char **name;
   size_t count;
   struct stat info;
-  BRIM_TRY(add_trash(runs, folder, out));
-  if (depth == BRIM_FIND_DEPTH_MAX || !brim_folder_names(runs->arena, folder, &name, &count)) return BRIM_OK;
+  if (add_trash(runs, folder, out) != BRIM_OK) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  if (depth == BRIM_FIND_DEPTH_MAX || !brim_folder_names(runs->arena, folder, &name, &count)) return;
   for (size_t i = 0; i < count; i++) {
     const char *below = brim_arena_printf(runs->arena, "%s/%s", folder, name[i]);
     if (lstat(below, &info) != 0 || !S_ISDIR(info.st_mode) || brim_find_is_run(AT_FDCWD, below)) continue;
-    if (access(below, R_OK | X_OK) == 0) BRIM_TRY(find_trash(runs, below, depth + 1, out));
+    if (access(below, R_OK | X_OK) == 0) find_trash(runs, below, depth + 1, out);
   }
-  return BRIM_OK;
 }
 
+/* Without folders: the working folder's trash, and those below runs and multirun. */
 static brim_status find_all_trash(brim_runs *runs, const char *const *folder, size_t folders, trash *out)
 {
   const char *own[BRIM_RUNS_FOLDERS_MAX];
   if (folders == 0) {
-    BRIM_TRY(brim_runs_default_folders(own, &folders));
+    BRIM_TRY(add_trash(runs, ".", out));
+    const brim_status status = brim_runs_default_folders(own, &folders);
+    if (status != BRIM_OK && out->count == 0) return status;
     folder = own;
   }
   for (size_t i = 0; i < folders; i++) {
-    if (!brim_is_folder(folder[i])) return brim_fail(BRIM_ELOAD, "there is no folder '%s'", folder[i]);
-    BRIM_TRY(find_trash(runs, folder[i], 0, out));
+    if (access(folder[i], R_OK | X_OK) != 0)
+      return brim_fail(BRIM_ELOAD, "cannot read the folder '%s': %s", folder[i], strerror(errno));
+    if (!brim_is_folder(folder[i])) return brim_fail(BRIM_ELOAD, "'%s' is not a folder", folder[i]);
+    find_trash(runs, folder[i], 0, out);
   }
   return BRIM_OK;
+}
+
+/* Where the run was, as the user would write it. */
+static const char *path_before(brim_arena *arena, const trashed *t)
+{
+  if (strcmp(t->folder, ".") == 0) return t->run.name;
+  const size_t length = strlen(t->folder);
+  return brim_arena_printf(arena, "%s%s%s", t->folder, t->folder[length - 1] == '/' ? "" : "/", t->run.name);
 }
 
 static const char *path_in_trash(brim_arena *arena, const trashed *t)
@@ -84,7 +98,7 @@ static void print_trash(brim_runs *runs, const trash *all)
   brim_table_add(&table, "size");
   for (size_t i = 0; i < all->count; i++) {
     const trashed *t = &all->item[i];
-    brim_table_add(&table, brim_arena_printf(runs->arena, "%s/%s", t->folder, t->run.name));
+    brim_table_add(&table, path_before(runs->arena, t));
     brim_table_add(&table, t->run.when);
     brim_table_add(&table, brim_format_bytes(bytes, sizeof bytes, brim_disk_bytes(path_in_trash(runs->arena, t))));
   }
@@ -96,35 +110,65 @@ static void print_trash(brim_runs *runs, const trash *all)
   brim_text_release(&out);
 }
 
-/* Asks on a terminal; elsewhere --yes is needed. `what` completes "delete ... for good". */
-static brim_status confirm(const brim_runs *runs, const char *what)
+/* Asks on a terminal before anything is deleted that the user has not named; elsewhere --yes is needed. The caller has
+ * printed what it is. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
+static brim_status confirm(const brim_runs *runs, const char *verb, const char *what, const char *tail)
 {
   char answer[16] = "";
   if (runs->options->yes) return BRIM_OK;
   if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-    return brim_fail(BRIM_ECONFIG, "%s would be deleted for good: add --yes", what);
-  fprintf(stderr, "Delete %s for good? [y/N] ", what);
+    return brim_fail(BRIM_ECONFIG, "nothing was deleted: to %c%s %s%s without a question, add --yes",
+                     (char)tolower((unsigned char)verb[0]), verb + 1, what, tail);
+  fflush(stdout);
+  fprintf(stderr, "%s %s%s? [y/N] ", verb, what, tail);
   if (!fgets(answer, sizeof answer, stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
     return brim_fail(BRIM_ECONFIG, "nothing was deleted");
   return BRIM_OK;
 }
 
+static const char *count_runs(brim_arena *arena, size_t count)
+{
+  return brim_arena_printf(arena, "%zu run%s", count, brim_plural((int64_t)count));
+}
+
 /* ---- delete and restore ---- */
 
-/* A run that cannot be deleted does not keep the others. */
+/* A run's folder may hold folders of other runs, which would move with it. */
+static brim_status check_below(brim_runs *runs, const char *path)
+{
+  brim_found_list below;
+  if (brim_find_runs(runs->arena, path, &below) != BRIM_OK) return BRIM_OK; /* brim_trash_run reports it */
+  for (size_t i = 0; i < below.count; i++) {
+    const char *run = brim_arena_printf(runs->arena, "%s/%s", path, below.item[i].name);
+    if (!below.item[i].error && brim_run_is_open(run))
+      return brim_fail(BRIM_EINVAL, "'%s' is running, and would move with '%s'\nstop it first", run, path);
+  }
+  return BRIM_OK;
+}
+
+static brim_status delete_run(brim_runs *runs, const char *path)
+{
+  BRIM_TRY(check_below(runs, path));
+  BRIM_TRY(brim_trash_run(path));
+  brim_say("deleted '%s'; to restore it: brim runs restore %s", path, BRIM_QUOTED(path));
+  return BRIM_OK;
+}
+
+/* A run that cannot be deleted does not keep the others. Those that a filter has chosen are shown first. */
 brim_status brim_runs_delete(brim_runs *runs, const char *const *operand, size_t operands)
 {
   const char **path;
   size_t count, done = 0;
   brim_status status = BRIM_OK;
   BRIM_TRY(brim_runs_list(runs, operand, operands, "delete", &path, &count));
+  if (runs->options->where && count > 0 && !runs->options->yes) {
+    brim_runs_print_table(runs);
+    BRIM_TRY(confirm(runs, "Move", count_runs(runs->arena, count), " to the trash"));
+  }
   for (size_t i = 0; i < count; i++) {
-    const brim_status one = brim_trash_run(path[i]);
-    if (one == BRIM_OK) {
-      done++;
-      brim_say("deleted '%s'; to get it back: brim runs restore %s", path[i], path[i]);
-      continue;
-    }
+    const brim_status one = delete_run(runs, path[i]);
+    done += one == BRIM_OK;
+    if (one == BRIM_OK) continue;
     status = one;
     if (count > 1) brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   }
@@ -132,36 +176,91 @@ brim_status brim_runs_delete(brim_runs *runs, const char *const *operand, size_t
   return brim_fail(status, "%zu of %zu runs were not deleted", count - done, count);
 }
 
-/* Restores the run that was deleted last under this path. */
-static brim_status restore(brim_runs *runs, const char *path)
+static brim_status restore(brim_runs *runs, const trashed *t)
+{
+  BRIM_TRY(brim_trash_restore(t->folder, &t->run));
+  brim_say("restored '%s'", path_before(runs->arena, t));
+  return BRIM_OK;
+}
+
+/* The item that was deleted last of those whose paths end in `path`; NULL: none. ECONFIG: they are in several folders.
+ */
+static brim_status find_deleted(brim_runs *runs, const trash *all, const char *path, const trashed **out)
+{
+  *out = NULL;
+  for (size_t i = all->count; i-- > 0;) {
+    const char *before = path_before(runs->arena, &all->item[i]);
+    const size_t length = strlen(path), whole = strlen(before);
+    if (!brim_ends_with(before, path) || (length < whole && before[whole - length - 1] != '/')) continue;
+    if (*out && strcmp(before, path_before(runs->arena, *out)) != 0)
+      return brim_fail(BRIM_ECONFIG, "'%s' may be '%s' or '%s': write more of it", path, before,
+                       path_before(runs->arena, *out));
+    if (!*out) *out = &all->item[i];
+  }
+  return BRIM_OK;
+}
+
+/* Restores the run that was deleted last under this path; lists the deleted runs of a folder. */
+static brim_status restore_named(brim_runs *runs, const char *path)
 {
   size_t end = strlen(path);
   while (end > 1 && path[end - 1] == '/') end--;
-  size_t start = end;
-  while (start > 0 && path[start - 1] != '/') start--;
-  const char *name = brim_arena_string_n(runs->arena, path + start, end - start);
-  const char *folder = start == 0 ? "." : brim_arena_string_n(runs->arena, path, start > 1 ? start - 1 : 1);
+  path = brim_arena_string_n(runs->arena, path, end);
+  const char *slash = strrchr(path, '/');
+  const char *folder = !slash ? "." : brim_arena_string_n(runs->arena, path, slash > path ? (size_t)(slash - path) : 1);
+  const trashed *found = NULL;
+  trash beside = {0}, all = {0};
+  if (brim_is_folder(folder)) BRIM_TRY(add_trash(runs, folder, &beside));
+  BRIM_TRY(find_deleted(runs, &beside, path, &found));
+  if (found) return restore(runs, found);
+  if (find_all_trash(runs, NULL, 0, &all) == BRIM_OK) BRIM_TRY(find_deleted(runs, &all, path, &found));
+  if (found) return restore(runs, found);
+  if (!brim_is_folder(path) || brim_find_is_run(AT_FDCWD, path))
+    return brim_fail(BRIM_ELOAD, "there is no deleted run '%s' in '%s/%s'\n`brim runs restore` lists the deleted runs",
+                     slash ? slash + 1 : path, folder, BRIM_TRASH_NAME);
+  all = (trash){0};
+  BRIM_TRY(find_all_trash(runs, &path, 1, &all));
+  print_trash(runs, &all);
+  return BRIM_OK;
+}
+
+/* Restores the deleted runs for which --where holds. Of several with the same name only the newest finds it free. */
+static brim_status restore_where(brim_runs *runs, const char *const *folder, size_t folders)
+{
   trash all = {0};
-  if (start == 0 && brim_is_folder("runs")) folder = "runs"; /* a bare name, as other commands take it */
-  BRIM_TRY(add_trash(runs, folder, &all));
-  for (size_t i = all.count; i-- > 0;)
-    if (strcmp(all.item[i].run.name, name) == 0) {
-      BRIM_TRY(brim_trash_restore(folder, &all.item[i].run));
-      brim_say("restored '%s/%s'", folder, name);
-      return BRIM_OK;
-    }
-  return brim_fail(BRIM_ELOAD, "there is no deleted run '%s' in '%s/%s'\n`brim runs restore` lists the deleted runs",
-                   name, folder, BRIM_TRASH_NAME);
+  size_t done = 0;
+  brim_status status = BRIM_OK;
+  BRIM_TRY(brim_runs_take_options(runs, "name"));
+  BRIM_TRY(find_all_trash(runs, folder, folders, &all));
+  BRIM_ARENA_GROW(runs->arena, runs->index, runs->indexes, runs->index_room);
+  brim_index *index = &runs->index[runs->indexes++];
+  *index = (brim_index){0};
+  for (size_t i = 0; i < all.count; i++)
+    brim_index_add_renamed(index, path_before(runs->arena, &all.item[i]), path_in_trash(runs->arena, &all.item[i]));
+  BRIM_TRY(brim_runs_choose(runs));
+  bool *chosen = BRIM_ARENA_NEW(runs->arena, bool, all.count + 1);
+  for (size_t i = 0; i < runs->rows; i++) chosen[runs->row[i].run - index->run] = true;
+  for (size_t i = all.count; i-- > 0;) {
+    const brim_status one = chosen[i] ? restore(runs, &all.item[i]) : BRIM_OK;
+    done += chosen[i] && one == BRIM_OK;
+    if (one == BRIM_OK) continue;
+    status = one;
+    brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
+  }
+  if (runs->rows == 0) brim_say("no deleted run matches --where '%s'; there are %zu", runs->options->where, all.count);
+  if (status == BRIM_OK) return BRIM_OK;
+  return brim_fail(status, "%zu of %zu runs were not restored", runs->rows - done, runs->rows);
 }
 
 brim_status brim_runs_restore(brim_runs *runs, const char *const *operand, size_t operands)
 {
   trash all = {0};
+  if (runs->options->where) return restore_where(runs, operand, operands);
   if (operands == 0) {
     BRIM_TRY(find_all_trash(runs, NULL, 0, &all));
     print_trash(runs, &all);
   }
-  for (size_t i = 0; i < operands; i++) BRIM_TRY(restore(runs, operand[i]));
+  for (size_t i = 0; i < operands; i++) BRIM_TRY(restore_named(runs, operand[i]));
   return BRIM_OK;
 }
 
@@ -177,8 +276,8 @@ brim_status brim_runs_empty(brim_runs *runs, const char *const *operand, size_t 
   if (all.count == 0) return BRIM_OK;
   for (size_t i = 0; i < all.count; i++) bytes += brim_disk_bytes(path_in_trash(runs->arena, &all.item[i]));
   brim_format_bytes(size, sizeof size, bytes);
-  BRIM_TRY(confirm(runs,
-                   brim_arena_printf(runs->arena, "%zu run%s (%s)", all.count, brim_plural((int64_t)all.count), size)));
+  BRIM_TRY(confirm(runs, "Delete", brim_arena_printf(runs->arena, "%s (%s)", count_runs(runs->arena, all.count), size),
+                   " for good"));
   for (size_t i = 0; i < all.count; i++) BRIM_TRY(brim_trash_delete(all.item[i].folder, &all.item[i].run));
   brim_say("%zu run%s deleted for good: %s", all.count, brim_plural((int64_t)all.count), size);
   return BRIM_OK;
@@ -206,20 +305,33 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
   char size[32];
   BRIM_TRY(brim_runs_select(runs, operand, operands, "name"));
   brim_runs_warn(runs);
+  brim_table table = {.arena = runs->arena, .columns = 3};
+  brim_table_add(&table, "run");
+  brim_table_add(&table, "checkpoints to delete");
+  brim_table_add(&table, "size");
   for (size_t i = 0; i < runs->rows; i++) {
     const size_t before = count;
-    if (!is_running(&runs->row[i]))
-      BRIM_TRY(brim_checkpoint_prune(brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run), false, &count,
-                                     &bytes));
-    of_runs += count > before;
+    const uint64_t bytes_before = bytes;
+    const char *run = brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run);
+    if (!is_running(&runs->row[i])) BRIM_TRY(brim_checkpoint_prune(run, false, &count, &bytes));
+    if (count == before) continue;
+    of_runs++;
+    brim_table_add(&table, run);
+    brim_table_add(&table, brim_arena_printf(runs->arena, "%zu", count - before));
+    brim_table_add(&table, brim_format_bytes(size, sizeof size, bytes - bytes_before));
   }
   if (count == 0) {
     brim_say("nothing to prune: each run has only the checkpoints that `best` and `last` point to");
     return BRIM_OK;
   }
-  BRIM_TRY(confirm(runs, brim_arena_printf(runs->arena, "%zu checkpoint%s of %zu run%s (%s)", count,
-                                           brim_plural((int64_t)count), of_runs, brim_plural((int64_t)of_runs),
-                                           brim_format_bytes(size, sizeof size, bytes))));
+  brim_text shown = {0};
+  brim_table_print(&table, &shown);
+  brim_cli_print(brim_text_str(&shown));
+  brim_text_release(&shown);
+  BRIM_TRY(confirm(runs, "Delete",
+                   brim_arena_printf(runs->arena, "%zu checkpoint%s of %s (%s)", count, brim_plural((int64_t)count),
+                                     count_runs(runs->arena, of_runs), brim_format_bytes(size, sizeof size, bytes)),
+                   " for good"));
   for (size_t i = 0; i < runs->rows; i++)
     if (!is_running(&runs->row[i]) &&
         prune_run(brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run), &deleted, &freed) != BRIM_OK)

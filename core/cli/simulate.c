@@ -367,7 +367,7 @@ static brim_status print(const command *c)
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
   brim_cli_print(brim_text_str(&out));
-  fflush(stdout); /* before messages about it, also in a pipe */
+  fflush(stdout); /* so that messages on standard error come after it, also in a pipe */
   brim_text_release(&out);
   return BRIM_OK;
 }

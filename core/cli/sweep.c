@@ -266,7 +266,7 @@ static void log_job_to_resume(const brim_sweep_run *run, size_t job, brim_text *
   char folder[BRIM_PATH_MAX], name[32];
   snprintf(name, sizeof name, "%zu", job);
   if (brim_path_join(folder, run->folder, name) == BRIM_OK)
-    brim_text_printf(out, "\nresume job %zu with: %s %s", job, brim_run_resume_words(folder), folder);
+    brim_text_printf(out, "\nresume job %zu with: %s %s", job, brim_run_resume_words(folder), BRIM_QUOTED(folder));
 }
 
 static void log_jobs_left(brim_sweep_run *run)

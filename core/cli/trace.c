@@ -50,8 +50,8 @@ static brim_status check_owner(const char *run)
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot look at '%s': %s", path, strerror(errno));
   if (geteuid() == 0 || geteuid() == info.st_uid) return BRIM_OK;
   return brim_fail(BRIM_EINVAL,
-                   "run '%s' belongs to %s, and only that user can have it traced; you are %s\n"
-                   "ask for it, or for observe.trace=FIRST:END in the next run",
+                   "run '%s' belongs to %s, and only that user and root can trace it; you are %s\n"
+                   "ask that user to run brim trace, or to set observe.trace=FIRST:END in the next run",
                    run, user_name(info.st_uid, other, sizeof other), user_name(geteuid(), own, sizeof own));
 }
 
@@ -69,7 +69,7 @@ static brim_status fail_ended(const char *run)
                    : strcmp(s.status, "interrupted") == 0 ? "was interrupted"
                    : s.status[0]                          ? "failed"
                                                           : "",
-                   run);
+                   BRIM_QUOTED(run));
 }
 
 /* ---- asking ---- */
@@ -110,7 +110,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
     const bool runs = brim_run_is_open(run); /* before the events are read, so that none is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
-      status = brim_fail(BRIM_EINTERRUPTED, "the request was withdrawn");
+      status = brim_fail(BRIM_EINTERRUPTED, "interrupted: the run will not trace its next steps");
     else if (!runs)
       status = brim_fail(BRIM_EINVAL, "run '%s' ended before its next steps were traced", run);
     if (status != BRIM_OK) break;
@@ -137,7 +137,7 @@ static brim_status ask(const wishes *w)
   (void)signal(SIGTERM, on_signal);
   brim_status status = brim_trace_request_write(w->run, w->steps);
   if (status == BRIM_OK) {
-    brim_log(BRIM_LOG_INFO, "asked for the next %" PRId64 " step%s of %s; Ctrl-C withdraws", w->steps,
+    brim_log(BRIM_LOG_INFO, "waiting for the next %" PRId64 " step%s of %s; Ctrl-C withdraws the request", w->steps,
              brim_plural(w->steps), w->run);
     status = wait_for(w->run, events, &event);
     if (status != BRIM_OK) brim_trace_request_drop(w->run);
@@ -149,9 +149,10 @@ static brim_status ask(const wishes *w)
     brim_text_printf(&text, "%s/%s\n", w->run, name);
     brim_cli_print(brim_text_str(&text));
     brim_text_release(&text);
-    brim_log(BRIM_LOG_INFO,
-             "open it in https://ui.perfetto.dev, which keeps it on this machine; brim trace %s --top lists operations",
-             w->run);
+    brim_log(
+        BRIM_LOG_INFO,
+        "open it in https://ui.perfetto.dev (the file stays on your machine); brim trace %s --top lists operations",
+        w->run);
   }
   json_decref(event);
   return status;
@@ -171,7 +172,7 @@ static brim_status read_table(const char *run, json_t **out)
     return brim_fail(BRIM_ELOAD,
                      "run '%s' has no trace\n"
                      "trace it while it runs: brim trace %s; or from the beginning: brim train observe.trace=100:103",
-                     run, run);
+                     run, BRIM_QUOTED(run));
   if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
   const bool is_large = fstat(fileno(file), &info) == 0 && info.st_size > TABLE_BYTES_MAX;
   *out = is_large ? NULL : json_loadf(file, 0, &error);
@@ -183,7 +184,7 @@ static brim_status read_table(const char *run, json_t **out)
     return BRIM_OK;
   json_decref(*out);
   *out = NULL;
-  return brim_fail(BRIM_ELOAD, "'%s' is not a table of operations, or of another version of brim", path);
+  return brim_fail(BRIM_ELOAD, "'%s' is not a table of operations that this version of brim can read", path);
 }
 
 static double number_of(const json_t *row, const char *key)
@@ -266,7 +267,7 @@ static brim_status show(const wishes *w, brim_arena *arena)
 static brim_status trace(brim_cli *cli, wishes *w, brim_operands *operands)
 {
   char config[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
-  if (operands->count != 1) return brim_fail(BRIM_ECONFIG, "which run? write brim trace RUN");
+  if (operands->count != 1) return brim_fail(BRIM_ECONFIG, "brim trace needs the folder of a run: brim trace RUN");
   w->run = operands->word[0];
   w->steps = BRIM_TRACE_STEPS;
   BRIM_TRY(brim_cli_whole_number("--steps", w->steps_text, 1, BRIM_TRACE_STEPS_MAX, &w->steps));
@@ -281,7 +282,7 @@ static brim_status trace(brim_cli *cli, wishes *w, brim_operands *operands)
 static const brim_option options[] = {
     {"--steps", BRIM_CLI_STRING(wishes, steps_text), "N", "trace N steps (default: 3)"},
     {"--top", BRIM_CLI_FLAG(wishes, top), NULL, "list operations by time, measured and predicted"},
-    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "the same list, whole, as JSON"},
+    {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print the whole list as JSON"},
     {NULL}};
 
 static int run_command(brim_cli *cli, int argc, char **argv)
@@ -297,13 +298,13 @@ const brim_command brim_command_trace = {
     "trace", "record the next steps of a running process, for Perfetto", run_command,
     "usage: brim trace RUN [--steps N] [--top] [--json]\n"
     "\n"
-    "  brim trace runs/a              the next three steps of the process that trains in runs/a; prints the name of\n"
-    "                                 the file, for https://ui.perfetto.dev\n"
+    "  brim trace runs/a              trace the next three steps of the process that trains in runs/a, and print the\n"
+    "                                 name of the file, for https://ui.perfetto.dev\n"
     "  brim trace runs/a --steps 10   ten steps\n"
-    "  brim trace runs/a --top        operations by time, measured and predicted, of the run's last trace; traces a\n"
-    "                                 running process if there is none\n"
+    "  brim trace runs/a --top        list the operations of the run's last trace by time, measured and predicted; if\n"
+    "                                 there is no trace, make one first\n"
     "\n"
     "A trace has operations, copies, collectives, loader threads, phases of the host, votes and decisions of all\n"
     "ranks on one clock, and the bytes of the plan that are in use. It does not change the training. Only the\n"
-    "run's own user and root can have it traced. observe.trace=100:103 traces steps from the command line.\n",
+    "run's own user and root can trace it. brim train observe.trace=100:103 traces given steps of a new run.\n",
     options};

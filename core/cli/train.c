@@ -72,7 +72,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
           "to train with another one, start a new run: brim train --from %s %s\n"
           "only these may change: model.weights=PATH and dataset.path=PATH, if files have moved, dist.ranks=N, "
           "federate.mode=MODE and hooks.*=COMMAND",
-          operands->word[i], o->resume, operands->word[i]);
+          operands->word[i], BRIM_QUOTED(o->resume), BRIM_QUOTED(operands->word[i]));
   return BRIM_OK;
 }
 
@@ -283,7 +283,8 @@ static brim_status start_ranks(brim_rank_launch *launch, const char *const *word
 {
   const brim_status status = brim_launch_run(launch, word, &ending->reported);
   if (status != BRIM_ECOMM || !launch->folder[0] || !brim_checkpoint_exists(launch->folder)) return status;
-  return brim_fail_add(status, "resume with: %s %s", brim_run_resume_words(launch->folder), launch->folder);
+  return brim_fail_add(status, "resume with: %s %s", brim_run_resume_words(launch->folder),
+                       BRIM_QUOTED(launch->folder));
 }
 
 /* [init] Rank 0 prints for all. */

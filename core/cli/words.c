@@ -273,23 +273,11 @@ void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, cha
   }
 }
 
-static void quote_word(const char *word, brim_text *out)
-{
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
-  if (word[0] && strspn(word, plain) == strlen(word)) {
-    brim_text_add(out, word);
-    return;
-  }
-  brim_text_add(out, "'");
-  for (; *word; word++) brim_text_add_n(out, *word == '\'' ? "'\\''" : word, *word == '\'' ? 4 : 1);
-  brim_text_add(out, "'");
-}
-
 void brim_cli_quote(const char *const *word, brim_text *out)
 {
   for (size_t i = 0; word[i]; i++) {
     if (i > 0) brim_text_add(out, " ");
-    quote_word(word[i], out);
+    brim_text_add_quoted(out, word[i]);
   }
 }
 

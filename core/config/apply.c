@@ -142,8 +142,21 @@ static bool hint_unlisted(const target *t, const char *path)
 static bool hint_command(const target *t, const char *path)
 {
   if (strcmp(path, "scenario") != 0) return false;
-  brim_problem_hint(&t->c->problems, "to try policies in a scenario: brim simulate %s", t->override->origin.text);
+  brim_problem_hint(&t->c->problems, "to try policies in a scenario: brim simulate %s",
+                    BRIM_QUOTED(t->override->origin.text));
   return true;
+}
+
+/* Whether the path is in a section of the core, where an added key would have no effect. A plugin's parameters are a
+ * group. */
+static bool is_closed(const char *path)
+{
+  const size_t length = strcspn(path, ".");
+  for (const brim_group *g = brim_config_groups; g->name; g++)
+    if (strlen(g->name) == length && strncmp(path, g->name, length) == 0) return false;
+  for (const brim_section *s = path[length] ? brim_settings_sections : NULL; s && s->path; s++)
+    if (length > 0 && strlen(s->path) == length && strncmp(path, s->path, length) == 0) return true;
+  return false;
 }
 
 static void unknown_key(const target *t, const char *path)
@@ -153,13 +166,16 @@ static void unknown_key(const target *t, const char *path)
   brim_problem_at(&t->c->problems, &o->origin, "unknown key '%s'", path);
   if (hint_unlisted(t, path) || hint_command(t, path)) return;
   const bool whole = strcmp(path, o->key) == 0; /* or a key inside {...} */
-  const char *add = whole ? o->origin.text : brim_arena_printf(t->c->arena, "%s=VALUE", path);
+  const char *add = brim_arena_printf(t->c->arena, whole ? "+%s" : "+%s=VALUE", whole ? o->origin.text : path);
   if (o->mode != BRIM_OVERRIDE_SET || o->append) {
     if (meant) brim_problem_hint(&t->c->problems, "did you mean '%s'?", meant);
+  } else if (meant && is_closed(path)) {
+    brim_problem_hint(&t->c->problems, "did you mean '%s'?", meant);
+  } else if (is_closed(path)) { /* its keys are listed below */
   } else if (meant) {
-    brim_problem_hint(&t->c->problems, "did you mean '%s'? to add a new key, write +%s", meant, add);
+    brim_problem_hint(&t->c->problems, "did you mean '%s'? to add a new key, write %s", meant, BRIM_QUOTED(add));
   } else {
-    brim_problem_hint(&t->c->problems, "to add a new key, write +%s", add);
+    brim_problem_hint(&t->c->problems, "to add a new key, write %s", BRIM_QUOTED(add));
   }
   brim_schema_hint_keys(t->schema, meant && strchr(meant, '.') ? meant : path, &t->c->problems);
 }
@@ -319,7 +335,9 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   const bool section = brim_schema_is_section(t->schema, path);
   const bool declared = brim_schema_find(t->schema, path) || brim_alias_find(path);
   const bool there = declared || section || find_node(t->c, path);
-  if (there && o->mode == BRIM_OVERRIDE_ADD && !section) {
+  if (!there && o->mode != BRIM_OVERRIDE_SET && is_closed(path)) {
+    unknown_key(t, path);
+  } else if (there && o->mode == BRIM_OVERRIDE_ADD && !section) {
     brim_problem_at(problems, &o->origin, "'%s' exists already: to change it, write %s", path, o->origin.text + 1);
   } else if (!there && o->mode == BRIM_OVERRIDE_SET) {
     unknown_key(t, path);

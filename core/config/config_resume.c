@@ -104,7 +104,7 @@ brim_status brim_config_check_edits(const brim_config *was, const brim_config *n
     brim_problem_hint(&problems,
                       "to resume, restore the old value; to train with the new one, start a new run: "
                       "brim train --from %s",
-                      run);
+                      BRIM_QUOTED(run));
   const brim_status status = brim_problems_status(&problems);
   brim_arena_release(&arena);
   return status;

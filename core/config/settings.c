@@ -241,7 +241,7 @@ static const brim_setting dist_table[] = {
          "processes (one per device) that share each step's samples; auto: as many as were started, else one per "
          "visible GPU"),
     FIXED(ENUM, T, shard, "none", BRIM_SHARD_NAMES,
-          "what is divided among the ranks: nothing, the optimizer's states (optimizer), or states and gradients "
+          "divided among the ranks: nothing, the optimizer's states (optimizer), or states and gradients "
           "(gradients)"),
     FREE(ENUM, T, deal, "auto", BRIM_DEAL_NAMES,
          "how a step's samples are divided among ranks: even; auto: on different devices so that all ranks finish "
@@ -263,14 +263,15 @@ static const brim_setting observe_table[] = {
          "k of the top-k accuracy in evaluations, reported if there are more than k classes; 0: off"),
     FREE(BOOL, brim_observe_settings, report, "true", NULL,
          "write report.html (figures, curves, confusion matrix) to the run's folder"),
-    FREE(SECONDS, brim_observe_settings, report_seconds, "30", "[0,86400]",
-         "rewrite report.html this often while the run goes on; a browser that shows it follows; 0: only at the end"),
+    FREE(
+        SECONDS, brim_observe_settings, report_seconds, "30", "[0,86400]",
+        "while the run trains, rewrite report.html this often; a browser that shows it reloads it; 0: only at the end"),
     FREE(BOOL, brim_observe_settings, tensorboard, "false", NULL,
          "also write the data of metrics.jsonl as TensorBoard events to the run's folder"),
     FREE(BOOL, brim_observe_settings, memory_summary, "false", NULL,
          "print allocated, reserved and peak memory in GB at the end; summary.json always has them"),
     FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
-         "what a process shows all users of the host while it runs: nothing (off), its state, device, memory and "
+         "published to all users of the host while a process runs: nothing (off), its state, device, memory and "
          "progress (basic), or also model, run folder, loss and accuracy (all)"),
     FREE(STR, brim_observe_settings, trace, "", NULL,
          "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),

@@ -103,8 +103,8 @@ typedef struct reading {
   const char *path;
   int64_t line, rows;
   bool has_classes;   /* a third column, which is ignored */
-  uint32_t *training; /* by number in the split, the training sample + 1; 0: kept for validation */
-  uint32_t *seen;     /* by number in the split, the line that contains it; 0: none yet */
+  uint32_t *training; /* for each sample of the split: its index among the training samples + 1; 0: validation */
+  uint32_t *seen;     /* for each sample of the split: the line that contains it; 0: none yet */
   uint32_t *sample;   /* of each row, a training sample */
   int64_t *owner;     /* of each row */
 } reading;

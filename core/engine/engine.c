@@ -322,7 +322,7 @@ brim_status brim_engine_plan(brim_engine *e, const brim_network *network, brim_t
   return plan_network(e, &n, out);
 }
 
-/* The greatest divisor of n below d, which divides n; 0 if there is none. Tests at most 2 sqrt(n) numbers. */
+/* For a divisor d of n, returns the next smaller divisor of n, or 0 if d is 1. Tests at most 2 sqrt(n) numbers. */
 static int64_t next_divisor(int64_t n, int64_t d)
 {
   for (int64_t parts = n / d + 1; parts <= n / parts; parts++)

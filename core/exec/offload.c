@@ -130,8 +130,8 @@ brim_offload_piece brim_offload_describe(const brim_program *p, size_t from, siz
   return piece;
 }
 
-/* An update's first group waits for the last use of the window, whatever was started since, and for copies out in
- * flight, which may be of the same states. All others follow the kernels before them. */
+/* An update's first group waits for the last use of the window, even if other work was started since, and for copies
+ * out in flight, which may be of the same states. All others follow the kernels before them. */
 static brim_status start_in(brim_offload *o, const brim_program *p, int32_t group)
 {
   if (group == 0) BRIM_TRY(wait_for(o, BRIM_QUEUE_IN, o->pending));

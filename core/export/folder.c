@@ -139,7 +139,7 @@ static brim_status write_files(const brim_export_model *m, brim_export_base *b, 
 
 /* ---- the folder ---- */
 
-/* Puts the complete folder in the place of an old one, which is moved away first: a kill leaves one of both. */
+/* Replaces an old folder by the complete one. Moves the old one away first, so a kill leaves one of both. */
 static brim_status replace(const char *aside, const char *path, const char *parent)
 {
   char old[BRIM_PATH_MAX];

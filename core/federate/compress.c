@@ -83,8 +83,8 @@ static void keep_signs(const change *c)
   for (int64_t i = 0; i < c->count; i++) c->value[i] = c->value[i] < 0 ? -mean : mean;
 }
 
-/* The values of largest magnitude, as floats; of equal magnitudes those with the lower index (Stich et al.: Sparsified
- * SGD with Memory, NeurIPS 2018; the memory is error feedback). */
+/* Keeps the values of largest magnitude, as floats; among equal magnitudes, those with the lower index (Stich et al.:
+ * Sparsified SGD with Memory, NeurIPS 2018; its "memory" is error feedback). */
 static void keep_largest(const change *c)
 {
   double *magnitude = c->compressor->sorted;

@@ -255,7 +255,7 @@ static void leave_out(brim_federation *f, int64_t edge)
            (long long)f->round + 1, (long long)edge);
 }
 
-/* Between its rounds, clients that go on are not done. */
+/* Between the rounds of an edge, clients that take part in its next round are not done. */
 static void go_on(brim_federation *f)
 {
   for (int64_t i = 0; i < f->turns; i++) {

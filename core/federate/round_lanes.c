@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "federate/round_parts.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting, between two looks at whether the run is to stop */
+#define SLICE_SECONDS 0.05 /* while it waits, sleep_for checks at this interval whether the run should stop */
 
-/* Waits, but not once the run is to stop: it ends after the round. */
+/* Waits; returns early if the run should stop, because it then ends after this round. */
 static void sleep_for(const brim_federation *f, double seconds)
 {
   const volatile int *stop = f->setup->options.stop;

@@ -1,6 +1,6 @@
 /* Earlier versions of the global model, from which clients in flight started (federate.async), in host memory. Version
  * v is the global model after v rounds. A client trains in the round in which its update arrives: its version is then
- * written to the server's arena, in the place of the global model.
+ * written to the server's arena, instead of the global model.
  * Buffers are not part of a version: running statistics start from the present ones, so that the global model's are
  * means of clients' statistics. Changes from older ones would not be, and could make a variance negative. Internal to
  * core/federate. */
@@ -18,7 +18,7 @@ typedef struct brim_versions brim_versions;
  * present version (brim_setup_versions is 0). ENOMEM_HOST. */
 brim_status brim_versions_open(const brim_setup *setup, const brim_program *serve, brim_versions **out);
 void brim_versions_close(brim_versions *versions); /* NULL: nothing */
-/* [step] Copies the global model from the arena as version `version`, in the place of one that `is_used` does not
+/* [step] Copies the global model from the arena as version `version`, replacing one that `is_used` does not
  * need. Errors of the backend. */
 typedef bool (*brim_version_used_fn)(void *context, int64_t version);
 brim_status brim_versions_keep(brim_versions *versions, brim_exec *exec, const brim_program *serve, int64_t version,

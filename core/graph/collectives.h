@@ -1,10 +1,10 @@
 /* The collectives that programs contain between their nodes if ranks share the update (graph/shard.h):
  *
- *   training   with sharded gradients, the sum of each bucket, scattered: starts after the last node that adds to it,
- *              ends before the own part is added to the rank's stored part. In every micro-batch.
- *   check      the sum of all ranks' proofs, after the last node.
- *   update     the sum of the squares of all gradients, before the node that makes a scale of it, if there is one; and
- *              each bucket of the parameters, gathered: starts after the last update of the rank's part, ends before
+ *   training   with sharded gradients, in every micro-batch: adds up each bucket and gives every rank its part. Starts
+ *              after the last node that adds to the bucket, ends before the rank adds its part to the stored one.
+ *   check      adds up the proofs of all ranks, after the last node.
+ *   update     adds up the squares of all gradients, before the node that makes a scale of the sum, if there is one.
+ *              Then gathers each bucket of the parameters: starts after the last update of the rank's part, ends before
  *              the first moving average.
  *
  * All ranks have the same collectives in the same order, between nodes of their own. */

@@ -16,6 +16,7 @@ brim_status brim_documents_check(brim_graph *g);
 /* Returns the number of inputs of an operation on x [N, T, ...]: `count`, or one more, in[count], if it needs places. 0
  * with an error if x does not have a row for each place. */
 uint32_t brim_documents_add(brim_graph *g, const char *op, const brim_tensor *x, brim_tensor **in, uint32_t count);
-/* [any thread] Fills the rows of places in the values of `samples` samples of `length` tokens: each is one document. */
+/* [any thread] Writes the places of `samples` samples of `length` tokens into their values, as if each sample were one
+ * document. */
 void brim_documents_fill(int32_t *values, int64_t samples, int64_t length);
 #endif

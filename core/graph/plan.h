@@ -52,8 +52,8 @@ enum brim_program_kind {
 
 /* A collective between nodes of a program, every time the program runs. See graph/collectives.h. */
 typedef struct brim_program_collective {
-  int32_t start;        /* the node before which it starts; the number of nodes: at the end */
-  int32_t finish;       /* the node before which it must be done, or the number of nodes; at least `start` */
+  int32_t start;        /* index of the node before which it starts; the number of nodes: it starts after all nodes */
+  int32_t finish;       /* index of the node before which it must be done, or the number of nodes; at least `start` */
   uint32_t kind, dtype; /* see brim/comm.h */
   uint64_t offset;      /* of its buffer, from the start of the arena */
   uint64_t count;       /* elements */

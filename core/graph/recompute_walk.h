@@ -24,7 +24,8 @@ typedef struct brim_walk {
   const brim_graph *whole; /* as passed to brim_walk_init */
   uint32_t *of;            /* by node: its node of `whole` */
   brim_walk_ids in, out;
-  bool together;   /* the visited node is a half, and the other half is visited next to it: one kernel computes both */
+  bool together;   /* the visited node is half of a node of `whole`, and the walk visits the other half before or after
+                      it, so one kernel computes both */
   size_t tensors;  /* of the forward pass, and those before it */
   int32_t *maker;  /* by tensor: the forward node that makes it; -1: none */
   bool *dropped;   /* by node of the forward pass */

@@ -108,7 +108,7 @@ static void stop(launcher *l, int number)
   const char *folder = l->seats.folder[0] ? l->seats.folder : l->launch->folder;
   if (folder[0] && brim_checkpoint_exists(folder))
     brim_log(BRIM_LOG_INFO, "ended at once: the steps after the last checkpoint are lost\nresume with: %s %s",
-             brim_run_resume_words(folder), folder);
+             brim_run_resume_words(folder), BRIM_QUOTED(folder));
   else
     brim_log(BRIM_LOG_INFO, "ended at once: there is no checkpoint yet, so all steps are lost");
   end_job(l, -1);

@@ -127,7 +127,7 @@ enum brim_live_trust {
   BRIM_LIVE_GOOD,
   BRIM_LIVE_OTHER_LAYOUT, /* written by another version of brim; only `layout` is meaningful */
   BRIM_LIVE_DAMAGED,      /* the check or a field is wrong: no field is meaningful */
-  BRIM_LIVE_FORGED        /* names a process that is not there, or that another user started */
+  BRIM_LIVE_FORGED        /* names a process that does not exist, or that another user started */
 };
 
 typedef struct brim_live_entry {
@@ -141,7 +141,7 @@ typedef struct brim_live_entry {
 /* [init] Reads all slots of running processes into out[BRIM_BOARD_SLOTS]. Slots of processes that have ended are
  * removed. EIO, ELOAD: the board cannot be read, with the reason and a remedy. */
 brim_status brim_live_list(brim_live_entry *out, size_t *count);
-/* Why a slot is not trusted, with what to do, for the user: "slot 3 of '/dev/shm/brim/runs' ...". */
+/* Why a slot is not trusted, with a remedy, for the user: "slot 3 of '/dev/shm/brim/runs' ...". */
 const char *brim_live_trouble(const brim_live_entry *entry, char *out, size_t room);
 /* [init] The folder of a process's run, if this user may know it: from the slot (observe.live=all), else from the
  * kernel, which shows a process's open files to its own user only. False: not known. The folder is not checked. */

@@ -1,4 +1,4 @@
-/* What the user could do next: a rule for each kind of finding, the most useful first, and at most one advice of each.
+/* Advice for the user: a rule for each kind of finding, the most useful first, and at most one line of advice of each.
  * A rule only reads the look; it gives advice for the user's own runs, or about devices, and never does anything. */
 #include <inttypes.h>
 #include <math.h>
@@ -53,24 +53,6 @@ static bool is_own_waiting(const brim_look_ticket *t)
   return t->is_mine && t->device == BRIM_LOOK_NONE;
 }
 
-/* Quotes a path for a shell: in single quotes unless it is plain. */
-static const char *quote(brim_arena *arena, const char *path)
-{
-  brim_text text = {0};
-  if (path[0] && path[strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%")] == '\0')
-    return path;
-  brim_text_add(&text, "'");
-  for (const char *s = path; *s; s++)
-    if (*s == '\'')
-      brim_text_add(&text, "'\\''");
-    else
-      brim_text_add_n(&text, s, 1);
-  brim_text_add(&text, "'");
-  const char *out = brim_arena_string(arena, brim_text_str(&text));
-  brim_text_release(&text);
-  return out;
-}
-
 /* ---- the rules; each returns whether it has given advice ---- */
 
 /* A run of mine waits for one device, and another of its backend has room now. */
@@ -115,7 +97,7 @@ static bool smaller_micro_batch(brim_look *look)
                                run->smaller_micro_batch, brim_format_bytes(bytes, sizeof bytes, run->smaller_bytes),
                                ticket_name(look, t)),
              brim_arena_printf(&look->arena, "kill -INT %" PRId64 "  # then brim train --resume %s policy+=elastic",
-                               run->pid, quote(&look->arena, run->folder)));
+                               run->pid, BRIM_QUOTED(run->folder)));
       return true;
     }
   }
@@ -177,7 +159,7 @@ static bool slow_loader(brim_look *look)
         brim_arena_printf(&look->arena, "%s waits for samples %.0f %% of the step", run->name, 100 * run->loader_share),
         brim_arena_printf(&look->arena,
                           "kill -INT %" PRId64 "  # then brim train --resume %s training.num_workers=%" PRId64,
-                          run->pid, quote(&look->arena, run->folder), run->workers + 2));
+                          run->pid, BRIM_QUOTED(run->folder), run->workers + 2));
     return true;
   }
   return false;

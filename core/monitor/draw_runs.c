@@ -273,7 +273,7 @@ static void draw_row(brim_cells *cells, int row, brim_area area, const brim_look
                    sentence_of(text, sizeof text, look, index));
 }
 
-/* The second row of a run: what the table had no room for. */
+/* The second row of a run: figures for which the table has no column. */
 static void draw_more(brim_cells *cells, int row, brim_area area, const brim_look *look, const brim_look_run *run,
                       const widths *w)
 {

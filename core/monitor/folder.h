@@ -1,5 +1,5 @@
-/* A run's folder, followed while the run goes on: each look reads only what its files have gained. Nothing in it is
- * trusted, and a file that is missing, damaged or unreadable leaves its figures unknown. */
+/* A run's folder, read again at each look: only the parts that were added to its files since the last look. Nothing in
+ * it is trusted, and a file that is missing, damaged or unreadable leaves its figures unknown. */
 #ifndef BRIM_MONITOR_FOLDER_H
 #define BRIM_MONITOR_FOLDER_H
 #include "monitor/look.h"

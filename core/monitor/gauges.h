@@ -1,4 +1,4 @@
-/* What the driver measures of a GPU, from libnvidia-ml.so.1: load, temperature and power. The library comes with the
+/* Load, temperature and power of a GPU, which the driver measures (libnvidia-ml.so.1). The library comes with the
  * driver; where it is missing, or does not know a figure, that figure is unknown. Needs no context on the device. */
 #ifndef BRIM_MONITOR_GAUGES_H
 #define BRIM_MONITOR_GAUGES_H

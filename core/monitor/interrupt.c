@@ -1,8 +1,9 @@
 /* See interrupt.h.
  *
- * A pid alone names whatever process has it now, and the board is open to all users. So a descriptor (pidfd) holds the
- * process while brim_live_list compares its slot with the kernel: who started it, when, and that it holds the lock of
- * the slot. The signal goes to the descriptor: if the process has ended meanwhile, no process gets it. */
+ * A pid alone names the process that has it now, which may be another one, and every user can write to the board. So a
+ * descriptor (pidfd) holds the process while brim_live_list compares its slot with the kernel: who started it, when,
+ * and that it holds the lock of the slot. The signal goes to the descriptor: if the process has ended meanwhile, no
+ * process gets it. */
 #include "monitor/interrupt.h"
 
 #include <errno.h>

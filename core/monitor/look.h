@@ -120,7 +120,7 @@ typedef struct brim_look_event {
   const char *kind, *text; /* "decision"; "auto_plan: micro-batch 64: the largest that fits" */
 } brim_look_event;
 
-/* Decisions of a policy of one kind so far. */
+/* How often a policy has made decisions of one kind so far. */
 typedef struct brim_look_decision {
   const char *policy, *kind; /* "auto_plan", "choice"; "recovery", "cleanup" */
   int64_t count;

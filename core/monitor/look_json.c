@@ -12,7 +12,7 @@
 #define VERSION_KEY "brim_look"
 #define WHOLE_MAX 9007199254740992.0 /* 2^53 */
 
-/* What a member of a struct holds. LIST: an array of another table's objects, with the count at `count`. */
+/* The type of a member of a struct. LIST: an array of another table's objects, with the count at `count`. */
 enum kind { TEXT, NUMBER, COUNT, BYTES, BOOL, STATE, HOST, DEVICE, RUN, PLACES, POINTS, LIST };
 
 typedef struct row {
@@ -451,8 +451,9 @@ static brim_status check_version(const json_t *root)
     return brim_fail(BRIM_ELOAD, "it is not JSON of `brim monitor --json`: it has no member \"" VERSION_KEY "\"");
   if (json_integer_value(version) <= BRIM_LOOK_VERSION) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "it has version %" JSON_INTEGER_FORMAT " of the JSON of `brim monitor`, and this brim reads up to %d"
-                   "\nuse the brim that made it, or a later one",
+                   "its format is version %" JSON_INTEGER_FORMAT
+                   " of `brim monitor --json`, but this brim reads up to %d"
+                   "\nuse the brim that wrote it, or a later version",
                    json_integer_value(version), BRIM_LOOK_VERSION);
 }
 

@@ -54,7 +54,7 @@ static void add_devices(const brim_look *look, brim_text *out)
     brim_openmetrics_label(out, "name", look->device[i].name);
     brim_openmetrics_end(out, 1);
   }
-  brim_openmetrics_family(out, bytes, "memory of the device by owner; the sum is all of it", "gauge");
+  brim_openmetrics_family(out, bytes, "memory of the device by owner; the sum is its total memory", "gauge");
   for (size_t i = 0; i < look->devices; i++) {
     const brim_look_device *d = &look->device[i];
     if (is_repeated(look, i)) continue;
@@ -89,7 +89,7 @@ static void add_queue(const brim_look *look, brim_text *out)
     brim_openmetrics_label(out, "Hostname", look->host[h].name);
     brim_openmetrics_end(out, (double)count);
   }
-  brim_openmetrics_family(out, seconds, "how long the run that has waited longest has waited so far", "gauge");
+  brim_openmetrics_family(out, seconds, "longest time that a run has waited so far", "gauge");
   for (size_t h = 0; h < look->hosts; h++) {
     double longest = 0;
     if (look->host[h].failure[0]) continue;

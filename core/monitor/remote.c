@@ -118,7 +118,7 @@ static void take_look(brim_remote *r, const char *text, size_t length)
   json_error_t error;
   json_t *root = json_loadb(text, length, 0, &error);
   if (!root) {
-    fail(r, "its answer is not JSON of brim monitor: %s", error.text);
+    fail(r, "its answer is not the JSON of brim monitor: %s", error.text);
     return;
   }
   json_decref(r->newest);
@@ -126,7 +126,7 @@ static void take_look(brim_remote *r, const char *text, size_t length)
   r->failure[0] = '\0';
 }
 
-/* A monitor that repeats its look writes each on a line: takes the last complete one. */
+/* Takes the last complete line: a remote monitor with --every writes one look on each line. */
 static void take_newest_line(brim_remote *r)
 {
   const char *text = brim_text_str(&r->text);
@@ -166,7 +166,7 @@ static void say_failure(brim_remote *r, int status)
   line = line ? line + 1 : errors;
   snprintf(text, sizeof text, "%.*s", (int)(errors + length - line), line);
   if (status == 127)
-    fail(r, "%s\nbrim must be found there by a shell that is not interactive", text[0] ? text : "there is no brim");
+    fail(r, "%s\na non-interactive shell on that host must find brim", text[0] ? text : "there is no brim");
   else if (text[0])
     fail(r, "%s", text);
   else

@@ -20,7 +20,7 @@
 #include "monitor/terminal.h"
 
 #define WAIT_MS_MAX 1000
-#define INSTEAD "'brim monitor --once' prints text anywhere"
+#define INSTEAD "'brim monitor --once' prints text in any terminal"
 
 static volatile sig_atomic_t was_signalled;
 
@@ -62,7 +62,7 @@ static brim_status check_terminal(void)
   if (size.ws_col < BRIM_DRAW_COLUMNS_MIN || size.ws_row < BRIM_DRAW_ROWS_MIN)
     return brim_fail(
         BRIM_ECONFIG,
-        "the terminal has %d columns and %d rows; brim monitor needs %d and %d, and is made for 80 and 24\n"
+        "the terminal has %d columns and %d rows; brim monitor needs at least %d and %d, better 80 and 24\n"
         "enlarge it; " INSTEAD,
         size.ws_col, size.ws_row, BRIM_DRAW_COLUMNS_MIN, BRIM_DRAW_ROWS_MIN);
   return BRIM_OK;

@@ -5,6 +5,6 @@
 
 /* Draws the source's looks on the terminal and obeys its keys until the user quits. `every`: seconds between two looks;
  * `is_recorded`: they come from a file, so no process may be signalled. ECONFIG: this terminal cannot show it (its
- * type, its size, or there is none), with what to do; ELOAD: the object with ncurses cannot be loaded. */
+ * type, its size, or there is none), with a remedy; ELOAD: the object with ncurses cannot be loaded. */
 brim_status brim_screen_run(brim_source *source, double every, bool is_recorded);
 #endif

@@ -93,7 +93,8 @@ static brim_status look_at_file(brim_source *s, brim_look *look)
   }
   json_t *root = json_loadf(s->file, JSON_DISABLE_EOF_CHECK, &error);
   if (!root)
-    return brim_fail(BRIM_ELOAD, "look %zu of '%s', in its line %d: %s", s->read + 1, s->from, error.line, error.text);
+    return brim_fail(BRIM_ELOAD, "snapshot %zu of '%s', in its line %d: %s", s->read + 1, s->from, error.line,
+                     error.text);
   json_decref(s->last);
   s->last = root;
   s->read++;
@@ -102,7 +103,7 @@ static brim_status look_at_file(brim_source *s, brim_look *look)
   if (status == BRIM_OK) return BRIM_OK;
   char why[1024];
   snprintf(why, sizeof why, "%s", brim_error_text());
-  return brim_fail(status, "look %zu of '%s': %s", s->read, s->from, why);
+  return brim_fail(status, "snapshot %zu of '%s': %s", s->read, s->from, why);
 }
 
 static void wait_for_hosts(brim_source *s)

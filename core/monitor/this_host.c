@@ -40,7 +40,7 @@ typedef struct known_user {
   char name[64];
 } known_user;
 
-/* What a look must know of a device of the look before. */
+/* Data about a device that a look keeps for the next one. */
 typedef struct past {
   uint64_t key;
   double idle_since; /* 0: it was not idle */
@@ -199,7 +199,7 @@ static const brim_live_entry *live_of(const looking *k, int64_t pid)
   return NULL;
 }
 
-/* `is_ledger`: all that use the device are processes of brim. */
+/* `is_ledger`: the users come from a ledger, so all of them are processes of brim. */
 static void add_owners(looking *k, brim_look_device *d, const brim_device_user *user, size_t users, bool is_ledger)
 {
   d->owner = BRIM_ARENA_NEW(&k->look->arena, brim_look_owner, users);
@@ -556,7 +556,7 @@ static bool has_placed(const brim_look_run *run)
   return run->device != BRIM_LOOK_NONE && run->state != BRIM_LOOK_WAITING && run->device_bytes != BRIM_BYTES_UNKNOWN;
 }
 
-/* What the driver counts of a process includes its plan; what is more are libraries. */
+/* The driver's figure for a process includes its plan; the rest is memory of libraries. */
 static uint64_t libraries_of(const brim_look_device *d, const brim_look_run *run)
 {
   for (size_t i = 0; i < d->owners; i++)

@@ -128,12 +128,12 @@ static const brim_look_run *chosen_run(const brim_view *view, const brim_look *l
   return NULL;
 }
 
-/* Asks before anything is sent, or says why it cannot be. */
+/* Asks for confirmation to interrupt the chosen run, or says why it cannot be interrupted. */
 static void ask_interrupt(brim_view *view, const brim_look *look)
 {
   const brim_look_run *run = chosen_run(view, look);
   const char *why = !run                             ? "no run is chosen"
-                    : view->is_fixed                 ? "this is a recorded look: its runs cannot be interrupted"
+                    : view->is_fixed                 ? "this is a recorded snapshot: its runs cannot be interrupted"
                     : !brim_look_is_live(run->state) ? "this run has ended"
                     : !run->is_mine || run->pid <= 0 ? "only your own runs on this host can be interrupted"
                                                      : NULL;
@@ -209,7 +209,7 @@ static bool go_back(brim_view *view)
 static void show_advice(brim_view *view, const brim_look *look, size_t number)
 {
   if (number > look->advices)
-    say(view, "there is no such advice");
+    say(view, "there is no advice with this number");
   else
     view->advice = view->advice == number ? 0 : number;
 }

@@ -1,4 +1,5 @@
-/* What a user has chosen to see, and what the keys change: pure, without a terminal. */
+/* The user's choices in `brim monitor` and the effect of each key. Functions without side effects, and without a
+ * terminal. */
 #ifndef BRIM_MONITOR_VIEW_H
 #define BRIM_MONITOR_VIEW_H
 #include "monitor/look.h"

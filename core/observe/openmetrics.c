@@ -149,7 +149,7 @@ static void add_phases(const brim_openmetrics_run *run, size_t count, const char
                        brim_text *out)
 {
   static const char name[] = "brim_run_phase";
-  brim_openmetrics_family(out, name, "1 for what the run is doing, 0 for all else that it could do", "gauge");
+  brim_openmetrics_family(out, name, "1 for the state of the run, 0 for all other states", "gauge");
   for (size_t i = 0; i < count; i++)
     for (size_t k = 0; k < phase_count; k++) {
       begin_run(out, name, &run[i]);

@@ -88,12 +88,16 @@ static void fill_memory(part *p, uint64_t used, uint64_t planned)
   fill(p, "mem ", text, units[u]);
 }
 
+double brim_progress_seconds(double seconds, double done, double left)
+{
+  const double out = done > 0 && seconds >= 0 ? seconds / done * left : NAN;
+  return out >= 0 && out < ETA_SECONDS_MAX ? out : NAN;
+}
+
 double brim_progress_left(const brim_progress *p, double now)
 {
-  const double done = (double)p->last.step - (double)p->start_step;
-  const double left = (double)p->last.steps - (double)p->last.step;
-  const double seconds = done > 0 ? (now - p->start) / done * left : NAN;
-  return seconds >= 0 && seconds < ETA_SECONDS_MAX ? seconds : NAN;
+  return brim_progress_seconds(now - p->start, (double)p->last.step - (double)p->start_step,
+                               (double)p->last.steps - (double)p->last.step);
 }
 
 static void fill_eta(part *p, const brim_progress *progress, double now)

@@ -38,6 +38,9 @@ typedef struct brim_progress {
 void brim_progress_init(brim_progress *p, int64_t start_step, int64_t line_every, bool quiet);
 /* [step] Redraws at most ten times a second. */
 void brim_progress_update(brim_progress *p, const brim_progress_state *state);
+/* Seconds for `left` steps if `done` steps, with all that happens between them, took `seconds`; NAN: not known. Every
+ * "time left" comes from here. */
+double brim_progress_seconds(double seconds, double done, double left);
 /* Seconds until the last step, from the average since the first one; NAN: not known yet. */
 double brim_progress_left(const brim_progress *p, double now);
 /* Ends the line; further output starts on a fresh one. */

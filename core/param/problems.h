@@ -17,8 +17,9 @@ void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, co
     BRIM_PRINTF(3, 4);
 /* Adds a line to the last problem. */
 void brim_problem_hint(brim_problems *problems, const char *format, ...) BRIM_PRINTF(2, 3);
-/* Adds names after a head, such as "available: a b c", on as many lines as necessary; `tail`, if not NULL, follows on
- * the last line if there is room, else on its own. Omits a line that an earlier problem has. */
+/* Adds names after a head, such as "available: a b c", on as many lines as necessary. `tail`, if not NULL, goes to the
+ * end of the last line, or to a line of its own if that line is full. Omits lines that an earlier problem has already.
+ */
 void brim_problem_hint_names(brim_problems *problems, const char *head, const char *const *name, size_t count,
                              const char *tail);
 /* Adds the thread's error text. */

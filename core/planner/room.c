@@ -264,7 +264,7 @@ static void add_causes(const brim_planner *p, const brim_choice *choice, const b
   if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
   brim_footprint_predict(p, plan, choice->micro_batch, &f);
   f.data_bytes -= f.mapped_bytes;
-  f.total_bytes = total; /* without memory that the process had before and has released */
+  f.total_bytes = total; /* excludes memory that the process used earlier and has released since */
   brim_text_add(text, "\n");
   brim_footprint_print(&f, text);
 }

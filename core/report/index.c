@@ -213,7 +213,8 @@ static void read_tail(reader *r)
     add_problem(r, brim_arena_printf(&r->arena,
                                      "%s/metrics.jsonl: %zu line%s not record%s of brim, ignored; brim runs "
                                      "show %s names them",
-                                     r->dir, foreign, foreign == 1 ? " is" : "s are", foreign == 1 ? "" : "s", r->dir));
+                                     r->dir, foreign, foreign == 1 ? " is" : "s are", foreign == 1 ? "" : "s",
+                                     BRIM_QUOTED(r->dir)));
 }
 
 static void add_started(reader *r)
@@ -381,4 +382,10 @@ brim_status brim_index_open_run(brim_index *index, const char *dir)
                      path);
   read_run(index, AT_FDCWD, path, path, 0);
   return BRIM_OK;
+}
+
+void brim_index_add_renamed(brim_index *index, const char *name, const char *dir)
+{
+  const int error = brim_find_is_run(AT_FDCWD, dir) ? 0 : errno;
+  read_run(index, AT_FDCWD, name, dir, error);
 }

@@ -1,5 +1,5 @@
-/* An index of the runs in a folder: configurations, results, tags and notes, read from the runs' folders, which are the
- * only truth. A cache in the user's cache folder (index_cache.c) keeps what was read; it may be deleted at any time.
+/* An index of the runs in a folder: configurations, results, tags and notes, read from the runs' folders. A
+ * cache in the user's cache folder (index_cache.c) is optional and may be deleted at any time.
  *
  * A run is a list of cells, each a key with a text or a number:
  *     config.optimizer.lr, config.model.id    every value of its configuration
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "report/where.h"
 
 typedef struct brim_index_cell {
   uint32_t key, text; /* of the index's strings; text 0: a number */
@@ -52,12 +53,18 @@ typedef struct brim_index {
 brim_status brim_index_open(brim_index *index, const char *folder, bool uses_cache);
 /* Indexes one run. ELOAD: the folder is not a run's, or cannot be read. */
 brim_status brim_index_open_run(brim_index *index, const char *dir);
+/* Adds a run in folder `dir` under another name, the path that it is to be listed with. */
+void brim_index_add_renamed(brim_index *index, const char *name, const char *dir);
 void brim_index_release(brim_index *index);
 /* The keys that `name`, as a user writes it, may mean: exact, a result (test.accuracy), a configuration key, a group
  * (model), or the end of a key (lr). Writes at most `room` and returns the number: 0: none, 2 or more: ambiguous. */
 size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *out, size_t room);
 /* Whether every index has this key, even if no run has a value yet. */
 bool brim_index_is_known(const char *name);
+/* What the values of a known key are. */
+enum brim_where_kind brim_index_kind_of(const char *name);
+/* All values of the key status, and NULL. */
+extern const char *const brim_index_statuses[];
 /* The known name closest to an unknown one; NULL: none is. */
 const char *brim_index_suggest(const brim_index *index, const char *name);
 /* For many runs: slot[cell] is the index in `key` of the cell's key, or BRIM_INDEX_NO_SLOT. The caller frees it. */

@@ -244,18 +244,40 @@ const char *brim_index_path(brim_arena *arena, const brim_index *index, const br
 
 /* ---- keys as users write them ---- */
 
-static const char *const known[] = {"name",    "status", "model",    "dataset",    "started",
-                                    "seconds", "loss",   "accuracy", "perplexity", "mae",
-                                    "tag",     "note",   "problem",  "steps",      "epoch"};
-static const char *const splits[] = {"train.", "validation.", "test.", "result."};
+const char *const brim_index_statuses[] = {"finished",   "interrupted", "failed", "running",
+                                           "unfinished", "unreadable",  NULL};
+
+static const struct {
+  const char *name;
+  enum brim_where_kind kind;
+} known[] = {{"name", BRIM_WHERE_PATHS},    {"status", BRIM_WHERE_NAMES},     {"model", BRIM_WHERE_TEXTS},
+             {"dataset", BRIM_WHERE_TEXTS}, {"started", BRIM_WHERE_DATES},    {"seconds", BRIM_WHERE_NUMBERS},
+             {"loss", BRIM_WHERE_NUMBERS},  {"accuracy", BRIM_WHERE_NUMBERS}, {"perplexity", BRIM_WHERE_NUMBERS},
+             {"mae", BRIM_WHERE_NUMBERS},   {"tag", BRIM_WHERE_TEXTS},        {"note", BRIM_WHERE_TEXTS},
+             {"problem", BRIM_WHERE_TEXTS}, {"steps", BRIM_WHERE_NUMBERS},    {"epoch", BRIM_WHERE_NUMBERS}};
+static const char *const splits[] = {"train.", "validation.", "test."};
+static const char *const figures[] = {"loss", "accuracy", "perplexity", "mae", "f1", "mape", "rmse", "r2"};
+
+static bool is_figure(const char *name)
+{
+  for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
+    for (size_t k = 0; k < sizeof figures / sizeof figures[0] && brim_starts_with(name, splits[i]); k++)
+      if (strcmp(name + strlen(splits[i]), figures[k]) == 0) return true;
+  return false;
+}
 
 bool brim_index_is_known(const char *name)
 {
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(name, known[i]) == 0) return true;
-  for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++)
-    if (brim_starts_with(name, splits[i])) return true;
-  return false;
+    if (strcmp(name, known[i].name) == 0) return true;
+  return is_figure(name);
+}
+
+enum brim_where_kind brim_index_kind_of(const char *name)
+{
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(name, known[i].name) == 0) return known[i].kind;
+  return is_figure(name) ? BRIM_WHERE_NUMBERS : BRIM_WHERE_MIXED;
 }
 
 static size_t find_exact(const brim_index *index, const char *name, uint32_t *out)
@@ -296,7 +318,7 @@ const char *brim_index_suggest(const brim_index *index, const char *name)
 {
   const char *best = NULL;
   int distance = INT32_MAX;
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) brim_suggest(name, known[i], &distance, &best);
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) brim_suggest(name, known[i].name, &distance, &best);
   for (size_t i = 0; i < index->keys; i++) {
     const char *key = brim_index_string(index, index->key[i]), *dot = strchr(key, '.');
     if (dot) brim_suggest(name, dot + 1, &distance, &best);

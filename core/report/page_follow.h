@@ -1,4 +1,4 @@
-/* Rewriting the page of a run while the run goes on. */
+/* Rewriting the page of a run in progress. */
 #ifndef BRIM_REPORT_PAGE_FOLLOW_H
 #define BRIM_REPORT_PAGE_FOLLOW_H
 #include "brim/status.h"
@@ -13,6 +13,6 @@
  *
  * line < 0: looks for the run's end once a second. Else a pipe of the run's process: if a byte arrives there, the run
  * ends and writes its last page itself; if the pipe closes without one, the process was killed, and the last page is
- * written two seconds later, unless the folder is gone or the run goes on. Returns the status of the last page. */
+ * written two seconds later, unless the folder is gone or the run continues. Returns the status of the last page. */
 brim_status brim_page_follow(const char *dir, const char *path, double every_seconds, int line);
 #endif

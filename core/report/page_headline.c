@@ -105,12 +105,11 @@ static void add_progress(const brim_page_run *page, brim_text *out)
 {
   char left[32];
   const double step = page->run->summary.steps, steps = steps_of(page);
-  const double each = brim_page_step_seconds(page);
   if (page->state == BRIM_PAGE_ENDED || !(step >= 0 && steps >= step && steps > 0)) return;
   brim_text_printf(out, "<p class=\"age\">%s %.0f of %.0f, %.1f %%", brim_compare_step(page->all), step, steps,
                    100 * step / steps);
-  if (page->state == BRIM_PAGE_RUNNING && each > 0)
-    brim_text_printf(out, ", about %s left", brim_figure_seconds(left, sizeof left, (steps - step) * each));
+  const double seconds = page->state == BRIM_PAGE_RUNNING ? brim_page_seconds_left(page, steps) : NAN;
+  if (!isnan(seconds)) brim_text_printf(out, ", about %s left", brim_figure_seconds(left, sizeof left, seconds));
   brim_text_printf(out, "</p>\n<div class=\"progress\"><i style=\"width:%.2f%%\"></i></div>\n", 100 * step / steps);
 }
 

@@ -80,7 +80,7 @@ void brim_page_head(const brim_page_run *page, brim_text *out)
 static void add_resume(const brim_page_run *page, brim_text *out)
 {
   brim_text_printf(out, "<code>%s ", brim_run_resume_words(page->run->dir));
-  brim_svg_escape(out, page->run->dir);
+  brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
   brim_text_add(out, "</code>");
 }
 
@@ -98,13 +98,14 @@ void brim_page_age(const brim_page_run *page, brim_text *out)
   brim_page_format_time(time, sizeof time, page->live->written);
   brim_text_printf(out, "<p class=\"age follows\">Made at %s UTC, while the run was going on", time);
   if (brim_page_refreshes(page))
-    brim_text_printf(out, "; made again every %s, and this page follows",
+    brim_text_printf(out, "; brim rewrites it every %s, and this page reloads itself",
                      brim_figure_seconds(every, sizeof every, page->live->every_seconds));
   brim_text_add(out, ".</p>\n");
   if (!brim_page_refreshes(page)) return;
-  brim_text_add(out, "<p class=\"notice bad when-stale\">This page is stale: it was not made again when that was due. "
-                     "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
-  brim_svg_escape(out, page->run->dir);
+  brim_text_add(out,
+                "<p class=\"notice bad when-stale\">This page is stale: brim did not rewrite it when that was due. "
+                "The run, or the machine it ran on, has probably been stopped. <code>brim report ");
+  brim_svg_escape(out, BRIM_QUOTED(page->run->dir));
   brim_text_add(out, "</code> makes a page of the files as they are.</p>\n");
 }
 

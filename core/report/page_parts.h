@@ -95,14 +95,17 @@ void brim_page_timeline_picture(const brim_page_run *page, brim_text *out);
 /* Seconds of a step, the median over the training records; NAN: none yet. */
 double brim_page_step_seconds(const brim_page_run *page);
 
+/* Seconds until step `steps`, by the rule of the progress line: brim_progress_seconds; NAN: not known yet. */
+double brim_page_seconds_left(const brim_page_run *page, double steps);
+
 /* ---- page_live.c ---- */
 
 /* The state of the run as a word: "running", "waiting", "finished". */
 const char *brim_page_status(const brim_page_run *page);
 /* Whether the page is one of a series that a browser follows. */
 bool brim_page_refreshes(const brim_page_run *page);
-/* For the head: the policy that lets no other script run than the page's own, and that one only while the run goes on;
- * and the refresh of browsers without scripts. */
+/* For the head: the policy that lets no other script run than the page's own, and that one only while the run is in
+ * progress; and the refresh of browsers without scripts. */
 void brim_page_head(const brim_page_run *page, brim_text *out);
 /* A line on how old the page is, if it is not the last one; and what to do about a run that was lost. */
 void brim_page_age(const brim_page_run *page, brim_text *out);

@@ -6,6 +6,8 @@
 
 #include "base/file.h"
 #include "base/order.h"
+#include "base/text.h"
+#include "observe/progress.h"
 #include "report/page_parts.h"
 
 #define PROCESSES_MAX 10000 /* events of further ones count as the last one's */
@@ -46,7 +48,8 @@ static void take_event(brim_page_process *p, const json_t *event)
   const double time = brim_page_number(event, "time"), step = brim_page_number(event, "step");
   p->count++;
   if (time > 0 && time < p->begin) p->begin = time;
-  if (time > 0 && time > p->end) p->end = time;
+  if (time > 0 && time > p->end && !brim_page_is_event(event, "hook_failed"))
+    p->end = time; /* the run may have ended */
   if (isfinite(step)) p->to_step = step;
   if (is_end(event)) p->how = brim_page_string(event, "event");
   const double queued = brim_page_number(event, "queue_seconds"),
@@ -93,6 +96,30 @@ void brim_page_read_processes(brim_page_run *page)
     page->queue_seconds += p->queue_seconds;
     if (p->end > p->begin) page->work_seconds += fmax(0, p->end - p->begin - p->queue_seconds);
   }
+}
+
+/* The time that the records of a split after `step` took. */
+static double seconds_after(const brim_series *s, double step)
+{
+  const double *seconds = brim_series_values(s, "seconds");
+  double sum = 0;
+  for (size_t i = 0; seconds && i < s->count; i++)
+    if (s->step[i] > step && seconds[i] > 0) sum += seconds[i];
+  return sum;
+}
+
+double brim_page_seconds_left(const brim_page_run *page, double steps)
+{
+  char path[BRIM_PATH_MAX];
+  struct stat info;
+  double sum = 0;
+  if (page->process_count == 0) return NAN;
+  const double from = page->process[page->process_count - 1].from_step, step = page->run->summary.steps;
+  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) sum += seconds_after(&page->run->metrics.split[i], from);
+  const double left = brim_progress_seconds(sum > 0 ? sum : NAN, step - from, steps - step);
+  const double now = page->live ? page->live->written : brim_wall_now();
+  if (brim_path_join(path, page->run->dir, "metrics.jsonl") != BRIM_OK || stat(path, &info) != 0) return left;
+  return isnan(left) ? left : fmax(0, left - fmax(0, now - (double)info.st_mtime)); /* since the last record */
 }
 
 /* Records of a resumed run may include steps of an earlier process; their time is scaled already. */

@@ -9,7 +9,7 @@
 
 /* ---- words for events ---- */
 
-/* A number of a text for the reader: bytes of an event's field, "" if it has none. */
+/* The bytes in a field of an event as text, such as "44.6 MiB"; "" if the event does not have the field. */
 static const char *bytes_of(brim_arena *arena, const json_t *event, const char *key)
 {
   char text[32];
@@ -114,6 +114,7 @@ static const struct kind {
              {"skipped_step", "step skipped", "warn", tell_detail},
              {"scores_left_out", "figures left out", "", tell_detail},
              {"traced", "traced", "", tell_detail},
+             {"hook_failed", "hook failed", "warn", tell_detail},
              {"checkpoint", "", "", NULL},
              {"rank", "", "", NULL},
              {"seen", "", "", NULL}};
@@ -296,7 +297,7 @@ static void tell_whole(const brim_page_run *page, brim_text *out)
     brim_text_printf(out, " The run was resumed %s.", times_word(arena, page->process_count - 1));
   if (losses > 0) brim_text_printf(out, " It stopped %s without recording its end.", times_word(arena, losses));
   if (recoveries > 0)
-    brim_text_printf(out, " Memory ran out %s; what was under way was repeated, with the same result.",
+    brim_text_printf(out, " Memory ran out %s; brim repeated the work that failed, with the same result.",
                      times_word(arena, recoveries));
   brim_text_add(out, "</p>\n");
 }

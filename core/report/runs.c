@@ -1,6 +1,7 @@
 /* Reads the folders of runs, and finds the differences between them. */
 #include "report/runs.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -107,6 +108,10 @@ static brim_status read_folder(brim_comparison *c, const char *dir)
       brim_log(BRIM_LOG_WARN, "left out: %s", brim_error_text());
   }
   if (c->count > before) return BRIM_OK;
+  if (access(dir, F_OK) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': %s", dir, strerror(errno));
+  if (!brim_is_folder(dir)) return brim_fail(BRIM_ELOAD, "'%s' is a file, not the folder of a run", dir);
+  if (access(dir, R_OK | X_OK) != 0)
+    return brim_fail(BRIM_ELOAD, "cannot read the folder '%s': %s", dir, strerror(errno));
   return brim_fail(BRIM_ELOAD,
                    "'%s' is not the folder of a run or of a sweep, as it has no readable config.yaml, and there are no "
                    "readable runs in it",
@@ -115,10 +120,12 @@ static brim_status read_folder(brim_comparison *c, const char *dir)
 
 brim_status brim_compare_add(brim_comparison *c, const char *dir)
 {
+  char path[BRIM_PATH_MAX];
   size_t length = strlen(dir);
   while (length > 1 && dir[length - 1] == '/') length--;
   dir = brim_arena_string_n(&c->arena, dir, length);
-  if (has_file(dir, "config.yaml")) return read_run(c, dir); /* even if a sweep failed in its folder before */
+  if (brim_path_join(path, dir, "config.yaml") == BRIM_OK && access(path, F_OK) == 0)
+    return read_run(c, dir); /* even if a sweep failed in its folder before */
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
   return read_folder(c, dir);
 }

@@ -80,6 +80,7 @@ void brim_svg_escape(brim_text *out, const char *s)
 void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
 {
   const char *end = s + bytes;
+  char shown[BRIM_SHOWN_BYTES];
   while (s < end) {
     const char *from = s;
     const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
@@ -89,6 +90,8 @@ void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
       brim_text_add(out, entity);
     else if (c < 0 || c == 0xfffe || c == 0xffff)
       brim_text_add(out, "\xef\xbf\xbd");
+    else if (brim_is_control(c) && c > 0x7f)
+      brim_text_add_n(out, shown, brim_shown_take(&from, end, "", shown));
     else if (c >= 0x20 && c != 0x7f)
       brim_text_add_n(out, from, (size_t)(s - from));
     else

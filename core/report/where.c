@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/log.h"
 #include "base/text.h"
 
 enum kind { OR, AND, NOT, PRESENT, EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LEAST, LIKE, UNLIKE };
@@ -15,7 +16,7 @@ enum kind { OR, AND, NOT, PRESENT, EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LE
 typedef struct brim_where_node {
   enum kind kind;
   const struct brim_where_node *left, *right;
-  size_t key;
+  size_t key, at; /* at: the byte of the expression where the value begins */
   const char *text;
   double number; /* NAN: compares as text */
 } node;
@@ -59,10 +60,24 @@ static brim_status fail(const parser *p, const char *problem)
   return brim_where_fail(p->filter, (size_t)(p->at - p->filter->text), problem);
 }
 
+/* The keyword for a sign of other languages at the current place; NULL: none. */
+static const char *keyword_for_sign(const parser *p)
+{
+  return *p->at == '&'                                         ? "and"
+         : *p->at == '|'                                       ? "or"
+         : *p->at == '!' && p->at[1] != '=' && p->at[1] != '~' ? "not"
+                                                               : NULL;
+}
+
 /* "expected a value, found 'and'": names the word at the current place. */
 static brim_status fail_expected(const parser *p, const char *expected)
 {
   char problem[160];
+  const char *keyword = keyword_for_sign(p);
+  if (keyword) {
+    snprintf(problem, sizeof problem, "write '%s' instead of '%.*s'", keyword, p->at[1] == p->at[0] ? 2 : 1, p->at);
+    return fail(p, problem);
+  }
   const size_t word = strcspn(p->at, " \t\n()");
   if (!*p->at)
     snprintf(problem, sizeof problem, "expected %s, but the expression ends here", expected);
@@ -85,16 +100,12 @@ static size_t word_length(const parser *p)
   return strcspn(p->at, " \t\n()'\"=!<>~&|");
 }
 
-static bool take_keyword(parser *p, const char *keyword, const char *sign)
+static bool take_keyword(parser *p, const char *keyword)
 {
   const size_t length = strlen(keyword);
   skip_space(p);
-  if (word_length(p) == length && strncasecmp(p->at, keyword, length) == 0) {
-    p->at += length;
-    return true;
-  }
-  if (!sign || strncmp(p->at, sign, strlen(sign)) != 0) return false;
-  p->at += strlen(sign);
+  if (word_length(p) != length || strncasecmp(p->at, keyword, length) != 0) return false;
+  p->at += length;
   return true;
 }
 
@@ -139,11 +150,12 @@ static brim_status take_value(parser *p, node *n)
 {
   skip_space(p);
   const char quote = *p->at;
+  n->at = (size_t)(p->at - p->filter->text);
   if (quote == '\'' || quote == '"') {
     const char *end = strchr(p->at + 1, quote);
     if (!end) return fail(p, "this quote has no end");
     n->text = brim_arena_string_n(p->arena, p->at + 1, (size_t)(end - p->at - 1));
-    n->number = NAN;
+    n->number = brim_where_number(n->text);
     p->at = end + 1;
     return BRIM_OK;
   }
@@ -181,7 +193,7 @@ static brim_status take_factor(parser *p, const node **out)
   if (p->depth >= BRIM_WHERE_DEPTH_MAX) return fail(p, "more than 64 levels of parentheses");
   p->depth++;
   brim_status status;
-  if (take_keyword(p, "not", NULL)) {
+  if (take_keyword(p, "not")) {
     node *n = BRIM_ARENA_NEW(p->arena, node, 1);
     n->kind = NOT;
     *out = n;
@@ -210,7 +222,7 @@ static brim_status take_and(parser *p, const node **out)
 {
   const node *right;
   BRIM_TRY(take_factor(p, out));
-  while (take_keyword(p, "and", "&&")) {
+  while (take_keyword(p, "and")) {
     BRIM_TRY(take_factor(p, &right));
     *out = join(p, AND, *out, right);
   }
@@ -221,7 +233,7 @@ static brim_status take_or(parser *p, const node **out)
 {
   const node *right;
   BRIM_TRY(take_and(p, out));
-  while (take_keyword(p, "or", "||")) {
+  while (take_keyword(p, "or")) {
     BRIM_TRY(take_and(p, &right));
     *out = join(p, OR, *out, right);
   }
@@ -242,6 +254,90 @@ brim_status brim_where_parse(brim_arena *arena, const char *text, brim_where *ou
   return BRIM_OK;
 }
 
+/* ---- values that can match ---- */
+
+static bool is_order(enum kind kind)
+{
+  return kind == LESS || kind == AT_MOST || kind == GREATER || kind == AT_LEAST;
+}
+
+/* Whether the text is a date or its beginning: 2026, 2026-11, 2026-11-27, 2026-11-27 14:30, 2026-11-27 14:30:59. */
+static bool is_date(const char *text)
+{
+  static const struct {
+    char before;
+    int digits, least, most;
+  } parts[] = {{'\0', 4, 1970, 9999}, {'-', 2, 1, 12}, {'-', 2, 1, 31},
+               {' ', 2, 0, 23},       {':', 2, 0, 59}, {':', 2, 0, 60}};
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    if (i > 0 && !*text) return i != 4; /* hours alone are no time */
+    if (i > 0 && *text++ != parts[i].before) return false;
+    if ((int)strspn(text, "0123456789") < parts[i].digits) return false;
+    int value = 0;
+    for (int k = 0; k < parts[i].digits; k++) value = 10 * value + (*text++ - '0');
+    if (value < parts[i].least || value > parts[i].most) return false;
+  }
+  return !*text;
+}
+
+/* "; write 0.5" for 0,5. */
+static const char *decimal_point(brim_arena *arena, const char *text)
+{
+  char *copy = brim_arena_string(arena, text), *comma = strchr(copy, ',');
+  if (!comma) return "";
+  *comma = '.';
+  return isnan(brim_where_number(copy)) ? "" : brim_arena_printf(arena, "; write %s", copy);
+}
+
+static const char *list_names(brim_arena *arena, const brim_where_values *v)
+{
+  const char *out = "";
+  for (size_t i = 0; i < v->names; i++)
+    out = brim_arena_printf(arena, "%s%s%s", out, i == 0 ? "" : i + 1 < v->names ? ", " : " or ", v->name[i]);
+  return out;
+}
+
+static brim_status check_value(brim_arena *arena, const brim_where *f, const node *n)
+{
+  const brim_where_values *v = &f->values[n->key];
+  const char *key = f->key[n->key], *problem = NULL;
+  const bool orders = is_order(n->kind), is_number = !isnan(n->number);
+  const char *near = v->names > 0 ? brim_suggest_of(n->text, v->name, v->names) : NULL;
+  bool has = false;
+  for (size_t i = 0; i < v->names; i++) has = has || strcmp(v->name[i], n->text) == 0;
+  if (v->kind == BRIM_WHERE_DATES && !is_date(n->text))
+    problem = brim_arena_printf(arena, "'%s' is a date, such as 2026-11-27 or '2026-11-27 14:30', and '%s' is not one",
+                                key, n->text);
+  else if (orders && (v->kind == BRIM_WHERE_TEXTS || v->kind == BRIM_WHERE_NAMES || v->kind == BRIM_WHERE_PATHS))
+    problem =
+        brim_arena_printf(arena, "'%s' has no numbers here, so it is neither less nor greater: use =, != or ~", key);
+  else if (!is_number && v->kind != BRIM_WHERE_DATES && (orders || v->kind == BRIM_WHERE_NUMBERS))
+    problem = brim_arena_printf(arena, "'%s' is compared with a number, and '%s' is not one%s", key, n->text,
+                                decimal_point(arena, n->text));
+  else if (v->kind == BRIM_WHERE_NAMES && !has && near)
+    problem = brim_arena_printf(arena, "'%s' is never '%s'; did you mean '%s'?", key, n->text, near);
+  else if (v->kind == BRIM_WHERE_NAMES && !has)
+    problem = brim_arena_printf(arena, "'%s' is never '%s': it is %s", key, n->text, list_names(arena, v));
+  if (problem) return brim_where_fail(f, n->at, problem);
+  if (v->kind == BRIM_WHERE_TEXTS && !has && near)
+    brim_log(BRIM_LOG_WARN, "--where: no run here has %s=%s; did you mean '%s'?", key, n->text, near);
+  return BRIM_OK;
+}
+
+static brim_status check(brim_arena *arena, const brim_where *f, const node *n)
+{
+  if (n->kind == NOT || n->kind == AND || n->kind == OR) {
+    BRIM_TRY(check(arena, f, n->left));
+    return n->kind == NOT ? BRIM_OK : check(arena, f, n->right);
+  }
+  return n->kind == PRESENT || n->kind == LIKE || n->kind == UNLIKE ? BRIM_OK : check_value(arena, f, n);
+}
+
+brim_status brim_where_check(brim_arena *arena, const brim_where *filter)
+{
+  return filter->root ? check(arena, filter, filter->root) : BRIM_OK;
+}
+
 /* ---- evaluation ---- */
 
 static bool is_like(const char *text, const char *pattern)
@@ -249,11 +345,32 @@ static bool is_like(const char *text, const char *pattern)
   return strpbrk(pattern, "*?[") ? fnmatch(pattern, text, 0) == 0 : strstr(text, pattern) != NULL;
 }
 
+/* Whether `end`, without "./" and slashes at its end, is the path or the last parts of it. */
+static bool is_end_of_path(const char *path, const char *end)
+{
+  if (brim_starts_with(end, "./")) end += 2;
+  size_t length = strlen(end);
+  while (length > 1 && end[length - 1] == '/') length--;
+  const size_t whole = strlen(path);
+  if (length > whole || memcmp(path + whole - length, end, length) != 0) return false;
+  return length == whole || path[whole - length - 1] == '/' || end[0] == '/';
+}
+
+/* Whether a path, or its last parts, match a pattern; a text without pattern characters need only be in it. */
+static bool is_path_like(const char *path, const char *pattern)
+{
+  for (const char *s = path; s; s = strchr(s, '/'), s = s ? s + 1 : NULL)
+    if (is_like(s, pattern)) return true;
+  return false;
+}
+
 /* = or ~ on one text. */
-static bool holds(const node *n, const char *text, double number)
+static bool holds(const node *n, enum brim_where_kind kind, const char *text, double number)
 {
   const bool is_equal = n->kind == EQUAL || n->kind == UNEQUAL;
   char buffer[32];
+  if (kind == BRIM_WHERE_PATHS && text) return is_equal ? is_end_of_path(text, n->text) : is_path_like(text, n->text);
+  if (kind == BRIM_WHERE_DATES && is_equal && text) return brim_starts_with(text, n->text);
   if (is_equal && isfinite(n->number) && isfinite(number)) return number == n->number;
   if (!text) {
     snprintf(buffer, sizeof buffer, "%.15g", number);
@@ -262,13 +379,13 @@ static bool holds(const node *n, const char *text, double number)
   return is_equal ? strcmp(text, n->text) == 0 : is_like(text, n->text);
 }
 
-static bool holds_for_one(const node *n, const char *list)
+static bool holds_for_one(const node *n, enum brim_where_kind kind, const char *list)
 {
   char item[256];
   for (const char *s = list; *s; s += strspn(s, ",")) {
     const size_t length = strcspn(s, ",");
     snprintf(item, sizeof item, "%.*s", (int)(length < sizeof item ? length : sizeof item - 1), s);
-    if (holds(n, item, NAN)) return true;
+    if (holds(n, kind, item, NAN)) return true;
     s += length;
   }
   return false;
@@ -279,7 +396,7 @@ static bool is_ordered(enum kind kind, double order)
   return kind == LESS ? order < 0 : kind == AT_MOST ? order <= 0 : kind == GREATER ? order > 0 : order >= 0;
 }
 
-static bool compare(const node *n, const brim_where_value *v)
+static bool compare(const node *n, enum brim_where_kind kind, const brim_where_value *v)
 {
   const bool negates = n->kind == UNEQUAL || n->kind == UNLIKE;
   if (!v->has) return negates;
@@ -290,28 +407,28 @@ static bool compare(const node *n, const brim_where_value *v)
   case UNEQUAL:
   case LIKE:
   case UNLIKE:
-    return negates != (v->is_list ? holds_for_one(n, v->text) : holds(n, v->text, v->number));
+    return negates != (v->is_list ? holds_for_one(n, kind, v->text) : holds(n, kind, v->text, v->number));
   default:
-    if (!isnan(n->number)) return !isnan(v->number) && is_ordered(n->kind, v->number - n->number);
-    return v->text && is_ordered(n->kind, (double)strcmp(v->text, n->text));
+    if (kind == BRIM_WHERE_DATES) return v->text && is_ordered(n->kind, (double)strcmp(v->text, n->text));
+    return !isnan(v->number) && is_ordered(n->kind, v->number - n->number);
   }
 }
 
-static bool matches(const node *n, const brim_where_value *value)
+static bool matches(const brim_where *f, const node *n, const brim_where_value *value)
 {
   switch (n->kind) {
   case OR:
-    return matches(n->left, value) || matches(n->right, value);
+    return matches(f, n->left, value) || matches(f, n->right, value);
   case AND:
-    return matches(n->left, value) && matches(n->right, value);
+    return matches(f, n->left, value) && matches(f, n->right, value);
   case NOT:
-    return !matches(n->left, value);
+    return !matches(f, n->left, value);
   default:
-    return compare(n, &value[n->key]);
+    return compare(n, f->values[n->key].kind, &value[n->key]);
   }
 }
 
 bool brim_where_matches(const brim_where *filter, const brim_where_value *value)
 {
-  return !filter->root || matches(filter->root, value);
+  return !filter->root || matches(filter, filter->root, value);
 }

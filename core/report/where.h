@@ -4,8 +4,9 @@
  *     factor     := not factor | ( expression ) | key | key operator value
  *
  * operator: = != < <= > >=, ~ (contains, or matches a shell pattern), !~. A key alone holds if the run has it and it is
- * neither false nor empty. Two numbers compare as numbers, 90% is 0.9, anything else compares as text, so dates do as
- * well. A run without the key matches only != and !~. */
+ * neither false nor empty. Two numbers compare as numbers, 90% is 0.9. A date compares with a date or its beginning,
+ * and is equal to it if it begins so. A path is equal to its last parts. Other texts have no order. A run without the
+ * key matches only != and !~. */
 #ifndef BRIM_REPORT_WHERE_H
 #define BRIM_REPORT_WHERE_H
 #include <stdbool.h>
@@ -25,18 +26,37 @@ typedef struct brim_where_value {
   double number;    /* NAN: only text */
 } brim_where_value;
 
+/* What the values of a key are, as the runs show: a comparison with something else cannot hold for any run. */
+enum brim_where_kind {
+  BRIM_WHERE_MIXED, /* numbers and texts */
+  BRIM_WHERE_NUMBERS,
+  BRIM_WHERE_TEXTS,
+  BRIM_WHERE_DATES, /* 2026-11-27 14:30:59 */
+  BRIM_WHERE_NAMES, /* one of a list */
+  BRIM_WHERE_PATHS
+};
+typedef struct brim_where_values {
+  enum brim_where_kind kind;
+  const char *const *name; /* NAMES: all; TEXTS: those that runs have, or none */
+  size_t names;
+} brim_where_values;
+
 typedef struct brim_where {
   const struct brim_where_node *root; /* NULL: matches every run */
   const char *text;
   const char *key[BRIM_WHERE_KEYS_MAX]; /* each once */
   size_t at[BRIM_WHERE_KEYS_MAX];       /* the byte of the expression where it first occurs */
   size_t keys;
+  brim_where_values values[BRIM_WHERE_KEYS_MAX]; /* set by the caller, before brim_where_check */
 } brim_where;
 
 /* Everything lives in `arena`. ECONFIG with the place: "--where, character 12: ...", and a line that points there. */
 brim_status brim_where_parse(brim_arena *arena, const char *text, brim_where *out);
 /* The same error for a key that the caller does not know. */
 brim_status brim_where_fail(const brim_where *filter, size_t at, const char *problem);
+/* ECONFIG, with its place, for a value that cannot match, such as a word where a key has numbers. Warns of a text that
+ * no run has and that is close to one that runs have. */
+brim_status brim_where_check(brim_arena *arena, const brim_where *filter);
 /* `value` has one element for each key of the filter. */
 bool brim_where_matches(const brim_where *filter, const brim_where_value *value);
 /* The value of a text that is a number, such as 1e-3 or 90%; NAN for other texts. */

@@ -16,7 +16,7 @@
 
 brim_status brim_notes_check_tag(const char *tag)
 {
-  if (!tag[0]) return brim_fail(BRIM_ECONFIG, "a tag must not be empty");
+  if (!tag[0]) return brim_fail(BRIM_ECONFIG, "a tag must have at least one character");
   if (strlen(tag) > BRIM_TAG_BYTES_MAX)
     return brim_fail(BRIM_ECONFIG, "tag '%.20s...' is longer than %d bytes", tag, BRIM_TAG_BYTES_MAX);
   const char *bad = strpbrk(tag, " ,'\"()=!<>~&|");
@@ -55,7 +55,7 @@ static brim_status take(brim_arena *arena, const json_t *root, const char *path,
     const char *tag = json_string_value(item);
     if (!tag) return brim_fail(BRIM_ELOAD, "'%s': tag %zu is not a text", path, i + 1);
     if (brim_notes_check_tag(tag) != BRIM_OK)
-      return brim_fail(BRIM_ELOAD, "'%s': tag %zu cannot be one: %s", path, i + 1, brim_error_text());
+      return brim_fail(BRIM_ELOAD, "'%s': tag %zu is not valid: %s", path, i + 1, brim_error_text());
     BRIM_TRY(brim_notes_set_tag(out, brim_arena_string(arena, tag), false));
   }
   if (note) out->note = brim_arena_string(arena, json_string_value(note));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 #define ATTEMPTS_MAX 1000 /* runs with the same name that start in the same second */
 
@@ -79,7 +80,7 @@ static brim_status fail_taken(const char *dir, size_t mark)
   return brim_fail(
       BRIM_ECONFIG,
       "'%s' already holds a run (it has %s)\nto resume it: %s %s\nfor a new run, set another run.dir, or none", dir,
-      run_marks[mark], brim_run_resume_words(dir), dir);
+      run_marks[mark], brim_run_resume_words(dir), BRIM_QUOTED(dir));
 }
 
 static brim_status create_given(const char *dir)
@@ -109,13 +110,18 @@ brim_status brim_run_check_dir(const char *dir)
                                   : "the working folder");
 }
 
-brim_status brim_make_stamped_folder(const char *before, char *path, size_t room)
+brim_status brim_format_stamp(char *out)
 {
-  char stamp[32];
   struct tm local;
   const time_t now = time(NULL);
-  if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
-    return brim_fail(BRIM_EINTERNAL, "cannot convert the current time to a date: %s", strerror(errno));
+  if (localtime_r(&now, &local) && strftime(out, BRIM_STAMP_BYTES, "%Y%m%d-%H%M%S", &local) > 0) return BRIM_OK;
+  return brim_fail(BRIM_EINTERNAL, "cannot convert the current time to a date: %s", strerror(errno));
+}
+
+brim_status brim_make_stamped_folder(const char *before, char *path, size_t room)
+{
+  char stamp[BRIM_STAMP_BYTES];
+  BRIM_TRY(brim_format_stamp(stamp));
   for (int i = 1; i <= ATTEMPTS_MAX; i++) {
     char number[16] = "";
     if (i > 1) snprintf(number, sizeof number, "-%d", i);

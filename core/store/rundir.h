@@ -18,6 +18,9 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
 brim_status brim_path_aside(const char *path, char *folder, char *aside);
 /* Renames a complete, synced file into place; removes it on failure. */
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder);
+/* Writes the local time as "20261127-101500". */
+#define BRIM_STAMP_BYTES 32
+brim_status brim_format_stamp(char *out);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), and writes its path. The parent must exist. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
 /* ECONFIG if `dir` is the working folder or one above it: a run needs its own folder. */

@@ -42,14 +42,23 @@ static brim_status split(const char *dir, char *folder, char *name)
   return BRIM_OK;
 }
 
+/* A run has the first of these files, and another one. */
+static const char *const marks[] = {"config.yaml", BRIM_RUN_LOCK_NAME, "sources.yaml", "metrics.jsonl", "summary.json"};
+
+static bool is_mark(const char *name)
+{
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+    if (strcmp(name, marks[i]) == 0) return true;
+  return false;
+}
+
 /* Whether an open folder is that of a run. */
 static bool is_run(int fd)
 {
-  static const char *const marks[] = {BRIM_RUN_LOCK_NAME, "sources.yaml", "metrics.jsonl", "summary.json"};
   struct stat info;
   bool has = false;
-  if (fstatat(fd, "config.yaml", &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return false;
-  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+  if (fstatat(fd, marks[0], &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return false;
+  for (size_t i = 1; i < sizeof marks / sizeof marks[0]; i++)
     has = has || (fstatat(fd, marks[i], &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode));
   return has;
 }
@@ -89,11 +98,8 @@ static brim_status open_trash(int folder, const char *path, bool makes, int *out
 /* Makes a folder of its own for a run that is deleted now. */
 static brim_status make_stamped(int trash, char *when, size_t room, int *out)
 {
-  char stamp[32];
-  struct tm local;
-  const time_t now = time(NULL);
-  if (!localtime_r(&now, &local) || strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local) == 0)
-    return brim_fail(BRIM_EINTERNAL, "cannot convert the current time to a date: %s", strerror(errno));
+  char stamp[BRIM_STAMP_BYTES];
+  BRIM_TRY(brim_format_stamp(stamp));
   for (int i = 1; i <= ATTEMPTS_MAX; i++) {
     snprintf(when, room, i > 1 ? "%s-%05d" : "%s", stamp, i);
     if (mkdirat(trash, when, 0777) == 0) {
@@ -146,30 +152,46 @@ brim_status brim_trash_run(const char *dir)
   if (S_ISLNK(info.st_mode))
     return brim_fail(BRIM_ECONFIG, "'%s' is a link\nname the run's own folder, or remove the link with rm", dir);
   if (!S_ISDIR(info.st_mode)) return brim_fail(BRIM_ECONFIG, "'%s' is a file, not the folder of a run", dir);
-  BRIM_TRY(brim_run_check_dir(whole));
-  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), run = openat(folder, name, FOLDER_FLAGS);
+  if (brim_run_check_dir(whole) != BRIM_OK)
+    return brim_fail(BRIM_ECONFIG, "'%s' is the working folder, or a folder above it\ngo to another folder first", dir);
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return brim_fail(BRIM_ELOAD, "cannot read the folder '%s': %s", path, strerror(errno));
+  const int run = openat(folder, name, FOLDER_FLAGS);
   brim_status status = BRIM_OK;
   if (run < 0)
     status = brim_fail(BRIM_ELOAD, "cannot read '%s': %s", dir, strerror(errno));
   else
     status = trash_open_run(folder, run, path, name, dir);
   if (run >= 0) close(run);
-  if (folder >= 0) close(folder);
+  close(folder);
   return status;
 }
 
 /* ---- the trash ---- */
 
-/* The only folder in an entry of the trash, in the arena; NULL if there is none. */
+/* Whether it is a name that make_stamped gives: other programs may keep something in a folder .trash too. */
+static bool is_stamp(const char *name)
+{
+  static const char form[] = "dddddddd-dddddd-ddddd";
+  size_t i = 0;
+  for (; name[i] && form[i]; i++)
+    if (form[i] == 'd' ? name[i] < '0' || name[i] > '9' : name[i] != form[i]) return false;
+  return !name[i] && (i == 15 || !form[i]);
+}
+
+/* The run in an entry of the trash, in the arena; NULL if there is none. */
 static const char *run_in(brim_arena *arena, int trash, const char *when)
 {
-  const int fd = openat(trash, when, FOLDER_FLAGS);
+  const int fd = is_stamp(when) ? openat(trash, when, FOLDER_FLAGS) : -1;
   DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
   const char *name = NULL;
   if (!folder && fd >= 0) close(fd);
-  for (const struct dirent *entry; folder && (entry = readdir(folder));)
-    if (entry->d_name[0] != '.' || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0))
-      name = brim_arena_string(arena, entry->d_name);
+  for (const struct dirent *entry; !name && folder && (entry = readdir(folder));) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    const int run = openat(fd, entry->d_name, FOLDER_FLAGS);
+    if (run >= 0 && is_run(run)) name = brim_arena_string(arena, entry->d_name);
+    if (run >= 0) close(run);
+  }
   if (folder) closedir(folder);
   return name;
 }
@@ -217,8 +239,9 @@ brim_status brim_trash_restore(const char *folder, const brim_trashed *run)
   return status;
 }
 
-/* Empties an open folder and closes it; 0 or the first errno. */
-static int empty_folder(int fd, int depth)
+/* Empties an open folder and closes it; 0 or the first errno. `keeps`: all but the files by which it is a run, so that
+ * a deletion that did not end can be repeated. */
+static int empty_folder(int fd, int depth, bool keeps)
 {
   DIR *folder = fdopendir(fd);
   int problem = 0;
@@ -228,9 +251,9 @@ static int empty_folder(int fd, int depth)
   }
   for (const struct dirent *entry; (entry = readdir(folder));) {
     const char *name = entry->d_name;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (keeps && is_mark(name))) continue;
     const int below = openat(fd, name, FOLDER_FLAGS); /* fails for files and links */
-    int reason = below < 0 ? 0 : depth < DEPTH_MAX ? empty_folder(below, depth + 1) : ELOOP;
+    int reason = below < 0 ? 0 : depth < DEPTH_MAX ? empty_folder(below, depth + 1, false) : ELOOP;
     if (below >= 0 && depth >= DEPTH_MAX) close(below);
     if (unlinkat(fd, name, below >= 0 ? AT_REMOVEDIR : 0) != 0 && errno != ENOENT && !reason) reason = errno;
     if (reason && !problem) problem = reason;
@@ -244,8 +267,14 @@ brim_status brim_trash_delete(const char *folder, const brim_trashed *run)
   char path[BRIM_PATH_MAX];
   BRIM_TRY(brim_path_join(path, folder, BRIM_TRASH_NAME));
   const int trash = open(path, FOLDER_FLAGS), own = trash >= 0 ? openat(trash, run->when, FOLDER_FLAGS) : -1;
-  int problem = own >= 0 ? empty_folder(own, 0) : errno;
-  if (!problem && unlinkat(trash, run->when, AT_REMOVEDIR) != 0) problem = errno;
+  int problem = own < 0 ? errno : 0;
+  for (int i = 0; i < 2 && !problem; i++) {
+    const int fd = openat(own, run->name, FOLDER_FLAGS);
+    problem = fd < 0 ? errno : empty_folder(fd, 0, i == 0);
+  }
+  if (!problem && unlinkat(own, run->name, AT_REMOVEDIR) != 0) problem = errno;
+  if (!problem) unlinkat(trash, run->when, AT_REMOVEDIR); /* fails if something else is in it */
+  if (own >= 0) close(own);
   if (trash >= 0) close(trash);
   return problem ? brim_fail(BRIM_EIO, "cannot delete all of '%s/%s': %s", path, run->when, strerror(problem))
                  : BRIM_OK;

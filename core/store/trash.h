@@ -23,7 +23,7 @@ brim_status brim_trash_run(const char *dir);
 brim_status brim_trash_list(brim_arena *arena, const char *folder, brim_trashed **out, size_t *count);
 /* Moves a run back into `folder`. ECONFIG if the name is taken. */
 brim_status brim_trash_restore(const char *folder, const brim_trashed *run);
-/* Deletes a run in the trash for good. EIO names what is left. */
+/* Deletes a run in the trash for good. EIO: the error names a file that is left. */
 brim_status brim_trash_delete(const char *folder, const brim_trashed *run);
 /* Bytes on disk of a file or of everything below a folder; links are not followed. */
 uint64_t brim_disk_bytes(const char *path);

@@ -23,7 +23,7 @@ struct brim_weights_files {
   brim_safetensors **file;
   const char **path;
   size_t file_count, count;
-  brim_gguf *gguf;         /* in the place of the others; NULL: none */
+  brim_gguf *gguf;         /* instead of the other fields; NULL: none */
   brim_safetensor *packed; /* its tensors */
   int hold;                /* of a run's checkpoint; -1: none */
   bool are_brims;

@@ -12,7 +12,7 @@
  * wildcards in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
  * model's name applies. A name that no rule matches stays as it is.
  *
- * `gguf: [llama]` in the place of `recognise`: the map is for GGUF files with these values of general.architecture.
+ * `gguf: [llama]` instead of `recognise`: the map is for GGUF files with these values of general.architecture.
  *
  * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
  * has the tensor, but the model does not use it. `same_as`: the file has the tensor twice, the model once; both must be

@@ -47,6 +47,8 @@ typedef struct slot {
   uint64_t order; /* of posts */
   brim_hook_facts facts;
   bool has_hung, has_warned; /* used by the thread only */
+  bool has_failed;           /* and the failure was not taken yet */
+  brim_hook_failure failure;
 } slot;
 
 struct brim_hooks {
@@ -72,7 +74,7 @@ typedef struct command {
   double started;
 } command;
 
-/* ---- what a command gets ---- */
+/* ---- input and variables of a command ---- */
 
 static void set_number(json_t *out, const char *key, double value)
 {
@@ -281,22 +283,28 @@ static int watch(brim_hooks *h, command *c, bool *hung)
 }
 
 /* Warns once for each hook; all results are in the log. */
-static void report(const brim_hooks *h, slot *s, enum brim_run_hook hook, const char *result, bool failed)
+static void report(brim_hooks *h, slot *s, enum brim_run_hook hook, const char *result, bool failed)
 {
   log_line(h, "%s: %s", names[hook], result);
   if (!failed || s->has_warned) return;
   s->has_warned = true;
-  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run is not affected\nits output is in %s/%s, as are later failures of it",
+  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run continues\n%s/%s has its output, and later failures of this hook",
            names[hook], result, h->run, BRIM_HOOKS_LOG_NAME);
+  pthread_mutex_lock(&h->mutex);
+  s->has_failed = true;
+  s->failure.step = h->taken.step;
+  snprintf(s->failure.detail, sizeof s->failure.detail,
+           "hooks.%s: %s; its output is in %s, as are later failures of it", names[hook], result, BRIM_HOOKS_LOG_NAME);
+  pthread_mutex_unlock(&h->mutex);
 }
 
-static void judge(const brim_hooks *h, slot *s, enum brim_run_hook hook, const command *c, int status, bool hung)
+static void judge(brim_hooks *h, slot *s, enum brim_run_hook hook, const command *c, int status, bool hung)
 {
   char result[128];
   const double seconds = brim_now() - c->started;
-  if (c->dropped > 0) log_line(h, "%zu bytes of output were left out", c->dropped);
+  if (c->dropped > 0) log_line(h, "%zu more bytes of output are not in this file", c->dropped);
   if (hung)
-    snprintf(result, sizeof result, "ended after %.0f s: it did not end by itself", seconds);
+    snprintf(result, sizeof result, "ended after %.0f s, the limit for a hook", seconds);
   else if (WIFSIGNALED(status))
     snprintf(result, sizeof result, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
@@ -368,7 +376,7 @@ static void *work(void *context)
     h->taken = h->slot[hook].facts;
     pthread_mutex_unlock(&h->mutex);
     if (skips)
-      log_line(h, "%s, step %lld: left out, as it hung before and the run has ended", names[hook],
+      log_line(h, "%s, step %lld: not started, because it hung before and the run has ended", names[hook],
                (long long)h->taken.step);
     else
       run_hook(h, hook);
@@ -436,9 +444,24 @@ void brim_hooks_post(brim_hooks *h, enum brim_run_hook hook, const brim_hook_fac
   pthread_mutex_unlock(&h->mutex);
 }
 
-void brim_hooks_close(brim_hooks *h, const volatile sig_atomic_t *stop)
+bool brim_hooks_take_failure(brim_hooks *h, brim_hook_failure *out)
 {
-  if (!h) return;
+  int i = 0;
+  if (!h) return false;
+  pthread_mutex_lock(&h->mutex);
+  while (i < BRIM_HOOK_COUNT && !h->slot[i].has_failed) i++;
+  if (i < BRIM_HOOK_COUNT) {
+    h->slot[i].has_failed = false;
+    *out = h->slot[i].failure;
+  }
+  pthread_mutex_unlock(&h->mutex);
+  return i < BRIM_HOOK_COUNT;
+}
+
+size_t brim_hooks_close(brim_hooks *h, const volatile sig_atomic_t *stop, brim_hook_failure *out)
+{
+  size_t count = 0;
+  if (!h) return 0;
   pthread_mutex_lock(&h->mutex);
   h->stop = stop;
   h->stopped = stop ? *stop : 0;
@@ -446,5 +469,7 @@ void brim_hooks_close(brim_hooks *h, const volatile sig_atomic_t *stop)
   pthread_cond_signal(&h->changed);
   pthread_mutex_unlock(&h->mutex);
   pthread_join(h->thread, NULL);
+  while (count < BRIM_HOOK_COUNT && brim_hooks_take_failure(h, &out[count])) count++;
   free_hooks(h);
+  return count;
 }

@@ -10,19 +10,38 @@
 #include "base/error.h"
 #include "observe/events.h"
 #include "planner/figures.h"
+#include "store/rundir.h"
 #include "train/run_parts.h"
 #include "train/stop.h"
+
+/* Records failures of hooks when the run has ended: in its events and on its page, unless the folder is gone or another
+ * process has it. */
+static void record_late(const brim_running *r, const brim_hook_failure *failure, size_t count)
+{
+  char path[BRIM_PATH_MAX];
+  brim_jsonl events;
+  int lock;
+  if (count == 0 || !brim_running_prints(r) || brim_run_lock(r->dir, &lock) != BRIM_OK) return;
+  if (brim_path_join(path, r->dir, "events.jsonl") == BRIM_OK && access(path, F_OK) == 0 &&
+      brim_jsonl_open(&events, path, BRIM_JSONL_ALL) == BRIM_OK) {
+    for (size_t i = 0; i < count; i++) brim_report_event(&events, BRIM_HOOK_FAILED, failure[i].step, failure[i].detail);
+    brim_jsonl_close(&events);
+    if (r->options->write_page) r->options->write_page(r->dir);
+  }
+  close(lock);
+}
 
 /* Runs the last hook, and waits for it and others. Keeps the error. */
 static void end_hooks(brim_running *r, brim_hook_facts *last, brim_status status)
 {
   brim_error first;
+  brim_hook_failure failure[BRIM_HOOK_COUNT];
   if (!r->hooks) return;
   brim_error_take(&first);
   last->status = brim_report_ending(status);
   if (status != BRIM_OK) snprintf(last->detail, sizeof last->detail, "%.1000s", first.text);
   brim_hooks_post(r->hooks, BRIM_HOOK_END, last);
-  brim_hooks_close(r->hooks, r->stop);
+  record_late(r, failure, brim_hooks_close(r->hooks, r->stop, failure));
   r->hooks = NULL;
   brim_error_put(&first);
 }
@@ -50,6 +69,7 @@ static brim_status close_run(brim_running *r, brim_status status)
     }
   }
   brim_running_trace_end(r);
+  brim_running_hook_failures(r);
   brim_jsonl_close(&r->metrics);
   brim_jsonl_close(&r->events);
   brim_participants_close(&r->participants);

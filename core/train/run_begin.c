@@ -330,9 +330,9 @@ brim_status brim_running_begin(brim_running *r)
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
   /* Printed if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
-  char advice[4300];
+  char advice[BRIM_QUOTED_BYTES + 100];
   snprintf(advice, sizeof advice, "to resume the run from its last checkpoint: %s %s", brim_run_resume_words(r->dir),
-           r->dir);
+           BRIM_QUOTED(r->dir));
   brim_out_of_memory_advice(advice);
   brim_crash_advice(advice);
   brim_stop_set_folder(r->dir);

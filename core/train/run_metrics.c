@@ -37,7 +37,7 @@ static void describe(brim_running *r, const char *phase, brim_openmetrics_run *o
   const brim_evaluation *e = &r->report.figures[BRIM_PART_TRAIN];
   const brim_plan *plan = brim_trainer_plan(r->trainer);
   const brim_train_state *s = r->state;
-  const double steps = (double)r->drive->order.steps, each = brim_running_step_seconds(r);
+  const double steps = (double)r->drive->order.steps;
   char *device = r->live_metrics.device;
   const bool is_values = e->task == BRIM_TASK_VALUES;
   snprintf(device, sizeof r->live_metrics.device, "%s:%d", brim_setup_backend_id(r->drive->setup),
@@ -61,7 +61,7 @@ static void describe(brim_running *r, const char *phase, brim_openmetrics_run *o
                                 .samples = (double)s->samples,
                                 .rate = brim_report_rate(&r->report) *
                                         (double)(r->report.tokens_each > 0 ? r->report.tokens_each : 1),
-                                .seconds_left = each > 0 ? each * (steps - (double)s->step) : NAN,
+                                .seconds_left = brim_progress_left(&r->progress, brim_now()),
                                 .queue_seconds = r->drive->planner.queue_seconds,
                                 .rank_wait_seconds = r->options->dist ? brim_trainer_waited(r->trainer) : NAN,
                                 .retries = (double)r->report.retries,

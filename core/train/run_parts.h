@@ -128,6 +128,8 @@ void brim_running_event(brim_running *r, const char *what, const char *detail);
 void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out);
 /* [step] Starts a hook that is set; `detail` may be NULL. */
 void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail);
+/* Records the failures of hooks as events. */
+void brim_running_hook_failures(brim_running *r);
 /* Handles the result of writing TensorBoard's file: after a failure, warns and stops writing it. */
 void brim_running_heed_tensorboard(brim_running *r, brim_status status);
 brim_progress_state brim_running_progress(const brim_running *r);
@@ -146,7 +148,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
  * have classes. */
 brim_status brim_running_evaluate_clients(brim_running *r);
 
-/* ---- run_trace.c: traces of steps; a failure is a warning, and the run goes on without that trace ---- */
+/* ---- run_trace.c: traces of steps; a failure is a warning, and the run continues without that trace ---- */
 
 /* [plan] Checks observe.trace. ECONFIG. */
 brim_status brim_running_trace_check(const brim_running *r);
@@ -165,7 +167,7 @@ void brim_running_trace_seal(brim_running *r);
 /* Call at the end of the run: writes a trace that was not complete, unless it needs other ranks. */
 void brim_running_trace_end(brim_running *r);
 
-/* ---- run_insight.c: histograms, and samples with wrong answers; what fails is a warning, and the run goes on without
+/* ---- run_insight.c: histograms, and samples with wrong answers; a failure is a warning, and the run continues without
  * them ---- */
 
 /* Opens the files. ECOMM. */

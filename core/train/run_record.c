@@ -27,10 +27,18 @@ void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out)
   }
 }
 
+void brim_running_hook_failures(brim_running *r)
+{
+  brim_hook_failure failure;
+  while (brim_hooks_take_failure(r->hooks, &failure))
+    brim_report_event(&r->events, BRIM_HOOK_FAILED, failure.step, failure.detail);
+}
+
 void brim_running_hook(brim_running *r, enum brim_run_hook hook, const char *detail)
 {
   brim_hook_facts facts;
   if (!r->hooks) return;
+  brim_running_hook_failures(r);
   brim_running_hook_facts(r, &facts);
   if (detail) snprintf(facts.detail, sizeof facts.detail, "%s", detail);
   if (hook == BRIM_HOOK_EVALUATION) facts.split = r->evaluated;

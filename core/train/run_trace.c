@@ -41,10 +41,10 @@ struct brim_run_trace {
 
 static const char *const by_clock = "the host's clock around each operation";
 
-/* Reports a failed part of a trace, once the run goes on without it. */
+/* Reports a failed part of a trace, without which the run continues. */
 static void warn(brim_running *r)
 {
-  brim_log(BRIM_LOG_WARN, "the run goes on without this trace: %s", brim_error_text());
+  brim_log(BRIM_LOG_WARN, "the run continues without this trace: %s", brim_error_text());
   brim_running_event(r, "trace_failed", brim_error_text());
 }
 
@@ -76,10 +76,11 @@ static brim_status parse_steps(const char *text, int64_t *first, int64_t *end)
                      "observe.trace=100:103 traces steps 100, 101 and 102",
                      text, (int)(s - text) + 1);
   if (*first < 1 || *end <= *first)
-    return brim_fail(BRIM_ECONFIG,
-                     "observe.trace=%s has no step: FIRST is at least 1, and END, which is not traced, is larger\n"
-                     "observe.trace=100:103 traces steps 100, 101 and 102",
-                     text);
+    return brim_fail(
+        BRIM_ECONFIG,
+        "observe.trace=%s has no step: FIRST must be at least 1, and END, the step after the last, larger than FIRST\n"
+        "observe.trace=100:103 traces steps 100, 101 and 102",
+        text);
   return BRIM_OK;
 }
 
@@ -92,7 +93,7 @@ static void check_steps(const brim_running *r, const char *text)
     brim_log(BRIM_LOG_WARN,
              "observe.trace=%s: these steps are over, as the run continues after step %lld; to trace its next steps: "
              "brim trace %s",
-             text, step, r->dir);
+             text, step, BRIM_QUOTED(r->dir));
   else if (t->first > steps)
     brim_log(BRIM_LOG_WARN, "observe.trace=%s: the run has only %lld steps, so nothing will be traced", text, steps);
   else if (t->end - 1 > steps)
@@ -358,7 +359,7 @@ static brim_status write_files(brim_running *r, const brim_trace_part *part, int
   if (status == BRIM_OK) status = write_table(r, name);
   if (status != BRIM_OK) return status;
   if (t->lost > 0)
-    brim_log(BRIM_LOG_WARN, "%s lacks %" PRIu64 " events, for which there was no room: trace fewer steps", path,
+    brim_log(BRIM_LOG_WARN, "%s lacks %" PRIu64 " events, because its memory was full: trace fewer steps", path,
              t->lost);
   brim_running_event(r, "traced", name);
   brim_say("trace of %s %" PRId64 " to %" PRId64 " in %s",

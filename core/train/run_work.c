@@ -174,7 +174,7 @@ static brim_status interrupt(brim_running *r)
                    signal == SIGINT ? "interrupted" : "terminated", (long long)r->state->step,
                    (long long)r->drive->order.steps,
                    r->loop.checkpoint_step == r->state->step ? "; a checkpoint was written" : "",
-                   brim_run_resume_words(r->dir), r->dir);
+                   brim_run_resume_words(r->dir), BRIM_QUOTED(r->dir));
 }
 
 static brim_status evaluate_test(brim_running *r)
@@ -223,7 +223,7 @@ static brim_status give_up(brim_running *r, brim_status failure)
   if (r->loop.checkpoint_step < 0) return failure;
   return brim_fail_add(failure, "there is a checkpoint of step %lld\n%sresume with: %s %s",
                        (long long)r->loop.checkpoint_step, failure == BRIM_EPLUGIN ? "once the plugin is fixed, " : "",
-                       brim_run_resume_words(r->dir), r->dir);
+                       brim_run_resume_words(r->dir), BRIM_QUOTED(r->dir));
 }
 
 /* Whether a policy caused the failure, so that the training state is sound. */

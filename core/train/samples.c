@@ -106,7 +106,7 @@ brim_status brim_samples_add(brim_samples *samples, const brim_setup *s, brim_ex
 {
   const brim_tensor *kept = program->graph->kept;
   if (!kept) return BRIM_OK;
-  if (!has_room(samples, kept->bytes)) { /* the evaluation itself can go on */
+  if (!has_room(samples, kept->bytes)) { /* the evaluation itself continues */
     samples->lost++;
     return BRIM_OK;
   }

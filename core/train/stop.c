@@ -20,7 +20,8 @@ static atomic_llong first_ms; /* time of the first signal, by brim_now(); 0: non
 static atomic_bool is_speaking;
 static _Atomic(const char *) doing;
 static atomic_llong checkpoint_at, commit_at; /* steps */
-static char resume[4200]; /* the command that resumes the run: set before the first step; empty until then */
+static char
+    resume[BRIM_QUOTED_BYTES + 32]; /* the command that resumes the run: set before the first step; empty until then */
 
 /* ---- texts ---- */
 
@@ -112,7 +113,7 @@ bool brim_stop_wanted(void)
 
 void brim_stop_set_folder(const char *name)
 {
-  snprintf(resume, sizeof resume, "%s %s", brim_run_resume_words(name), name);
+  snprintf(resume, sizeof resume, "%s %s", brim_run_resume_words(name), BRIM_QUOTED(name));
 }
 
 void brim_stop_doing(const char *what)

@@ -149,7 +149,7 @@ def texts(megabytes):
 
 
 def known_characters():
-    """All but those that only some of the libraries know: PCRE2 10.42 has Unicode 14, utf8proc 15; `tokenizers` has a
+    """The characters that all of the libraries know: PCRE2 10.42 has Unicode 14, utf8proc 15; `tokenizers` has a
     later version in its regular expressions, and an earlier one in its normal forms."""
     import unicodedata
     import regex

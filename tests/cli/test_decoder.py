@@ -182,7 +182,8 @@ class Family(Decoder):
         self.assertIn("model.window_layers", self.config(status=USAGE).err)
 
     def test_the_last_blocks_of_qwen_have_a_window_if_its_switch_is_on(self):
-        """max_window_layers is the number of blocks without it; layer_types, which version 5 writes, counts before."""
+        """max_window_layers is the number of blocks without a window. If config.json also has layer_types, which
+        transformers 5 writes, brim takes that list instead."""
         for changes, *values in (({}, 3, 1, "[0, 1]"), ({"layer_types": "absent"}, 3, 1, "[]"),
                                  ({"layer_types": None, "sliding_window": None}, 0, 1, "[]"),
                                  ({"use_sliding_window": False}, 0, 0, "[]"),

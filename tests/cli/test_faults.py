@@ -20,7 +20,7 @@ AT_START = 6 if SANITIZED else 20  # of the calls before the first step
 
 
 def spread(count, wanted):
-    """`count` of the numbers from 1 on, evenly spaced, with both ends."""
+    """`wanted` of the numbers from 1 to `count`, evenly spaced, both ends included; all of them with FAULTS=all."""
     if ALL or count <= wanted:
         return range(1, count + 1)
     return sorted({1 + round(i * (count - 1) / max(wanted - 1, 1)) for i in range(wanted)})

@@ -70,7 +70,7 @@ class Turns(Chat):
     def test_old_turns_are_left_out(self):
         result = self.chat("--tokens", "8", text="hello\nbye\n" * 8)
         self.assertEqual(len(result.out.splitlines()), 16)
-        self.assertRegex(result.err, r"1 of the oldest turns left out: the model sees \d+ tokens, 8 of which")
+        self.assertRegex(result.err, r"left out 1 of the oldest turns: the model sees \d+ tokens, of which 8")
         long = self.chat(text="word " * 200 + "\n", status=USAGE)
         self.assert_error(long, "the conversation has ", " tokens, but the model sees 48", "--context sets how many")
 

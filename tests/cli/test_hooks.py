@@ -61,6 +61,23 @@ class Hooks(Case):
         self.assertIn("out\nproblem\n", self.log())
         self.assertEqual(self.summary("run")["status"], "finished")
 
+    def test_failures_are_events_and_on_the_page(self):
+        self.train("run", *RUN, "training.epochs=4", "hooks.on_evaluation=exit 3", "hooks.on_end=exit 4")
+        failures = [r for r in self.records("run", "events.jsonl") if r["event"] == "hook_failed"]
+        self.assertEqual([f["detail"].split(" after")[0] for f in failures],
+                         ["hooks.on_evaluation: exit status 3", "hooks.on_end: exit status 4"], "each once")
+        self.assertEqual(self.events("run")[-1], "hook_failed", "of on_end, after the event of the end")
+        page = self.read("run", "report.html")
+        for failure in failures:
+            self.assertIn(failure["detail"], page)
+        self.assertEqual(self.summary("run")["status"], "finished")
+
+    def test_a_mistyped_key_is_refused_also_with_a_plus(self):
+        for word in ("+hooks.on_evalution=true", "++hooks.on_evalution=true", "hooks.on_evalution=true"):
+            self.assert_error(self.train("run", *RUN, word, status=USAGE), "unknown key 'hooks.on_evalution'",
+                              "did you mean 'hooks.on_evaluation'?")
+        self.assert_error(self.train("run", *RUN, "+hooks.on_finish=true", status=USAGE), "unknown key", "on_start")
+
     def test_a_command_that_is_not_there(self):
         result = self.train("run", *RUN, "hooks.on_end=no-such-program --at-all")
         self.assertIn("hooks.on_end: exit status 127", result.err)
@@ -69,7 +86,7 @@ class Hooks(Case):
     def test_a_flood_is_cut(self):
         self.train("run", *RUN, "hooks.on_start=yes 0123456789 | head -c 5000000")
         self.assertLess((self.folder / "run/hooks.log").stat().st_size, 70000)
-        self.assertIn(f"{5000000 - 65536} bytes of output were left out", self.log())
+        self.assertIn(f"{5000000 - 65536} more bytes of output are not in this file", self.log())
         self.assertTrue(self.results("on_start")[0].startswith("exit status 0"))
 
     def test_children_that_keep_the_pipe_open_are_not_waited_for(self):

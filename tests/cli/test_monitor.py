@@ -114,9 +114,9 @@ class Monitor(Case):
     def test_damaged_and_foreign_files_are_named(self):
         for text, message in (('{"a": 1}', "it is not JSON of `brim monitor --json`"),
                               ('{"brim_look": 1, "hosts": [', "in its line 1"),
-                              ('{"brim_look": 9}', "it has version 9"),
+                              ('{"brim_look": 9}', "its format is version 9"),
                               ('{"brim_look": 1, "hosts": [{"name": 3}]}', "hosts[0].name: a text is expected"),
-                              ("\x00\xff", "look 1 of 'x.json'"), ("", "look 1 of 'x.json'")):
+                              ("\x00\xff", "snapshot 1 of 'x.json'"), ("", "snapshot 1 of 'x.json'")):
             write(self.folder / "x.json", text.encode("latin-1"))
             self.assert_error(self.brim("monitor", "--from", "x.json", status=None), "x.json", message)
         self.assert_error(self.brim("monitor", "--from", "gone.json", status=None), "cannot read 'gone.json'")
@@ -166,10 +166,11 @@ class Monitor(Case):
     def test_a_host_that_does_not_answer_is_an_error_with_its_reason(self):
         for body, message in (('echo "ssh: no such host" >&2; exit 255', "ssh: no such host"),
                               ("exit 0", "ssh ended without an answer"),
-                              ('echo "sh: brim: not found" >&2; exit 127', "brim must be found there"),
-                              ("echo hello", "its answer is not JSON of brim monitor"),
+                              ('echo "sh: brim: not found" >&2; exit 127',
+                               "a non-interactive shell on that host must find brim"),
+                              ("echo hello", "its answer is not the JSON of brim monitor"),
                               ("""echo '{"brim_look": 1, "runs": 3}'""", "runs: an array is expected"),
-                              ("""printf '\\033[2J{"brim_look": 7}'""", "not JSON")):
+                              ("""printf '\\033[2J{"brim_look": 7}'""", "not the JSON")):
             result = self.brim("monitor", "--once", "lab7", status=None, env=self.fake_ssh(body))
             self.assert_error(result, "no host answered: lab7", message)
             self.assertNotIn("\x1b", result.out + result.err)

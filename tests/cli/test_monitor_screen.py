@@ -110,7 +110,7 @@ class Screen(Case):
         screen.press("q")
         screen.wait(r"runs")
         screen.press("i")
-        screen.wait(r"recorded look: its runs cannot be interrupted")
+        screen.wait(r"recorded snapshot: its runs cannot be interrupted")
         screen.press("q")
         self.assertEqual(screen.status(), DONE)
         self.assertIn("\x1b[?1049l", screen.seen)
@@ -128,7 +128,7 @@ class Screen(Case):
         self.assertEqual(screen.status(), DONE)
 
     def test_terminals_that_cannot_show_it(self):
-        for words, found in (({"columns": 10, "rows": 3}, r"10 columns and 3 rows.*needs 40 and 8"),
+        for words, found in (({"columns": 10, "rows": 3}, r"10 columns and 3 rows.*needs at least 40 and 8"),
                              ({"env": {"TERM": "dumb"}}, r"TERM=dumb"), ({"env": {"TERM": ""}}, r"TERM="),
                              ({"env": {"TERM": "no-such-type"}}, r"TERM=no-such-type is not known")):
             with self.subTest(found):

@@ -89,8 +89,8 @@ class Robust(Policies):
             result = self.train(run, *CNN, *self.BATCH, *devices_of(5), f"max_retries={retries}")
             self.assert_decided(result, run, "robust", ["cpu:0", "micro-batch 128 x 8"])
             self.assertRegex(self.reasons(run)[1],
-                             r"^the largest that fits, with 3\.\d MiB, as 2\d\.\d MiB were needed and "
-                             r"cpu:0 had room for 5\.0 MiB$")
+                             r"^the largest that fits; it needs 3\.\d MiB, cpu:0 has room for 5\.0 MiB, "
+                             r"and the last plan needed 2\d\.\d MiB$")
             self.assertIn("effective batch 1024 = 128 x 8", result.out)
             self.assertLessEqual(self.peak_of(run), 5 << 20)
 

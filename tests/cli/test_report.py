@@ -350,7 +350,7 @@ class WhileItGoesOn(Reports):
         for seconds in ("0", "-1", "soon", "1e9", "nan", ""):
             self.assert_error(self.brim("report", "run", f"--every={seconds}", status=USAGE), "--every takes seconds")
         self.assert_error(self.brim("report", "run", "run", "--every=1", status=USAGE), "--every follows one run")
-        self.assert_error(self.brim("report", "nothing", "--every=1", status=LOAD), "'nothing' is not the folder")
+        self.assert_error(self.brim("report", "nothing", "--every=1", status=LOAD), "there is no run 'nothing'")
 
 
 class OfARunWithAHistory(Reports):
@@ -551,7 +551,7 @@ class OfFoldersAsTheyAre(Reports):
 
     def test_errors(self):
         self.assert_error(self.brim("report", status=USAGE), "write brim report RUN...")
-        self.assert_error(self.brim("report", "nothing", status=LOAD), "'nothing' is not the folder of a run")
+        self.assert_error(self.brim("report", "nothing", status=LOAD), "there is no run 'nothing': No such file")
         self.assert_error(self.brim("report", "run", "-o", "no/such/page.html", status=None), "no/such")
         self.assert_error(self.brim("report", "run", "-o", "data.csv", status=USAGE), "-o data.csv",
                           "must end in .html")

@@ -5,10 +5,10 @@ import io
 import json
 import os
 import pathlib
+import pty
 import shutil
 
-
-from support import DONE, LOAD, SMALL, USAGE, Case, main
+from support import BINARY, DONE, LOAD, SMALL, USAGE, Case, main
 
 CONFIG = """seed: {seed}
 device: auto
@@ -87,7 +87,9 @@ class List(Folder):
                 ("test.accuracy!=0.95", "bc"), ("test.accuracy", "ab"), ("not test.accuracy", "c"),
                 ("augment.flip", ""), ("augment.flip=false", "abc"), ("mixup>0", "abc"), ("name~a", "a"),
                 ("name!~[ab]", "c"), ("started>2001-01-01", "abc"), ("hidden=[16]", "abc"), ("steps=8", "abc"),
-                ("seconds>60 && model==vit || status==failed", "abc"), ("schedule=cosine", "abc"), ("seed<1", "")):
+                ("seconds>60 and model==vit or status==failed", "abc"), ("name=a", "a"), ("name=runs/a", "a"),
+                ("name=./runs/a/", "a"), ("name~runs/*", "abc"), ("started=2023-11", "abc"), ("started<2023", ""),
+                ("lr>'0.005'", "c"), ("schedule=cosine", "abc"), ("seed<1", "")):
             with self.subTest(where):
                 self.assertEqual("".join(self.names("--where", where)), names)
 
@@ -101,7 +103,10 @@ class List(Folder):
                 ("model=vit and and", 15, "found 'and'"), ("é=1 und", 5, "found 'und'"),
                 ("model=vit and lrr>1", 15, "no run here has 'lrr'"),
                 ("modle=vit", 1, "no run here has 'modle'; did you mean 'model'?"),
-                ("id=vit", 1, "'id' may be model.id or dataset.id and others: write more of it")):
+                ("model=vit && lr>1", 11, "write 'and' instead of '&&'"),
+                ("tag || note", 5, "write 'or' instead of '||'"),
+                ("!tag", 1, "write 'not' instead of '!'"),
+                 ("id=vit", 1, "'id' may mean model.id or dataset.id and others: write more of the key")):
             with self.subTest(where):
                 err = self.brim("runs", "--where", where, status=USAGE).err
                 self.assertIn(f"--where, character {column}: ", err)
@@ -113,6 +118,39 @@ class List(Folder):
         deep = "(" * 100 + "seed=1" + ")" * 100
         self.assert_error(self.brim("runs", "--where", deep, status=USAGE), "more than 64 levels")
         self.assert_error(self.brim("runs", "--where", "a" * 5000, status=USAGE), "longer than 4096 bytes")
+
+    def test_a_value_that_no_run_can_have_is_an_error_with_its_place(self):
+        for where, column, problem in (
+                ("status=finishd", 8, "'status' is never 'finishd'; did you mean 'finished'?"),
+                ("not status=crashed", 12, "it is finished, interrupted, failed, running, unfinished or unreadable"),
+                ("lr>abc", 4, "'lr' is compared with a number, and 'abc' is not one"), ("seed=auto", 6, "a number"),
+                ("test.accuracy<0,5", 15, "write 0.5"), ("loss<nan", 6, "'nan' is not one"),
+                ("model>vit", 7, "'model' has no numbers here"), ("name<b", 6, "'name' has no numbers here"),
+                ("augment.flip=flase", 14, "did you mean 'false'?"), ("started>yesterday", 9, "is a date, such as"),
+                ("started<27.11.2026", 9, "is a date"), ("started>=2026-13", 10, "is a date"),
+                ("started='2026-11-27 14'", 9, "is a date"), ("test.acuracy!=0.5", 1, "did you mean 'test_accuracy'?"),
+                ("not test.nosuch", 5, "no run here has 'test.nosuch'")):
+            for verb in ((), ("delete",), ("tag", "x"), ("prune",)):
+                with self.subTest(where, verb=verb):
+                    err = self.brim("runs", *verb, "--where", where, status=USAGE).err
+                    self.assertIn(f"--where, character {column}: ", err)
+                    self.assertIn(problem, err)
+        self.assertIn("no run here has model=vti; did you mean 'vit'?", self.brim("runs", "--where", "model=vti").err)
+        (self.folder / "none").mkdir()
+        self.assertIn("no runs here", self.brim("runs", "none", "--where", "lrr>abc").out)
+
+    def test_a_name_is_the_path_as_listed_whatever_is_searched(self):
+        for operands in ((), ("runs",), ("runs/a", "runs/b"), ("./runs/",), (str(self.folder / "runs"),)):
+            for where in ("name=a", "name=runs/a", "name~runs/a"):
+                with self.subTest(operands=operands, where=where):
+                    self.assertEqual(self.names(*operands, "--where", where), ["a"])
+
+    def test_words_of_other_programs(self):
+        for word, text in (("ls", "brim runs [FOLDER...]"), ("list", "brim runs [FOLDER...]"),
+                           ("rm", "brim runs delete RUN..."), ("delte", "did you mean 'brim runs delete'?")):
+            self.assert_error(self.brim("runs", word, "runs/a", status=USAGE), f"there is no folder '{word}'", text)
+        self.make("ls/a")
+        self.assertEqual(self.names("ls"), ["a"], "a folder of this name")
 
     def test_sort_columns_and_limit(self):
         self.assertEqual(self.names("--sort", "test.accuracy"), ["b", "a", "c"])  # c has none
@@ -175,6 +213,11 @@ class List(Folder):
         for name in "abc":
             self.assertIn(f">{name}<", page)
         (self.folder / "runs/b/config.yaml").write_text("a: [")
+        for argv in (["compare", "nosuch"], ["report", "nosuch", "-o", "x.html"]):
+            self.assert_error(self.brim(*argv, status=LOAD), "there is no run 'nosuch': No such file or directory")
+        (self.folder / "closed").mkdir()
+        os.chmod(self.folder / "closed", 0)
+        self.assert_error(self.brim_as_user("compare", "closed", status=LOAD), "folder 'closed': Permission denied")
         result = self.brim("compare", "runs")
         self.assertIn("left out: ", result.err)
         self.assertIn("runs/b/config.yaml:2:1", result.err)
@@ -234,6 +277,25 @@ class Unreadable(Folder):
         text = self.brim("runs", "--json").out
         self.assertFalse(set(text) & {"\x1b", "\x07", "\x9b"})
         self.assertEqual(json.loads(text)["runs"][0]["note"], "bell \x07 \x9b2J")
+        self.make("turned/ab\u202efdp")
+        for argv in (["runs", "turned"], ["compare", "turned"], ["runs", "show", "turned/ab\u202efdp"],
+                     ["runs", "turned", "--json"]):
+            out = self.brim(*argv).out
+            self.assertIn("ab\\u202efdp", out)
+            self.assertNotIn("\u202e", out)
+        self.brim("report", "turned/ab\u202efdp", "-o", "turned.html")
+        self.assertNotIn("\u202e", self.read("turned.html"))
+        self.assertEqual(self.json_of("turned")[0]["run"], "turned/ab\u202efdp")
+        self.assert_error(self.brim("runs", "tag", "a\u202eb", "turned/ab\u202efdp", status=USAGE),
+                          "control characters")
+
+    def test_lines_of_an_error_stay_lines(self):
+        self.make("runs/a", status="failed", error="the loss is not a number\n  earlier checkpoints are kept")
+        out = self.brim("runs", "show", "runs/a").out
+        self.assertIn("error", out.splitlines()[-2])
+        self.assertEqual(out.splitlines()[-1].strip(), "earlier checkpoints are kept")
+        out = self.brim("runs", "--columns", "name,result.error").out
+        self.assertIn("the loss is not a number; earlier checkpoints are kept", out)
 
 
 class Cache(Folder):
@@ -348,8 +410,93 @@ class Trash(Folder):
         process.kill()
         process.wait()
         self.assertEqual(self.names("--where", "status=unfinished"), ["a"])
-        self.brim("runs", "delete", "--where", "status=unfinished", "runs")
+        self.brim("runs", "delete", "--where", "status=unfinished", "runs", "--yes")
         self.assertFalse((self.folder / "runs/a").exists())
+
+    def test_a_run_is_not_moved_away_with_a_folder_around_it(self):
+        self.make("runs/a")
+        process = self.hold("runs/a/inner", *SMALL)
+        self.assert_error(self.brim("runs", "delete", "runs/a", status=USAGE), "'runs/a/inner' is running")
+        self.assertTrue((self.folder / "runs/a").exists())
+        process.kill()
+        process.wait()
+        self.brim("runs", "delete", "runs/a")
+
+    def test_a_filter_shows_what_it_deletes_and_asks(self):
+        for name in "abc":
+            self.make(f"runs/{name}", status="failed" if name == "c" else "finished")
+        result = self.brim("runs", "delete", "--where", "status=finished", status=USAGE)
+        self.assert_error(result, "nothing was deleted", "2 runs", "add --yes")
+        self.assertEqual([line.split()[0] for line in result.out.splitlines()], ["run", "runs/a", "runs/b"])
+        self.assertEqual(len(self.names()), 3)
+        for answer, left in (("n", 3), ("", 3), ("y", 1)):
+            out = self.on_terminal(answer, "runs", "delete", "--where", "status=finished")
+            self.assertIn("Move 2 runs to the trash? [y/N]", out)
+            self.assertIn("runs/a", out)
+            self.assertEqual(len(self.names()), left)
+        self.brim("runs", "delete", "--where", "status=failed", "--yes")
+        self.assertEqual(self.names(), [])
+
+    def on_terminal(self, answer, *argv):
+        """The output of brim on a terminal, on which the user types an answer."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.folder)
+            os.execve(BINARY, [BINARY, *argv], {**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")})
+        os.write(terminal, f"{answer}\n".encode())
+        out = b""
+        try:
+            while part := os.read(terminal, 4096):
+                out += part
+        except OSError:  # the end of the terminal's other side
+            pass
+        os.waitpid(pid, 0)
+        os.close(terminal)
+        return out.decode()
+
+    def test_restore_finds_what_list_and_delete_find(self):
+        self.make("elsewhere/deep/x y")
+        self.make("multirun/s/0", status="failed")
+        self.make("a")
+        result = self.brim("runs", "delete", "elsewhere/deep/x y", "multirun/s/0", "a")
+        self.assertIn("brim runs restore 'elsewhere/deep/x y'\n", result.out)
+        for operands, listed in (((), ["a", "multirun/s/0"]), (("elsewhere",), ["elsewhere/deep/x"])):
+            lines = self.brim("runs", "restore", *operands).out.splitlines()
+            self.assertEqual([line.split()[0] for line in lines[1:]], listed)
+        self.brim("runs", "restore", "s/0", "a")
+        self.assertTrue((self.folder / "multirun/s/0").exists() and (self.folder / "a").exists())
+        self.brim("runs", "restore", "elsewhere/deep/x y")
+        self.assertTrue((self.folder / "elsewhere/deep/x y").exists())
+        self.make("multirun/t/0")
+        self.brim("runs", "delete", "multirun/s/0", "multirun/t/0")
+        self.assert_error(self.brim("runs", "restore", "0", status=USAGE), "may be 'multirun/", "write more of it")
+
+    def test_restore_where(self):
+        for name in "abc":
+            self.make(f"runs/{name}", status="failed" if name == "c" else "finished")
+        self.make("runs/a2", seed=2)
+        self.brim("runs", "delete", "runs/a", "runs/b", "runs/c", "runs/a2")
+        self.assert_error(self.brim("runs", "restore", "--where", "status=finishd", status=USAGE), "character 8")
+        self.brim("runs", "restore", "--where", "status=finished and name!=runs/b")
+        self.assertEqual(sorted(self.names("runs")), ["a", "a2"])
+        self.assertIn("no deleted run matches", self.brim("runs", "restore", "--where", "seed=77").out)
+        self.make("runs/c", status="failed")
+        result = self.brim("runs", "restore", "--where", "status=failed or name=b", "runs", status=USAGE)
+        self.assertIn("the name is taken", result.err)
+        self.assert_error(result, "1 of 2 runs were not restored")
+        self.assertTrue((self.folder / "runs/b").exists())
+
+    def test_empty_leaves_what_brim_did_not_delete(self):
+        self.make("runs/a")
+        self.brim("runs", "delete", "runs/a")
+        for path in ("runs/.trash/of_another_program/files/letter", "runs/.trash/20261127-101500/folder/letter",
+                     "runs/.trash/20261127-101500/letter", "runs/.trash/letter"):
+            (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / path).write_text("data")
+        self.make("runs/.trash/kept/b")
+        self.assertIn("1 run deleted for good", self.brim("runs", "empty", "--yes").out)
+        self.assertEqual(len(list((self.folder / "runs/.trash").rglob("letter"))), 4)
+        self.assertTrue((self.folder / "runs/.trash/kept/b").exists())
 
     def test_empty_asks_or_needs_a_word(self):
         outside = self.folder / "outside"

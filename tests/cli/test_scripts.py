@@ -174,7 +174,7 @@ class ScalingModel(Case):
         return result.stdout
 
     def row(self, *argv):
-        """The row of one model, one number of GPUs and shard none, from the computing time on."""
+        """The cells of one row (one model, one number of GPUs, shard none), from the computing time to the last."""
         line = self.table("--model", "m", "1e8", "1e5", "1e6", *argv).splitlines()[2]
         return [float(cell) for cell in line.split("|")[5:11]]
 

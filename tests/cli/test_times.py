@@ -55,7 +55,7 @@ class Choice(Times):
         result = self.choose("fast")
         self.assertEqual(self.cut_of("fast"), 64)
         self.assertIn("policy.auto_plan: micro-batch 64 x 4: ", result.err)
-        self.assertIn(" ms a step by the profile, the least that fits: ", result.err)
+        self.assertIn(" ms a step by the profile, the fastest that fits: ", result.err)
         self.choose("small", "memory.limit_mb=1", "min_batch_size=16")
         self.assertLessEqual(self.json("small", "plan.json")["peak_bytes"], 1 << 20)
 

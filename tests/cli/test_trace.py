@@ -185,7 +185,7 @@ class Asked(Traces):
         asking = self.start("trace", "run")
         self.until((self.folder / "run" / "trace.request").exists, asking)
         asking.send_signal(signal.SIGINT)
-        self.assertIn("the request was withdrawn", self.finish(asking, INTERRUPTED).err)
+        self.assertIn("the run will not trace its next steps", self.finish(asking, INTERRUPTED).err)
         self.assertFalse((self.folder / "run" / "trace.request").exists())
         os.kill(process.pid, signal.SIGCONT)
 
@@ -261,7 +261,7 @@ class Refused(Traces):
 
     def test_folders_without_a_running_run(self):
         (self.folder / "empty").mkdir()
-        self.assert_error(self.brim("trace", status=USAGE), "write brim trace RUN")
+        self.assert_error(self.brim("trace", status=USAGE), "brim trace needs the folder of a run: brim trace RUN")
         self.assert_error(self.brim("trace", "nothing", status=LOAD), "there is no run 'nothing'")
         self.assert_error(self.brim("trace", "empty", status=LOAD), "'empty' is not the folder of a run")
         self.assert_error(self.brim("trace", "empty", "--steps", "0", status=USAGE), "--steps")
@@ -275,7 +275,7 @@ class Refused(Traces):
             self.skipTest("only root can be another user")
         process = self.hold("run", *SMALL, "backend=cpu")
         self.assert_error(self.brim_as_user("trace", "run", status=USAGE), "run 'run' belongs to root",
-                          "only that user can have it traced", "you are nobody")
+                          "only that user and root can trace it", "you are nobody")
         os.chmod(self.folder / "run", 0o777)
         (self.folder / "other").write_text("steps 3\n", encoding="ascii")
         os.chown(self.folder / "other", 65534, 65534)
@@ -311,7 +311,7 @@ class Refused(Traces):
         self.train("run", *RUN, "training.steps=1")
         (self.folder / "run2" / "operations.json").mkdir(parents=True)
         result = self.train("run2", *RUN, "observe.trace=3:6")
-        self.assertIn("the run goes on without this trace", result.err)
+        self.assertIn("the run continues without this trace", result.err)
         self.assertIn("trace_failed", self.events("run2"))
         self.assertEqual(self.summary("run2")["status"], "finished")
 

@@ -52,7 +52,8 @@ static double product_of(const cpu_gemm16 *g, const uint16_t *a, int64_t m, int6
   return sum;
 }
 
-/* `whole` begins with ones; then the same in blocks. */
+/* Adds the product to a matrix of ones, and compares it with a sum in double precision; then does the same for a part
+ * of the matrix, and compares that with the whole. */
 static void check(cpu_gemm16_block block, const cpu_gemm16 *g, matrices *v)
 {
   for (int64_t i = 0; i < (M_MOST + 32) * STRIDE; i++) v->whole[i] = 1;

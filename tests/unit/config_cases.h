@@ -848,12 +848,19 @@ static const config_case config_cases[] = {
      "    parallel_clients repeats protocol model backbone dataset optimizer schedule loss backend run training\n"
      "    transform augment graph memory loss_scale claims observe hooks dist federate partition network\n"
      "    edge_network world attack privacy comm server_optimizer method aggregator augmentation policy"},
+    {"a key added below a section of the core",
+     NULL,
+     {"+hooks.on_evalution=true"},
+     "error: unknown key 'hooks.on_evalution'\n"
+     "  command line, argument 1: +hooks.on_evalution=true\n"
+     "  did you mean 'hooks.on_evaluation'?\n"
+     "  hooks has: on_start on_evaluation on_checkpoint on_oom on_end"},
     {"an unknown key inside a map",
      NULL,
      {"training={epochz: 3}"},
      "error: unknown key 'training.epochz'\n"
      "  command line, argument 1: training={epochz: 3}\n"
-     "  did you mean 'training.epochs'? to add a new key, write +training.epochz=VALUE\n"
+     "  did you mean 'training.epochs'?\n"
      "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
      "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
      "    patience clear_cache_every_n_rounds keep_checkpoints"},

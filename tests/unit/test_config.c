@@ -125,7 +125,7 @@ static void check_feeding_back(const char *root, const char *const *override)
   brim_config_print(again, &second, false);
   assert_string_equal(first.s, second.s);
   brim_config_free(again);
-  brim_text_clear(&first); /* with origins it is still the same configuration */
+  brim_text_clear(&first); /* printed with origins, it reads back as the same configuration */
   brim_config_print(config, &first, true);
   write_text("resolved.yaml", first.s);
   assert_int_equal(load(NULL, "resolved.yaml", NULL, &again), BRIM_OK);

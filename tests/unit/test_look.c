@@ -127,7 +127,7 @@ static void damaged_and_foreign_json_is_named(void **state)
       {"[]", "it is not JSON of `brim monitor --json`"},
       {"{\"devices\":[]}", "it is not JSON of `brim monitor --json`"},
       {"{\"brim_look\":\"1\"}", "it is not JSON of `brim monitor --json`"},
-      {"{\"brim_look\":2}", "it has version 2"},
+      {"{\"brim_look\":2}", "its format is version 2"},
       {"{\"brim_look\":1,\"runs\":{}}", "runs: an array is expected"},
       {"{\"brim_look\":1,\"hosts\":[7]}", "hosts[0]: an object is expected"},
       {"{\"brim_look\":1,\"hosts\":[{\"load\":\"high\"}]}", "hosts[0].load: a number is expected"},

@@ -69,7 +69,7 @@ static void start(uint32_t queue, const brim_node *node, const void *host)
   device.reached[queue][queue]++;
 }
 
-/* By the operation that was started last. */
+/* Notes that the operation that was started last uses this memory; counts a race with an unordered use. */
 static void add_use(const void *at, uint64_t bytes, bool writes)
 {
   const operation *now = &device.op[device.count - 1];

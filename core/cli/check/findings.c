@@ -107,7 +107,7 @@ static int list_plugins(const char *folder, brim_text *out)
   for (FTSENT *e = walk ? fts_read(walk) : NULL; e && looked++ < LOOKED_MAX; e = fts_read(walk)) {
     const bool is_file = e->fts_info == FTS_F || e->fts_info == FTS_SL;
     if (is_file && brim_ends_with(e->fts_name, ".so") && count++ < FILES_MAX)
-      brim_text_printf(out, "\n  brim check %s", e->fts_path);
+      brim_text_printf(out, "\n  brim check %s", BRIM_QUOTED(e->fts_path));
   }
   if (walk) fts_close(walk);
   free(path);

@@ -87,7 +87,7 @@ static void add_refused(tried *t, const char *name)
   brim_text_printf(&t->refused, "\n%s: %s", name, text);
 }
 
-/* Whether the model is at fault, whatever kinds of samples it accepts. */
+/* Whether the model is at fault, independently of the kinds of samples that it accepts. */
 static bool is_own_fault(brim_status status)
 {
   return status == BRIM_EINTERNAL || status == BRIM_EPLUGIN || strstr(brim_error_text(), "named no output");

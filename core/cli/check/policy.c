@@ -14,7 +14,7 @@
 #define WORLDS 200
 #define WORLDS_FEW 12 /* worlds, if each is asked about many times */
 #define STEPS 120     /* of a run */
-#define EVENTS 64     /* out of memory; a run ends after this many, whatever the policies answer */
+#define EVENTS 64     /* out of memory; after this many a run ends, even if policies answer */
 
 /* ---- an instance in a synthetic world ---- */
 

@@ -1,4 +1,4 @@
-/* brim doctor: says what is ready for runs on this machine and what is not, with the remedy. It changes nothing. Each
+/* brim doctor: checks whether this machine is ready for runs, and names remedies for problems. It changes nothing. Each
  * check adds findings; none ends the others. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ static int run_command(brim_cli *cli, int argc, char **argv)
 }
 
 const brim_command brim_command_doctor = {
-    "doctor", "check what is ready for runs, and what is not", run_command,
+    "doctor", "check whether this machine is ready for runs", run_command,
     "usage: brim doctor [group=option | key=value]... [--brief] [--job-seconds N] [--json]\n"
     "\n"
     "  brim doctor                            check this machine for the default configuration\n"
@@ -148,7 +148,8 @@ const brim_command brim_command_doctor = {
     "NCCL\n"
     "by a job of two ranks that trains one step, the shared folder, the folder of runs with its locks and disk space,\n"
     "the cache with the device profiles, memory and control groups, limits of the process, environment and terminal.\n"
-    "Each finding has its remedy. It writes only temporary files. The exit status is 0 if there is no problem, else "
+    "Each problem has a remedy. brim doctor writes only temporary files. The exit status is 0 if there is no problem, "
+    "else "
     "3;\n"
     "warnings and notes do not count.\n",
     options};

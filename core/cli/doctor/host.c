@@ -59,7 +59,7 @@ void brim_doctor_memory(brim_doctor *d)
                     "%.0f %% of the swap space is in use", use.swap_percent);
   if (forbids_overcommit())
     brim_doctor_add(d, BRIM_FINDING_NOTE, "memory", NULL,
-                    "vm.overcommit_memory is 2: memory that is reserved counts as used");
+                    "vm.overcommit_memory is 2: memory counts as used when it is reserved");
   if (group.processors > 0 && group.processors < 1)
     brim_doctor_add(d, BRIM_FINDING_WARNING, "processors", "raise the quota of the container or the job (--cpus)",
                     "the control group has only %.2g of a processor", group.processors);
@@ -81,7 +81,7 @@ static const struct limit {
     {RLIMIT_AS, "address space", "-v", UINT64_MAX, "an arena and the libraries of GPUs need much of it"},
     {RLIMIT_DATA, "data", "-d", UINT64_MAX, "an arena may not be allocated"},
     {RLIMIT_FSIZE, "size of a file", "-f", UINT64_MAX, "checkpoints may not be written"},
-    {RLIMIT_CPU, "processor time", "-t", UINT64_MAX, "the run is stopped then, with a checkpoint"},
+    {RLIMIT_CPU, "processor time", "-t", UINT64_MAX, "the run writes a checkpoint and ends when it is used up"},
 };
 
 void brim_doctor_limits(brim_doctor *d)
@@ -154,7 +154,7 @@ void brim_doctor_environment(brim_doctor *d)
   if (gmtime_r(&now, &utc) && utc.tm_year + 1900 < YEAR_MIN) {
     all_good = false;
     brim_doctor_add(d, BRIM_FINDING_WARNING, "environment", "set the clock: names and records of runs have its time",
-                    "the clock says that it is %d", utc.tm_year + 1900);
+                    "the clock of this machine shows the year %d", utc.tm_year + 1900);
   }
   if (all_good) brim_doctor_add(d, BRIM_FINDING_OK, "environment", NULL, "no variable that would disturb a run");
 }
@@ -171,7 +171,7 @@ void brim_doctor_terminal(brim_doctor *d)
                     "this brim has no ncurses, so brim monitor prints only text");
   if (!brim_launch_find_program("ssh", ssh, sizeof ssh))
     brim_doctor_add(d, BRIM_FINDING_NOTE, "terminal", "install an ssh client (Debian: openssh-client)",
-                    "there is no ssh, with which brim monitor asks other hosts");
+                    "there is no ssh, which brim monitor needs for other hosts");
   if (!brim_utf8_is_locale())
     brim_doctor_add(d, BRIM_FINDING_NOTE, "terminal", "set LC_ALL=C.UTF-8, if the terminal shows UTF-8",
                     "the locale is not UTF-8: progress and monitor are drawn in ASCII");
@@ -183,8 +183,8 @@ void brim_doctor_terminal(brim_doctor *d)
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 &&
       (size.ws_col < COLUMNS_MIN || size.ws_row < ROWS_MIN))
     brim_doctor_add(d, BRIM_FINDING_NOTE, "terminal", "enlarge it",
-                    "it has %d columns and %d rows; brim monitor is made for %d and %d", size.ws_col, size.ws_row,
-                    COLUMNS_MIN, ROWS_MIN);
+                    "it has %d columns and %d rows; brim monitor needs %d and %d for its whole picture", size.ws_col,
+                    size.ws_row, COLUMNS_MIN, ROWS_MIN);
   else
     brim_doctor_add(d, BRIM_FINDING_OK, "terminal", NULL, "%s%s", term,
                     set("NO_COLOR") ? ", without colour (NO_COLOR)" : "");

@@ -157,7 +157,7 @@ void brim_doctor_ranks(brim_doctor *d)
     brim_doctor_add(d, BRIM_FINDING_NOTE, "ranks",
                     "only for several processes: build brim with Open MPI "
                     "(libopenmpi-dev)",
-                    "communicator 'mpi' is not there, or cannot be loaded");
+                    "communicator 'mpi' is missing or cannot be loaded");
   } else if (!brim_launch_find_program("mpirun", path, sizeof path)) {
     brim_doctor_add(d, BRIM_FINDING_NOTE, "ranks", "only for several processes: install Open MPI (Debian: openmpi-bin)",
                     "there is no mpirun on the PATH");

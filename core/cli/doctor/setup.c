@@ -175,11 +175,11 @@ void brim_doctor_run(brim_doctor *d)
   if (!d->config) return;
   look_at_weights(d);
   if (try_plan(d->config, &drive, &plan) == BRIM_OK)
-    brim_doctor_add(d, BRIM_FINDING_OK, "run", NULL, "its data is there, and its plan of %s fits %s:%d",
+    brim_doctor_add(d, BRIM_FINDING_OK, "run", NULL, "the data can be read, and the plan of %s fits %s:%d",
                     brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes), brim_setup_backend_id(drive->setup),
                     drive->planner.device);
   else
-    brim_doctor_add_error(d, BRIM_FINDING_PROBLEM, "run", "`brim plan` with the same words says more");
+    brim_doctor_add_error(d, BRIM_FINDING_PROBLEM, "run", "`brim plan` with the same arguments shows details");
   brim_plan_free(plan);
   brim_drive_close(drive);
 }

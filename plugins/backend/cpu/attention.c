@@ -106,8 +106,8 @@ static CPU_PREPARE(attention_qkv_grad_prepare)
   return prepare_grad(self, node->in[1], node->in[2], need);
 }
 
-/* Returns a tile's maximum if that makes fewer blocks: 65 positions (8 x 8 patches and a class) are one block, not two.
- */
+/* Returns the size of a block: usually BLOCK, but a tile's maximum if fewer blocks suffice then. So 65 positions (8 x 8
+ * patches and a class) are one block, not two. */
 static int64_t block_of(int64_t positions, int64_t most)
 {
   return cpu_divide_up(positions, most) < cpu_divide_up(positions, BLOCK) ? most : BLOCK;

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* C[M,N] += A[M,K] B[K,N]. K is taken in steps of CPU_GEMM16_STEP, and steps begin anew at every multiple of `unit`, or
- * of the values in `ends`; the last one before it is filled with zeros. The instruction adds up a step in its own
+/* C[M,N] += A[M,K] B[K,N]. K is taken in steps of CPU_GEMM16_STEP, and a new step starts at every multiple of `unit`,
+ * or of the values in `ends`; the last one before it is filled with zeros. The instruction adds up a step in its own
  * order, so an element's sum depends on these units, but not on M, N or where a block of C begins. */
 typedef struct cpu_gemm16 {
   int64_t m, n, k, unit;

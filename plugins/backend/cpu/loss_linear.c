@@ -12,7 +12,7 @@
  * twice.
  *
  * In bfloat16, where the processor multiplies it, x, product and bias are read as they are stored; logits are fp32, and
- * products with their gradients round these. The sums of dproduct begin anew at each grain (gemm16.h), and dx is added
+ * products with their gradients round these. The sums of dproduct start again at each grain (gemm16.h), and dx is added
  * up in fp32. */
 #include <math.h>
 

@@ -67,7 +67,8 @@ static brim_status choose_isa(cpu_backend *b)
     return brim_fail(BRIM_ENOTSUP, "this processor has no SSE4.2, which the cpu backend needs\nuse backend=reference");
   if (isa > best) return brim_fail(BRIM_ENOTSUP, "backend.isa=v%d: this processor has only v%d", isa + 1, best + 1);
   if (isa != ISA_AUTO && dnnl_set_max_cpu_isa(limit[isa]) != dnnl_success)
-    brim_log(BRIM_LOG_DEBUG, "oneDNN is in use already and keeps its instruction set");
+    brim_log(BRIM_LOG_DEBUG,
+             "oneDNN is in use already, so it keeps its instruction set instead of that of backend.isa");
   const int library = library_isa();
   if (isa == ISA_AUTO) isa = library < best ? library : best;
   b->simd = tables[isa];

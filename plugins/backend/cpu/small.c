@@ -151,9 +151,9 @@ static bool has_small(const brim_node *n)
   return any && !copies_small(n);
 }
 
-/* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all but
- * gradients are small, because the kernel then works in scratch: whole inputs are widened before any result is rounded,
- * and sliced ones sample by sample, as results are. */
+/* Returns whether results may share memory with inputs even if the kernel forbids it. They may if all results but
+ * gradients are small, because the kernel then works in scratch: it widens whole inputs before it rounds any result,
+ * and handles sliced inputs and results sample by sample. */
 static bool has_apart_results(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)

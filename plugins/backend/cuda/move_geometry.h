@@ -56,7 +56,8 @@ static inline cuda_around cuda_around_of(const cuda_view *v, int32_t axis)
 
 /* ---- pad ---- */
 
-/* y's dimensions, outermost first, in units, and the place of x in them. */
+/* The dimensions of y, outermost first, in units of unit_bytes; and for each, the length of x and the padding before x.
+ */
 typedef struct cuda_padding {
   int32_t rank;
   cuda_divider y[BRIM_DIMS_MAX];

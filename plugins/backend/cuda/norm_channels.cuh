@@ -107,7 +107,7 @@ template <int W, typename S> static __device__ inline void column_sums(S *v, int
 brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *first, float *second,
                             const float2 *of_group);
 
-/* [plan] The cut for x's channels; its order in memory is that of in[0]. */
+/* [plan] How the work on x's channels is cut, from the shape of x and its order in memory (x: in[0]). */
 static inline cuda_norm_cut cut_of(const brim_node *node)
 {
   const brim_tensor *x = node->in[0];

@@ -69,8 +69,8 @@ static brim_status adam(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(adam) = {.op = "adam", .run = adam};
 
-/* Yogi (Zaheer et al.: Adaptive Methods for Nonconvex Optimization; NeurIPS 2018, algorithm 2), the weight decay an L2
- * penalty; Adam's m and p, sign(0) = 0, and v starts with initial_accumulator:
+/* Yogi (Zaheer et al.: Adaptive Methods for Nonconvex Optimization; NeurIPS 2018, algorithm 2). Weight decay is an L2
+ * penalty, m and p are updated as in Adam, sign(0) = 0, and v starts with initial_accumulator:
  *
  *     v = v - (1 - beta2) * sign(v - d^2) * d^2 */
 static brim_status yogi(void *self, const brim_launch *launch)

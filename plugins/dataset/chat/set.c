@@ -121,7 +121,7 @@ static bool read_head(int fd, const char *path, uint64_t key, chat_head *out)
   if (fstat(fd, &st) == 0 && pread(fd, out, sizeof *out, 0) == (ssize_t)sizeof *out &&
       is_possible(out, key, (uint64_t)st.st_size))
     return true;
-  brim_log(BRIM_LOG_WARN, "'%s' is damaged: the tokens are made again", path);
+  brim_log(BRIM_LOG_WARN, "'%s' is damaged, so brim makes the tokens again", path);
   return false;
 }
 
@@ -147,7 +147,7 @@ bool chat_set_open(const char *path, uint64_t key, chat_set *out)
   lay_out(&head, map, out);
   out->mapped = true;
   if (checksum_of(out->head) == out->head->checksum) return true;
-  brim_log(BRIM_LOG_WARN, "'%s' is damaged: the tokens are made again", path);
+  brim_log(BRIM_LOG_WARN, "'%s' is damaged, so brim makes the tokens again", path);
   chat_set_close(out);
   return false;
 }

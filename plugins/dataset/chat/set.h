@@ -58,7 +58,7 @@ void chat_set_close(chat_set *set); /* a no-op if it is not open */
 bool chat_set_peek(const char *path, uint64_t key, chat_head *out);
 /* [init] Maps a kept set. False if no set is kept for the key, or if it is damaged: then with a warning. */
 bool chat_set_open(const char *path, uint64_t key, chat_set *out);
-/* [init] Keeps a set, and maps the file in the place of the memory. A failure to write is a warning. */
+/* [init] Keeps a set, and maps the file instead of the memory. A failure to write is a warning. */
 void chat_set_keep(const char *path, chat_set *set);
 
 /* [any thread] Writes a row: `context` tokens, their places in their documents (NULL: not wanted), and the tokens to

@@ -2,7 +2,7 @@
  * with a type, a number of bytes, and the bytes. A variable is an element that contains elements (flags, dimensions,
  * name, values), or one that inflates to such an element.
  *
- * brim does not use matio: on damaged files version 1.5.23 allocates whatever a header asks for, and may hang. */
+ * brim does not use matio: on damaged files version 1.5.23 allocates any size that a header asks for, and may hang. */
 #include "mat_list.h"
 
 #include <errno.h>

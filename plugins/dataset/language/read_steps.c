@@ -271,7 +271,7 @@ static brim_status read_byte_level(reading *r, const json_t *from, const char *p
   return BRIM_OK;
 }
 
-/* Older files have add_prefix_space in the place of prepend_scheme. */
+/* Older files have add_prefix_space instead of prepend_scheme. */
 static brim_status read_scheme(const reading *r, const json_t *from, const char *path, enum prefix_when *out)
 {
   static const char *const schemes[] = {"never", "first", "always"};

@@ -116,7 +116,7 @@ enum node_kind {
   NODE_FIELD, /* name, text: a namespace and its member, as a target */
   NODE_LIST,  /* a: elements, by next; so in all lists */
   NODE_TUPLE,
-  NODE_DICT,      /* a: keys and values by turns */
+  NODE_DICT,      /* a: key, value, key, value ... */
   NODE_ATTRIBUTE, /* a, text */
   NODE_ITEM,      /* a, b */
   NODE_SLICE,     /* a, b, c, which may be NULL */

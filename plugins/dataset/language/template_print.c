@@ -183,8 +183,8 @@ brim_status value_to_string(run *r, const value *v, value *out)
 
 /* ---- case ---- */
 
-/* Whether the other case has several characters or depends on its neighbours (Unicode's SpecialCasing.txt). The ranges
- * of upper case have a few characters more. */
+/* Whether the character in upper (or lower) case is several characters, or depends on its neighbours (Unicode's
+ * SpecialCasing.txt). The ranges for upper case contain a few other characters too, which are refused as well. */
 static bool is_special(int32_t c, bool upper)
 {
   static const int32_t ranges[][2] = {{0xdf, 0xdf},     {0x149, 0x149},   {0x1f0, 0x1f0},

@@ -13,7 +13,7 @@
 #include "pixels_parts.h"
 
 #define SEGMENT_BYTES_MAX 65533 /* of a marker, after its length */
-#define SCANS_MAX 500           /* of a progressive file; more serve only to slow down decoders */
+#define SCANS_MAX 500           /* of a progressive file; a file with more is probably made to slow decoders down */
 
 typedef struct decoder {
   struct jpeg_decompress_struct jpeg;

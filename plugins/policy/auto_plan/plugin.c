@@ -87,7 +87,7 @@ static brim_status choose(const brim_plan_query *q, int64_t below, brim_plan_cho
   if (b.micro_batch == 0) return BRIM_ENOTSUP;
   out->micro_batch = b.micro_batch;
   out->precision = q->precision == BRIM_AS_IT_IS ? b.precision : BRIM_AS_IT_IS;
-  brim_reason(out->reason, "%.3g ms a step%s, the least that fits: %s of %s on %s", 1e3 * b.figures.step_seconds,
+  brim_reason(out->reason, "%.3g ms a step%s, the fastest that fits: %s of %s on %s", 1e3 * b.figures.step_seconds,
               basis[b.figures.basis], brim_format_bytes(a, sizeof a, b.figures.peak_bytes),
               brim_format_bytes(c, sizeof c, room), q->device->name);
   return BRIM_OK;

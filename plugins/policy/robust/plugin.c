@@ -96,8 +96,8 @@ static brim_status shrink(const brim_oom *event, const char *device, brim_plan_c
   brim_format_bytes(b, sizeof b, event->room_bytes);
   if (event->needed_bytes > event->room_bytes) {
     BRIM_TRY(find_fitting(event, &out->micro_batch, &peak));
-    brim_reason(out->reason, "the largest that fits, with %s, as %s were needed and %s had room for %s",
-                brim_format_bytes(c, sizeof c, peak), a, device, b);
+    brim_reason(out->reason, "the largest that fits; it needs %s, %s has room for %s, and the last plan needed %s",
+                brim_format_bytes(c, sizeof c, peak), device, b, a);
   } else if (event->retries < demands->max_retries) {
     out->micro_batch = find_half(event);
     brim_reason(out->reason, "retry %lld of %lld, as %s could not be allocated on %s", (long long)event->retries + 1,

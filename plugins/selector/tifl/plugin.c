@@ -57,7 +57,8 @@ static int64_t tier_of(const tiers *t, const brim_clients *c, int64_t client)
   return tier;
 }
 
-/* If equal times give two tiers the same first time, the earlier tier is empty. */
+/* Sorts the clients' times into tiers of equal size and notes the first time of each. If two tiers have the same first
+ * time, all clients with that time are in the later tier, and the earlier one is empty. */
 static brim_status make_tiers(const settings *s, const brim_selection_query *q, tiers *t)
 {
   double *seconds = brim_selection_alloc(q->clients->count, sizeof *seconds);
