@@ -22,7 +22,8 @@ static const char *key_of_colours(const brim_settings *s)
   return a->hue > 0 ? "augment.hue" : NULL;
 }
 
-bool brim_transform_has_colours(const brim_settings *s)
+/* Whether brightness, contrast, saturation or hue are changed. */
+static bool has_colours(const brim_settings *s)
 {
   return key_of_colours(s) != NULL;
 }
@@ -31,7 +32,7 @@ bool brim_transform_augments(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
   return a->flip || a->crop_padding > 0 || a->random_crop || a->random_resized_crop || a->erase_probability > 0 ||
-         brim_transform_has_colours(s) || a->mixup > 0 || a->chosen_count > 0;
+         has_colours(s) || a->mixup > 0 || a->chosen_count > 0;
 }
 
 /* The first key that is set and needs rows and columns of pixels; NULL: none. */
@@ -195,6 +196,6 @@ const char *brim_transform_text(const brim_transform *t, char *out, size_t room)
     used += (size_t)snprintf(out + used, room - used, " %s", a->chosen[i].plugin->id);
   if (t->applies && used < room)
     snprintf(out + used, room - used, "%s%s", a->random_resized_crop ? " part" : "",
-             brim_transform_has_colours(s) ? a->hue > 0 ? " colours hue" : " colours" : "");
+             has_colours(s) ? a->hue > 0 ? " colours hue" : " colours" : "");
   return out;
 }

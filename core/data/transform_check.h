@@ -5,8 +5,6 @@
 
 #include "config/settings.h"
 
-/* Whether brightness, contrast, saturation or hue are changed. */
-bool brim_transform_has_colours(const brim_settings *settings);
 /* Whether training samples are changed at random. */
 bool brim_transform_augments(const brim_settings *settings);
 /* [init] ECONFIG, naming `key`, unless the list is [low, high] with 0 < low <= high <= `most`. */

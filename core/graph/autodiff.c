@@ -101,7 +101,8 @@ static brim_tensor *new_flow(brim_graph *g, const brim_tensor *x)
                            brim_arena_printf(&g->arena, "%s.grad", x->name));
 }
 
-brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow)
+/* Adds `flow`, an activation of x's shape, to the gradient of x. */
+static brim_status add_flow(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow)
 {
   brim_graph *g = ad->g;
   locate(g, like);
@@ -152,7 +153,7 @@ brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_nod
     return g->status;
   for (uint32_t i = 0; i < of_count; i++)
     if (out[i]->role != BRIM_ROLE_GRADIENT && brim_autodiff_needs(ad, of[i]))
-      BRIM_TRY(brim_autodiff_add(ad, like, of[i], out[i]));
+      BRIM_TRY(add_flow(ad, like, of[i], out[i]));
   return BRIM_OK;
 }
 
@@ -220,7 +221,7 @@ static brim_status fold(brim_autodiff *ad)
   const size_t sums = g->further_count;
   for (size_t i = 0; i < sums; i++) {
     const brim_further f = g->further[i];
-    if (f.of && f.gradient) BRIM_TRY(brim_autodiff_add(ad, g->node[f.of->producer], f.of, f.gradient));
+    if (f.of && f.gradient) BRIM_TRY(add_flow(ad, g->node[f.of->producer], f.of, f.gradient));
   }
   return walk(ad, false, NULL);
 }

@@ -127,8 +127,6 @@ brim_tensor *brim_autodiff_replace(brim_autodiff *ad, const brim_tensor *output,
 brim_tensor *brim_autodiff_take(brim_autodiff *ad, const brim_tensor *x);
 /* Whether the backend has an operation that the core can do without. */
 bool brim_autodiff_offers(const brim_autodiff *ad, const char *op);
-/* Adds `flow`, an activation of x's shape, to the gradient of x. */
-brim_status brim_autodiff_add(brim_autodiff *ad, const brim_node *like, brim_tensor *x, brim_tensor *flow);
 /* Emits `op` for an intermediate result on the way to a gradient, with one output of the given shape; NULL on error. */
 brim_tensor *brim_autodiff_compute(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                    brim_tensor *const *in, uint32_t in_count, const brim_shape *shape);

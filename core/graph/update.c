@@ -395,7 +395,8 @@ static void add_slice(brim_graph *g, const brim_shards *shards, size_t parameter
       brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", whole->name));
 }
 
-void brim_update_add_own_parts(brim_graph *g, const brim_shards *shards)
+/* Adds the own parts of all gradients, without the nodes that make them: see graph/shard.h. */
+static void add_own_parts(brim_graph *g, const brim_shards *shards)
 {
   g->shard = BRIM_ARENA_NEW(&g->arena, brim_gradient_shard, shards->bucket_count);
   for (size_t k = 0; k < shards->bucket_count; k++) {
@@ -416,7 +417,7 @@ static brim_status add_slices(brim_graph *g, const brim_update_options *options)
                        g->parameter[i].value->name);
   g->slice = BRIM_ARENA_NEW(&g->arena, brim_own_slice, g->parameter_count);
   for (size_t i = 0; i < g->parameter_count; i++) add_slice(g, options->shards, i);
-  brim_update_add_own_parts(g, options->shards);
+  add_own_parts(g, options->shards);
   return BRIM_OK;
 }
 
@@ -491,7 +492,7 @@ brim_status brim_graph_build_check(const brim_graph *like, const brim_shards *sh
   brim_graph *g = brim_graph_create(like->real, like->batch, true);
   size_t count = 0;
   for (size_t i = 0; i < like->parameter_count; i++) add_like(g, &like->parameter[i], !shards);
-  if (shards) brim_update_add_own_parts(g, shards);
+  if (shards) add_own_parts(g, shards);
   brim_tensor *const *list = gradients_to_check(g, like, shards, &count);
   brim_tensor *sum = g->metrics =
       brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &like->metrics->shape, "metrics");

@@ -9,8 +9,6 @@ brim_update_form brim_update_form_of(const brim_update_options *options, const b
 /* The name of a parameter's k-th state. */
 const char *brim_update_state_name(brim_arena *arena, const brim_tensor *parameter, const brim_update_form *form,
                                    uint32_t k);
-/* Adds the own parts of all gradients, without the nodes that make them: see graph/shard.h. */
-void brim_update_add_own_parts(brim_graph *g, const struct brim_shards *shards);
 /* Adds the gradients' scale, if there is one, and the states of all parameters: in the same order in every graph that
  * has them, so that they have the same places. */
 void brim_update_add_states(brim_graph *g, const brim_update_options *options);

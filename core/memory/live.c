@@ -43,16 +43,6 @@ static struct live {
   bool is_changed, is_idle, stop;
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-const char *brim_live_state_name(uint32_t state)
-{
-  static const char *const names[] = {
-#define X(name, text) [BRIM_LIVE_##name] = (text),
-      BRIM_LIVE_STATE_MAP(X)
-#undef X
-  };
-  return state < BRIM_LIVE_STATE_COUNT ? names[state] : "unknown";
-}
-
 /* ---- the board ---- */
 
 void brim_live_seal(brim_live_slot *s)

@@ -25,23 +25,17 @@
 #define BRIM_LIVE_CLASSES 8 /* room for enum brim_role */
 
 /* What a process is doing. */
-#define BRIM_LIVE_STATE_MAP(X)                                                                                         \
-  X(PLANNING, "planning") /* has no device memory yet */                                                               \
-  X(WAITING, "waiting")   /* in the queue for a device */                                                              \
-  X(TRAINING, "training")                                                                                              \
-  X(EVALUATING, "evaluating")                                                                                          \
-  X(CHECKPOINT, "checkpoint") /* writes a checkpoint */                                                                \
-  X(RECOVERING, "recovering") /* makes room after a failure, or returns to a checkpoint */                             \
-  X(STOPPING, "stopping")     /* was asked to end, or writes its results */                                            \
-  X(WORKING, "working")       /* evaluates without training, predicts or generates: see `command` */
 enum brim_live_state {
-#define X(name, text) BRIM_LIVE_##name,
-  BRIM_LIVE_STATE_MAP(X)
-#undef X
-      BRIM_LIVE_STATE_COUNT
+  BRIM_LIVE_PLANNING, /* has no device memory yet */
+  BRIM_LIVE_WAITING,  /* in the queue for a device */
+  BRIM_LIVE_TRAINING,
+  BRIM_LIVE_EVALUATING,
+  BRIM_LIVE_CHECKPOINT, /* writes a checkpoint */
+  BRIM_LIVE_RECOVERING, /* makes room after a failure, or returns to a checkpoint */
+  BRIM_LIVE_STOPPING,   /* was asked to end, or writes its results */
+  BRIM_LIVE_WORKING,    /* evaluates without training, predicts or generates: see `command` */
+  BRIM_LIVE_STATE_COUNT
 };
-/* [any thread] "training"; "unknown" for other numbers. */
-const char *brim_live_state_name(uint32_t state);
 
 /* Bits of brim_live_slot.flags. */
 enum brim_live_flag {

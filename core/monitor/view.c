@@ -18,7 +18,7 @@ const char *const brim_view_sort_names[BRIM_SORT_COUNT] = {
 
 /* ---- the list ---- */
 
-brim_view_run brim_view_identify(const brim_look_run *run)
+static brim_view_run identify(const brim_look_run *run)
 {
   return (brim_view_run){run->host, run->pid, isfinite(run->started) ? run->started : 0,
                          brim_hash(BRIM_HASH_START, run->folder, strlen(run->folder))};
@@ -26,7 +26,7 @@ brim_view_run brim_view_identify(const brim_look_run *run)
 
 bool brim_view_is(const brim_view_run *id, const brim_look_run *run)
 {
-  const brim_view_run other = brim_view_identify(run);
+  const brim_view_run other = identify(run);
   if (id->host != other.host) return false;
   if (run->folder[0] && id->folder == other.folder && run->ranks <= 1) return true; /* even if its process has ended */
   return id->pid == other.pid && id->started >= other.started && id->started <= other.started;
@@ -96,7 +96,7 @@ size_t brim_view_position(brim_view *view, const brim_look *look, const size_t *
   for (size_t i = 0; view->has_chosen && i < count; i++)
     if (brim_view_is(&view->chosen, &look->run[list[i]])) return i;
   view->has_chosen = count > 0;
-  if (count > 0) view->chosen = brim_view_identify(&look->run[list[0]]);
+  if (count > 0) view->chosen = identify(&look->run[list[0]]);
   return 0;
 }
 
@@ -115,7 +115,7 @@ static void move_choice(brim_view *view, const brim_look *look, long by)
   if (count > 0) {
     const long last = (long)count - 1, at = (long)brim_view_position(view, look, list, count);
     const long to = by > last - at ? last : by < -at ? 0 : at + by;
-    view->chosen = brim_view_identify(&look->run[list[to]]);
+    view->chosen = identify(&look->run[list[to]]);
   }
   free(list);
 }
@@ -142,7 +142,7 @@ static void ask_interrupt(brim_view *view, const brim_look *look)
     return;
   }
   view->question = BRIM_VIEW_ASK_INTERRUPT;
-  view->asked = brim_view_identify(run);
+  view->asked = identify(run);
   snprintf(view->asked_name, sizeof view->asked_name, "%s", run->name);
 }
 

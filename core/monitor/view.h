@@ -59,6 +59,5 @@ enum brim_view_action brim_view_key(brim_view *view, const brim_look *look, int 
 size_t brim_view_list(const brim_view *view, const brim_look *look, size_t *list);
 /* The position of the chosen run in the list; if it is gone, of the first run, which is then chosen. */
 size_t brim_view_position(brim_view *view, const brim_look *look, const size_t *list, size_t count);
-brim_view_run brim_view_identify(const brim_look_run *run);
 bool brim_view_is(const brim_view_run *id, const brim_look_run *run);
 #endif

@@ -38,7 +38,8 @@ static brim_status fail(const writer *w, const char *what)
   return brim_fail(BRIM_ELOAD, "'%s': %s", brim_gguf_path(w->file), what);
 }
 
-void brim_json_add_string(brim_text *out, const char *text, size_t bytes)
+/* Appends a JSON string with its quotes. */
+static void add_string(brim_text *out, const char *text, size_t bytes)
 {
   brim_text_add(out, "\"");
   for (size_t i = 0, from = 0; i <= bytes; i++) {
@@ -151,7 +152,7 @@ static void write_vocabulary(writer *w)
     if (w->token[i].type == UNUSED) continue;
     if (!first) brim_text_add(w->out, ",");
     first = false;
-    brim_json_add_string(w->out, w->token[i].text, w->token[i].bytes);
+    add_string(w->out, w->token[i].text, w->token[i].bytes);
     brim_text_printf(w->out, ":%llu", (unsigned long long)i);
   }
   brim_text_add(w->out, "}");
@@ -271,9 +272,9 @@ static brim_status write_derived(writer *w)
   for (size_t i = 0; i < m.count && status == BRIM_OK; i++) {
     const token *left = &w->token[m.item[i].left], *right = &w->token[m.item[i].right];
     brim_text_add(w->out, i ? ",[" : "[");
-    brim_json_add_string(w->out, left->text, left->bytes);
+    add_string(w->out, left->text, left->bytes);
     brim_text_add(w->out, ",");
-    brim_json_add_string(w->out, right->text, right->bytes);
+    add_string(w->out, right->text, right->bytes);
     brim_text_add(w->out, "]");
   }
   free(m.item);
@@ -293,7 +294,7 @@ static brim_status write_merges(writer *w)
   while (v && brim_gguf_next_text(v, &at, &text, &bytes)) {
     if (!first) brim_text_add(w->out, ",");
     first = false;
-    brim_json_add_string(w->out, text, bytes);
+    add_string(w->out, text, bytes);
   }
   brim_text_add(w->out, "]");
   return BRIM_OK;
@@ -325,7 +326,7 @@ static brim_status write_added(writer *w)
   for (uint64_t i = 0; i < w->count; i++) {
     if (!special[i] && w->token[i].type != USER_DEFINED) continue;
     brim_text_printf(w->out, "%s{\"id\":%llu,\"content\":", first ? "" : ",", (unsigned long long)i);
-    brim_json_add_string(w->out, w->token[i].text, w->token[i].bytes);
+    add_string(w->out, w->token[i].text, w->token[i].bytes);
     brim_text_printf(w->out,
                      ",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":%s}",
                      special[i] ? "true" : "false");
@@ -338,17 +339,17 @@ static brim_status write_added(writer *w)
 static void write_special(writer *w, int64_t id)
 {
   brim_text_add(w->out, "{\"SpecialToken\":{\"id\":");
-  brim_json_add_string(w->out, w->token[id].text, w->token[id].bytes);
+  add_string(w->out, w->token[id].text, w->token[id].bytes);
   brim_text_add(w->out, ",\"type_id\":0}}");
 }
 
 static void write_ids(writer *w, int64_t id)
 {
-  brim_json_add_string(w->out, w->token[id].text, w->token[id].bytes);
+  add_string(w->out, w->token[id].text, w->token[id].bytes);
   brim_text_add(w->out, ":{\"id\":");
-  brim_json_add_string(w->out, w->token[id].text, w->token[id].bytes);
+  add_string(w->out, w->token[id].text, w->token[id].bytes);
   brim_text_printf(w->out, ",\"ids\":[%lld],\"tokens\":[", (long long)id);
-  brim_json_add_string(w->out, w->token[id].text, w->token[id].bytes);
+  add_string(w->out, w->token[id].text, w->token[id].bytes);
   brim_text_add(w->out, "]}");
 }
 
@@ -435,7 +436,7 @@ static brim_status write_model(writer *w)
     if (w->token[i].type == UNKNOWN) unknown = (int64_t)i;
   brim_text_add(w->out, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":");
   if (unknown >= 0)
-    brim_json_add_string(w->out, w->token[unknown].text, w->token[unknown].bytes);
+    add_string(w->out, w->token[unknown].text, w->token[unknown].bytes);
   else
     brim_text_add(w->out, "null");
   brim_text_printf(w->out,
@@ -467,7 +468,7 @@ static brim_status write_tokenizer(writer *w)
 static void write_text_key(writer *w, const char *key, const char *text, size_t bytes)
 {
   brim_text_printf(w->out, "  \"%s\": ", key);
-  brim_json_add_string(w->out, text, bytes);
+  add_string(w->out, text, bytes);
   brim_text_add(w->out, ",\n");
 }
 

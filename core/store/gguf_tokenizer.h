@@ -7,8 +7,6 @@
  * (byte-pair encoding of bytes) or llama (SentencePiece's), and for gpt2 tokenizer.ggml.pre must be a name from the
  * table in gguf_pre.c. */
 brim_status brim_gguf_tokenizer_text(const brim_gguf *file, brim_text *tokenizer, brim_text *config);
-/* Appends a JSON string with its quotes. */
-void brim_json_add_string(brim_text *out, const char *text, size_t bytes);
 
 /* How text is split into words before byte-pair encoding, by llama.cpp's names (tokenizer.ggml.pre). */
 typedef struct brim_gguf_pre {

@@ -59,7 +59,8 @@ static const struct {
 };
 #define TYPES (sizeof types / sizeof types[0])
 
-uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor)
+/* Also for types that brim does not have. */
+static uint32_t element_bytes(const brim_safetensor *tensor)
 {
   for (size_t i = 0; i < TYPES && tensor->dtype == 0; i++)
     if (strcmp(tensor->type, types[i].name) == 0) return types[i].bytes;
@@ -70,7 +71,7 @@ uint64_t brim_safetensor_bytes(const brim_safetensor *tensor)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&tensor->shape);
   if (tensor->packed) return count / tensor->packed->count * tensor->packed->bytes;
-  return count * brim_safetensor_element_bytes(tensor);
+  return count * element_bytes(tensor);
 }
 
 void brim_safetensor_format(const brim_safetensor *tensor, brim_text *out)
@@ -103,7 +104,7 @@ static brim_status parse_shape(const char *path, const char *name, const json_t 
   if (rank > BRIM_DIMS_MAX)
     return BAD(NAME " has %zu dimensions; brim reads up to %d", path, name, rank, BRIM_DIMS_MAX);
   tensor->shape.rank = (int32_t)rank;
-  int64_t total = brim_safetensor_element_bytes(tensor);
+  int64_t total = element_bytes(tensor);
   for (size_t i = 0; i < rank; i++) {
     const json_t *dim = json_array_get(value, i);
     tensor->shape.dim[i] = json_integer_value(dim);

@@ -67,7 +67,6 @@ const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const
 const char *brim_safetensors_metadata(const brim_safetensors *file, const char *key);
 /* Bytes of a tensor's data in the file, and of one element, also for types that brim does not have. */
 uint64_t brim_safetensor_bytes(const brim_safetensor *tensor);
-uint32_t brim_safetensor_element_bytes(const brim_safetensor *tensor);
 /* Releases these bytes of a mapped file's tensor from the process's memory; they are read again on the next access. */
 void brim_safetensors_forget(const brim_safetensors *file, const void *data, size_t bytes);
 /* Appends "F32 [32, 1, 3, 3]" to `out`. */

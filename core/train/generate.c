@@ -116,7 +116,9 @@ int32_t brim_sample(const brim_sampling *how, const double *logits, int64_t coun
   return room[left - 1].token; /* sums are rounded */
 }
 
-void brim_sample_penalize(const brim_sampling *how, double *logits, const int32_t *token, int64_t count, bool *seen)
+/* Applies the penalty to the logits of the tokens. `seen`: room for a bool for each logit, all false, and false again
+ * afterwards. */
+static void penalize(const brim_sampling *how, double *logits, const int32_t *token, int64_t count, bool *seen)
 {
   if (how->repetition_penalty == 0 || how->repetition_penalty == 1) return;
   for (int64_t i = 0; i < count; i++) {
@@ -413,7 +415,7 @@ static brim_status add_token(brim_generator *g, int64_t index, int64_t answer, i
   text *t = &g->text[index];
   const uint32_t dtype = g->token->graph->kept->dtype;
   for (int64_t k = 0; k < g->vocabulary; k++) g->logits[k] = brim_value_at(dtype, g->output, answer * g->row + k);
-  brim_sample_penalize(&o->sampling, g->logits, t->tokens, t->used, g->seen);
+  penalize(&o->sampling, g->logits, t->tokens, t->used, g->seen);
   const int32_t token = brim_sample(&o->sampling, g->logits, g->vocabulary, draw(o, t->number, place), g->choices);
   if (token < 0)
     return brim_fail(BRIM_ENUMERIC, "the model's output for new token %" PRId64 " is not finite", place + 1);

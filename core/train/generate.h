@@ -26,10 +26,6 @@ typedef struct brim_sampling_choice {
 int32_t brim_sample(const brim_sampling *how, const double *logits, int64_t count, double uniform,
                     brim_sampling_choice *room);
 
-/* Applies the penalty to the logits of the tokens. `seen`: room for a bool for each logit, all false, and false again
- * afterwards. */
-void brim_sample_penalize(const brim_sampling *how, double *logits, const int32_t *token, int64_t count, bool *seen);
-
 typedef struct brim_generator brim_generator;
 
 #define BRIM_STOPS_MAX 32

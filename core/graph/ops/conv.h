@@ -5,7 +5,6 @@
 
 /* The attributes for a layer's options; a zero means one where zero is impossible. */
 brim_conv2d_attr brim_conv_attr(const brim_conv2d_options *options);
-brim_window brim_conv_window(const brim_conv2d_attr *attr);
 /* Checks these numbers for x, [N,C,H,W] or [N,C,L]; on failure the graph has the error. */
 bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                      const brim_conv2d_attr *attr);

@@ -10,7 +10,7 @@
 #undef brim_conv1d
 #undef brim_conv2d
 
-brim_window brim_conv_window(const brim_conv2d_attr *a)
+static brim_window window_of(const brim_conv2d_attr *a)
 {
   return (brim_window){{a->kernel[0], a->kernel[1]},
                        {a->stride[0], a->stride[1]},
@@ -21,7 +21,7 @@ brim_window brim_conv_window(const brim_conv2d_attr *a)
 static brim_status infer_conv2d(brim_graph *g, brim_node *n)
 {
   brim_shape y = {4, {n->in[0]->shape.dim[0], n->in[1]->shape.dim[0]}};
-  const brim_window window = brim_conv_window(&n->attr.conv2d);
+  const brim_window window = window_of(&n->attr.conv2d);
   BRIM_TRY(brim_window_places(g, n->op, n->name, &window, &n->in[0]->shape, &y.dim[2]));
   n->out[0] = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, g->real, &y, n->name);
   return BRIM_OK;
@@ -93,7 +93,7 @@ brim_conv2d_attr brim_conv_attr(const brim_conv2d_options *o)
 bool brim_conv_check(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                      const brim_conv2d_attr *a)
 {
-  const brim_window w = brim_conv_window(a);
+  const brim_window w = window_of(a);
   char text[96], kernel[48], stride[48], dilation[48], padding[48];
   if (!brim_window_valid(&w) || out_channels < 1 || a->groups < 1)
     brim_graph_fail(g, op, name,
@@ -115,7 +115,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
 {
   const brim_shape shape = x->shape;
   const brim_attr attr = {.conv2d = brim_conv_attr(o)};
-  const brim_window window = brim_conv_window(&attr.conv2d);
+  const brim_window window = window_of(&attr.conv2d);
   int64_t places[2];
   if (!brim_graph_named(g, op, name)) return NULL;
   if (!brim_conv_check(g, op, name, &shape, out_channels, &attr.conv2d)) return NULL;

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tokens/splits.h"
 #include "brim/brim.h"
+#include "cache.h"
 #include "chat_model.h"
-#include "key.h"
 #include "make.h"
 
-#define NAME_ROOM 4096
 #define VERSION "chat 1"  /* change it when the same files give other tokens or packs */
 #define BYTES_PER_TOKEN 4 /* of JSON, for an estimate */
 #define ROWS_UNKNOWN ((int64_t)1 << 20)
@@ -48,16 +48,13 @@ static const brim_param table[] = {
     BRIM_PARAM(PATH, chat_params, cache, "", NULL, "folder of cached tokens; empty: ~/.cache/brim"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, VALIDATION, TEST, SPLITS };
-static const char *const split_names[SPLITS] = {"train", "validation", "test"};
-
 typedef struct chat_dataset {
   const chat_params *params;
   chat_model language; /* opened when needed */
   chat_set set[SPLITS];
   char summary[SPLITS][512];
   char *report[SPLITS];
-  char kept[128];
+  char kept[TOKENIZER_IDENTITY_ROOM];
 } chat_dataset;
 
 static const brim_names *files_of(const chat_params *p, int split)
@@ -73,11 +70,10 @@ static bool is_share(const chat_params *p, int split)
 
 static brim_status find_split(const chat_params *p, const char *name, int *out)
 {
-  *out = 0;
-  while (*out < SPLITS && strcmp(split_names[*out], name) != 0) ++*out;
+  *out = split_by_name(name);
   if (*out < SPLITS && files_of(p, *out)->count > 0 && (*out != TEST || p->test.count > 0 || is_share(p, TEST)))
     return BRIM_OK;
-  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", name);
+  return split_missing(name);
 }
 
 /* ---- identity ---- */
@@ -92,20 +88,20 @@ static bool identify(const chat_params *p, int split, identity *out)
 {
   const brim_names *files = files_of(p, split);
   const int64_t how[] = {p->context, p->learn, p->too_long, p->packing, is_share(p, split), split == TEST};
-  *out = (identity){.key = chat_key_add(CHAT_KEY_START, VERSION, sizeof VERSION)};
-  out->key = chat_key_add(chat_key_add(out->key, how, sizeof how), &p->test_fraction, sizeof p->test_fraction);
+  *out = (identity){.key = cache_key_add(CACHE_KEY_START, VERSION, sizeof VERSION)};
+  out->key = cache_key_add(cache_key_add(out->key, how, sizeof how), &p->test_fraction, sizeof p->test_fraction);
   bool found = true;
   for (size_t i = 0; i < files->count; i++) {
     uint64_t bytes = 0;
     int64_t changed = 0;
-    found = chat_key_add_file(&out->key, files->item[i], &bytes, &changed) && found;
+    found = cache_key_add_file(&out->key, files->item[i], &bytes, &changed) && found;
     out->bytes += bytes;
     if (changed > out->changed) out->changed = changed;
   }
-  found = found && chat_key_add_tokenizer(&out->key, p->tokenizer);
+  found = found && cache_key_add_tokenizer(&out->key, p->tokenizer);
   const char *shipped = template_shipped(p->template);
-  if (shipped) out->key = chat_key_add(out->key, shipped, strlen(shipped));
-  return found && (shipped || !p->template[0] || chat_key_add_file(&out->key, p->template, NULL, NULL));
+  if (shipped) out->key = cache_key_add(out->key, shipped, strlen(shipped));
+  return found && (shipped || !p->template[0] || cache_key_add_file(&out->key, p->template, NULL, NULL));
 }
 
 /* ---- opening ---- */
@@ -162,13 +158,13 @@ static void summarize(chat_dataset *d, int split)
 static brim_status chat_open(void *self, const char *name)
 {
   chat_dataset *d = self;
-  char path[NAME_ROOM];
+  char path[CACHE_NAME_ROOM];
   identity id;
   int split = 0;
   BRIM_TRY(find_split(d->params, name, &split));
   chat_set *set = &d->set[split];
   if (set->head) return BRIM_OK;
-  const bool keeps = identify(d->params, split, &id) && chat_set_path(d->params->cache, id.key, path, sizeof path);
+  const bool keeps = identify(d->params, split, &id) && cache_path(d->params->cache, "chat", id.key, path);
   if (!keeps || !chat_set_open(path, id.key, set)) {
     BRIM_TRY(make(d, split, &id, set));
     if (keeps) chat_set_keep(path, set);
@@ -182,13 +178,13 @@ static brim_status chat_open(void *self, const char *name)
 /* Whether the head of a split is known, from an open set or from a kept one. */
 static bool find_head(const chat_dataset *d, int split, chat_head *out)
 {
-  char path[NAME_ROOM];
+  char path[CACHE_NAME_ROOM];
   identity id;
   if (d->set[split].head) {
     *out = *d->set[split].head;
     return true;
   }
-  return identify(d->params, split, &id) && chat_set_path(d->params->cache, id.key, path, sizeof path) &&
+  return identify(d->params, split, &id) && cache_path(d->params->cache, "chat", id.key, path) &&
          chat_set_peek(path, id.key, out);
 }
 
@@ -197,9 +193,9 @@ static brim_status estimate(const chat_dataset *d, int split, brim_dataset_info 
 {
   identity id;
   (void)identify(d->params, split, &id);
-  const uint64_t none = CHAT_KEY_START;
+  const uint64_t none = CACHE_KEY_START;
   uint64_t key = none;
-  if (chat_key_add_tokenizer(&key, d->params->tokenizer)) {
+  if (cache_key_add_tokenizer(&key, d->params->tokenizer)) {
     BRIM_TRY(open_language((chat_dataset *)(uintptr_t)d));
     out->classes = tokenizer_rows(d->language.vocabulary);
   }
@@ -266,18 +262,15 @@ static brim_status chat_keep(void *self, const char **json)
 {
   chat_dataset *d = self;
   chat_head head;
-  uint64_t key = CHAT_KEY_START;
+  uint64_t key = CACHE_KEY_START;
   *json = NULL;
   if (!find_head(d, TRAIN, &head)) {
-    if (!chat_key_add_tokenizer(&key, d->params->tokenizer)) return BRIM_OK;
+    if (!cache_key_add_tokenizer(&key, d->params->tokenizer)) return BRIM_OK;
     BRIM_TRY(open_language(d));
     head.vocabulary = tokenizer_rows(d->language.vocabulary);
     head.vocabulary_hash = tokenizer_hash(d->language.vocabulary);
   }
-  snprintf(d->kept, sizeof d->kept,
-           "{\"vocabulary of dataset.tokenizer\": \"%" PRId64 " tokens, fnv1a64:%016" PRIx64 "\"}", head.vocabulary,
-           head.vocabulary_hash);
-  *json = d->kept;
+  *json = tokenizer_identity(head.vocabulary, head.vocabulary_hash, d->kept);
   return BRIM_OK;
 }
 
@@ -311,30 +304,12 @@ static brim_status chat_report(const void *self, const char *name, const char **
 
 /* ---- text of tokens ---- */
 
-typedef struct taken {
-  int32_t *tokens;
-  size_t count, room;
-} taken;
-
-static brim_status take(void *context, const int32_t *tokens, size_t count)
-{
-  taken *t = context;
-  if (count > t->room - t->count)
-    return brim_fail(BRIM_ELOAD, "the text has more than %zu tokens, the most for its length", t->room);
-  memcpy(t->tokens + t->count, tokens, count * sizeof *tokens);
-  t->count += count;
-  return BRIM_OK;
-}
-
 /* The text is a prompt, which the model continues, so it does not end. */
 static brim_status chat_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   chat_dataset *d = (chat_dataset *)(uintptr_t)self;
-  taken t = {tokens, 0, *count};
   BRIM_TRY(open_language(d));
-  BRIM_TRY(tokenizer_encode(d->language.vocabulary, "the text", text, bytes, TOKENIZER_BEGIN, take, &t));
-  *count = t.count;
-  return BRIM_OK;
+  return tokenizer_encode_into(d->language.vocabulary, text, bytes, TOKENIZER_BEGIN, tokens, count);
 }
 
 static brim_status chat_decode(const void *self, int32_t token, const char **text, size_t *bytes)

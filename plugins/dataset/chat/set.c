@@ -1,10 +1,8 @@
 /* Packed documents, in memory or in a mapped file. See set.h. */
 #include "set.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +11,7 @@
 
 #include "brim/dataset.h"
 #include "brim/host.h"
+#include "cache.h"
 
 #define MAGIC 0x3154414843494D42u /* "BMICHAT1"; another one when the parts change */
 #define TOKENS_MAX ((int64_t)1 << 40)
@@ -106,19 +105,6 @@ void chat_set_close(chat_set *set)
 
 /* ---- the file ---- */
 
-bool chat_set_path(const char *folder, uint64_t key, char *out, size_t room)
-{
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  int length = -1;
-  if (folder[0])
-    length = snprintf(out, room, "%s/chat-%016" PRIx64 ".bin", folder, key);
-  else if (cache && cache[0] == '/')
-    length = snprintf(out, room, "%s/brim/chat-%016" PRIx64 ".bin", cache, key);
-  else if (home && home[0] == '/')
-    length = snprintf(out, room, "%s/.cache/brim/chat-%016" PRIx64 ".bin", home, key);
-  return length > 0 && (size_t)length < room;
-}
-
 /* Whether the numbers of a head can be those of a file of this size. */
 static bool is_possible(const chat_head *h, uint64_t key, uint64_t bytes)
 {
@@ -166,38 +152,10 @@ bool chat_set_open(const char *path, uint64_t key, chat_set *out)
   return false;
 }
 
-static bool write_all(int fd, const char *from, size_t bytes)
-{
-  while (bytes > 0) {
-    const ssize_t n = write(fd, from, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    from += n;
-    bytes -= (size_t)n;
-  }
-  return true;
-}
-
-static brim_status write_file(const char *path, const chat_set *set)
-{
-  int fd = -1;
-  BRIM_TRY(brim_cache_begin(path, &fd));
-  if (fd < 0) return BRIM_OK; /* another process is writing it */
-  const bool written = write_all(fd, (const char *)set->head, set->head->bytes);
-  const int reason = errno;
-  BRIM_TRY(brim_cache_end(path, &fd, written));
-  return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write '%s': %s", path, strerror(reason));
-}
-
 void chat_set_keep(const char *path, chat_set *set)
 {
   chat_set kept;
-  if (write_file(path, set) != BRIM_OK) {
-    brim_log(BRIM_LOG_WARN,
-             "cannot keep the tokens: %s; the next run will make them again\ndataset.cache names another folder",
-             brim_error_text());
-    return;
-  }
+  if (!cache_write(path, (const cache_part[2]){{set->head, set->head->bytes}, {NULL, 0}})) return;
   if (access(path, R_OK) != 0 || !chat_set_open(path, set->head->key, &kept)) return;
   chat_set_close(set);
   *set = kept;
@@ -216,7 +174,8 @@ static bool counts_at(const chat_set *s, uint64_t i)
   return s->counts[i / 8] >> i % 8 & 1;
 }
 
-int64_t chat_set_places(const chat_set *set, int64_t document)
+/* [any thread] The number of tokens that a document takes in a row: its last one is only predicted. */
+static int64_t places_of(const chat_set *set, int64_t document)
 {
   return (int64_t)(set->start[document + 1] - set->start[document]) - 1;
 }
@@ -227,7 +186,7 @@ void chat_set_read(const chat_set *set, int64_t row, int32_t *tokens, int32_t *p
   for (uint32_t k = set->first[row]; k < set->first[row + 1]; k++) {
     const uint32_t d = set->document[k];
     const uint64_t start = set->start[d];
-    const int64_t count = chat_set_places(set, d);
+    const int64_t count = places_of(set, d);
     for (int64_t i = 0; i < count; i++, at++) {
       const uint64_t next = start + (uint64_t)i + 1;
       tokens[at] = token_at(set, next - 1);

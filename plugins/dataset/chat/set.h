@@ -60,12 +60,8 @@ bool chat_set_peek(const char *path, uint64_t key, chat_head *out);
 bool chat_set_open(const char *path, uint64_t key, chat_set *out);
 /* [init] Keeps a set, and maps the file instead of the memory. A failure to write is a warning. */
 void chat_set_keep(const char *path, chat_set *set);
-/* [init] Writes the path of a set: in `folder`, or if it is empty in the user's cache. False: no such folder. */
-bool chat_set_path(const char *folder, uint64_t key, char *out, size_t room);
 
 /* [any thread] Writes a row: `context` tokens, their places in their documents (NULL: not wanted), and the tokens to
  * predict at them. Free places at the end are documents of one token, of which nothing is learnt. */
 void chat_set_read(const chat_set *set, int64_t row, int32_t *tokens, int32_t *places, int32_t *labels);
-/* [any thread] The number of tokens that a document takes in a row: its last one is only predicted. */
-int64_t chat_set_places(const chat_set *set, int64_t document);
 #endif

@@ -159,6 +159,30 @@ struct tokenizer_encoder {
   encoder e;
 };
 
+typedef struct taken {
+  int32_t *tokens;
+  size_t count, room;
+} taken;
+
+static brim_status take_into(void *context, const int32_t *tokens, size_t count)
+{
+  taken *t = context;
+  if (count > t->room - t->count)
+    return brim_fail(BRIM_ELOAD, "the text has more than %zu tokens, the most for its length", t->room);
+  memcpy(t->tokens + t->count, tokens, count * sizeof *tokens);
+  t->count += count;
+  return BRIM_OK;
+}
+
+brim_status tokenizer_encode_into(const tokenizer *t, const char *text, size_t bytes, unsigned flags, int32_t *tokens,
+                                  size_t *count)
+{
+  taken into = {tokens, 0, *count};
+  BRIM_TRY(tokenizer_encode(t, "the text", text, bytes, flags, take_into, &into));
+  *count = into.count;
+  return BRIM_OK;
+}
+
 brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out)
 {
   tokenizer_encoder *made = brim_try_calloc(1, sizeof *made);

@@ -5,7 +5,7 @@ if(NOT PCRE2_FOUND OR NOT UTF8PROC_FOUND)
   message(STATUS "PCRE2 or utf8proc not found (Debian: libpcre2-dev libutf8proc-dev): dataset/text is not built")
   return()
 endif()
-foreach(part IN ITEMS bpe chat_model decode encode files normalize read_model read_steps regex scan split tables
+foreach(part IN ITEMS bpe cache chat_model decode encode files normalize read_model read_steps regex scan split tables
                       template_library template_methods template_print template_read template_run
                       template_scan template_shipped template_value text tokenizer tokenizer_gguf unigram)
   list(APPEND sources ${CMAKE_CURRENT_LIST_DIR}/${part}.c)

@@ -73,7 +73,7 @@ static slice strip(slice in, bool left, bool right)
   return in;
 }
 
-brim_status normalize_one(encoder *e, const normalize_step *n, slice in, buffer *out, slice *result)
+static brim_status normalize_one(encoder *e, const normalize_step *n, slice in, buffer *out, slice *result)
 {
   out->count = 0;
   switch (n->kind) {

@@ -50,8 +50,7 @@ static inline uint64_t hash_add(uint64_t hash, const void *bytes, size_t count)
   for (size_t i = 0; i < count; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
   return hash;
 }
-/* The byte that GPT-2's alphabet of printable characters writes as the character, or -1; and the reverse. */
-int byte_of_symbol(int32_t character);
+/* The character of GPT-2's alphabet of printable characters that writes the byte. */
 int32_t symbol_of_byte(unsigned char byte);
 /* Appends the text with each byte as a character of the alphabet. */
 brim_status buffer_add_symbols(buffer *b, const char *text, size_t bytes);
@@ -228,7 +227,6 @@ bool read_is(const json_t *object, const char *key, const char *text);
 brim_status read_vocabulary(reading *r, scan *s);
 brim_status read_unigram_vocabulary(reading *r, scan *s);
 brim_status read_merges(reading *r, scan *s);
-brim_status read_merge_lines(reading *r);
 brim_status read_added(reading *r, const json_t *list);
 /* Computes the tables that depend on the whole vocabulary: tokens of bytes, places to cut, pieces. */
 brim_status read_finish(reading *r);
@@ -281,7 +279,6 @@ typedef struct encoder {
 brim_status pattern_find(encoder *e, const pattern *p, const char *text, size_t bytes, size_t at, size_t range[2],
                          bool *found);
 brim_status normalize(encoder *e, const char *text, size_t bytes, slice *out);
-brim_status normalize_one(encoder *e, const normalize_step *n, slice in, buffer *out, slice *result);
 /* Splits by step k and those after it. `first`: the piece begins where the text begins. */
 brim_status split(encoder *e, size_t k, const char *text, size_t bytes, bool first);
 /* Makes the tokens of a piece. */

@@ -62,7 +62,7 @@ static BUILTIN(filter_string)
   return BRIM_OK;
 }
 
-brim_status library_to_case(run *r, const value *v, enum case_kind kind, value *out)
+static brim_status to_case(run *r, const value *v, enum case_kind kind, value *out)
 {
   value text;
   BRIM_TRY(value_to_string(r, v, &text));
@@ -74,7 +74,7 @@ brim_status library_to_case(run *r, const value *v, enum case_kind kind, value *
 }
 BUILTIN(library_case)
 {
-  return library_to_case(r, self, (enum case_kind)b->detail, out);
+  return to_case(r, self, (enum case_kind)b->detail, out);
 }
 
 BUILTIN(library_strip)
@@ -190,7 +190,7 @@ static brim_status sort_by(run *r, const sequence *from, const value *attribute,
     value key;
     size_t to = i;
     BRIM_TRY(fetch(r, &from->item[i], attribute, &key));
-    if (key.kind == VALUE_STRING) BRIM_TRY(library_to_case(r, &key, CASE_LOWER, &key));
+    if (key.kind == VALUE_STRING) BRIM_TRY(to_case(r, &key, CASE_LOWER, &key));
     BRIM_TRY(value_push(r, keys.sequence, key));
     BRIM_TRY(value_push(r, out->sequence, from->item[i]));
     for (; to > 0; to--) {

@@ -332,5 +332,4 @@ brim_status library_want(run *r, const value *v, enum value_kind kind, const cha
 brim_status library_attribute(run *r, const value *o, slice name, value *out);
 brim_status library_item(run *r, const value *o, const value *key, value *out);
 brim_status library_replace(run *r, slice s, slice from, slice to, value *out);
-brim_status library_to_case(run *r, const value *v, enum case_kind kind, value *out);
 #endif

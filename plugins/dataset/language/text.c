@@ -103,7 +103,7 @@ uint64_t hash_bytes(const char *text, size_t bytes)
  * A byte that is printable in Latin-1 is written as itself, the others, in order, as U+0100 and the following
  * characters: 0 to 32, 127 to 160, 173. */
 
-int byte_of_symbol(int32_t c)
+static int byte_of_symbol(int32_t c)
 {
   if ((c >= '!' && c <= '~') || (c >= 0xa1 && c <= 0xff && c != 0xad)) return c;
   if (c < 0x100 || c > 0x143) return -1;

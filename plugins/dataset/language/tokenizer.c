@@ -1,4 +1,6 @@
 /* Builds a tokenizer from the bytes of its files. See tokenizer.h. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,4 +236,11 @@ bool tokenizer_is_gpt2(const tokenizer *t)
   bool bytes = t->model == MODEL_BPE && t->byte_level && t->gpt2_words && t->normalize_count == 0 && !t->ignore_merges;
   for (int byte = 0; byte < 256 && bytes; byte++) bytes = t->byte_token[byte] >= 0;
   return bytes;
+}
+
+const char *tokenizer_identity(int64_t rows, uint64_t hash, char out[TOKENIZER_IDENTITY_ROOM])
+{
+  snprintf(out, TOKENIZER_IDENTITY_ROOM,
+           "{\"vocabulary of dataset.tokenizer\": \"%" PRId64 " tokens, fnv1a64:%016" PRIx64 "\"}", rows, hash);
+  return out;
 }

@@ -46,6 +46,10 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id);
 bool tokenizer_is_gpt2(const tokenizer *t);
 /* Returns a hash of the contents of the files. */
 uint64_t tokenizer_hash(const tokenizer *t);
+/* Writes the rows and the hash as the JSON that a dataset's keep() returns, because the same ids mean other texts in
+ * another vocabulary. Returns `out`. */
+#define TOKENIZER_IDENTITY_ROOM 128
+const char *tokenizer_identity(int64_t rows, uint64_t hash, char out[TOKENIZER_IDENTITY_ROOM]);
 
 enum {
   TOKENIZER_BEGIN = 1, /* add the tokens that the post-processor has before a text */
@@ -59,7 +63,11 @@ typedef brim_status (*tokenizer_take_fn)(void *context, const int32_t *tokens, s
  * errors of `take`. */
 brim_status tokenizer_encode(const tokenizer *t, const char *name, const char *text, size_t bytes, unsigned flags,
                              tokenizer_take_fn take, void *context);
-/* The same for many texts: keeps its memory and the cached tokens of words. For one thread at a time. ENOMEM_HOST. */
+/* [any thread] The same into an array of *count tokens; sets *count to their number. ELOAD too if they are more. */
+brim_status tokenizer_encode_into(const tokenizer *t, const char *text, size_t bytes, unsigned flags, int32_t *tokens,
+                                  size_t *count);
+/* The same as tokenizer_encode for many texts: keeps its memory and the cached tokens of words. For one thread at a
+ * time. ENOMEM_HOST. */
 typedef struct tokenizer_encoder tokenizer_encoder;
 brim_status tokenizer_encoder_open(const tokenizer *t, tokenizer_encoder **out);
 brim_status tokenizer_encoder_run(tokenizer_encoder *e, const char *name, const char *text, size_t bytes,

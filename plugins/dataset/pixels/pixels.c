@@ -21,7 +21,8 @@ pixels_source pixels_source_memory(const void *bytes, size_t count)
   return (pixels_source){.fd = -1, .memory = bytes, .memory_bytes = count};
 }
 
-size_t pixels_read(pixels_source *s, void *out, size_t room)
+/* Reads up to `room` bytes; returns 0 at the end or after an error. */
+static size_t pixels_read(pixels_source *s, void *out, size_t room)
 {
   if (s->fd < 0) {
     const size_t n = room < s->memory_bytes ? room : s->memory_bytes;

@@ -25,8 +25,6 @@ typedef struct pixels_source {
 
 pixels_source pixels_source_file(int fd);
 pixels_source pixels_source_memory(const void *bytes, size_t count);
-/* Reads up to `room` bytes; returns 0 at the end or after an error. */
-size_t pixels_read(pixels_source *source, void *out, size_t room);
 
 typedef struct pixels_header {
   int64_t rows, columns; /* as decoded: turned already */

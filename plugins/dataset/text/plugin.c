@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tokens/splits.h"
 #include "../tokens/windows.h"
 #include "brim/brim.h"
 #include "chat_model.h"
@@ -58,8 +59,6 @@ static const brim_param table[] = {
                "(" TEMPLATE_SHIPPED "); empty: the model's own"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, VALIDATION, TEST, SPLITS };
-static const char *const split_names[SPLITS] = {"train", "validation", "test"};
 static const char *const split_options[SPLITS] = {"dataset.path", "dataset.validation", "dataset.test"};
 static const char *const split_whats[SPLITS] = {"the training tokens", "the validation tokens", "the test tokens"};
 
@@ -69,7 +68,7 @@ typedef struct text_dataset {
   token_file text[SPLITS]; /* all tokens of a split's path; unused for a split that is the end of another */
   windows split[SPLITS];   /* windows of text; part_count is 0 if not open */
   char byte[BYTES_VOCABULARY];
-  char kept[128];
+  char kept[TOKENIZER_IDENTITY_ROOM];
   chat_model chat; /* opened when needed */
 } text_dataset;
 
@@ -87,10 +86,9 @@ static const char *path_of(const text_params *p, int split)
 
 static brim_status split_find(const text_params *p, const char *name, int *out)
 {
-  *out = 0;
-  while (*out < SPLITS && strcmp(split_names[*out], name) != 0) ++*out;
+  *out = split_by_name(name);
   if (*out < SPLITS && path_of(p, *out)[0] && !(is_end(p, *out) && p->test_fraction == 0)) return BRIM_OK;
-  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", name);
+  return split_missing(name);
 }
 
 /* Computes the split's part of the text's tokens: [*first, *end). */
@@ -400,30 +398,14 @@ static brim_status text_client(const void *self, const char *split, int64_t inde
 
 /* ---- text of tokens ---- */
 
-typedef struct taken {
-  int32_t *tokens;
-  size_t count, room;
-} taken;
-
-static brim_status take(void *context, const int32_t *tokens, size_t count)
-{
-  taken *t = context;
-  if (count > t->room - t->count)
-    return brim_fail(BRIM_ELOAD, "the text has more than %zu tokens, the most for its length", t->room);
-  memcpy(t->tokens + t->count, tokens, count * sizeof *tokens);
-  t->count += count;
-  return BRIM_OK;
-}
-
 /* Adds no end of text, because the model continues the text. */
 static brim_status text_encode(const void *self, const char *text, size_t bytes, int32_t *tokens, size_t *count)
 {
   const text_dataset *d = self;
-  taken t = {tokens, 0, *count};
   if (d->vocabulary)
-    BRIM_TRY(tokenizer_encode(d->vocabulary, "the text", text, bytes, encode_flags(d) & ~TOKENIZER_END, take, &t));
-  for (size_t i = 0; i < bytes && !d->vocabulary; i++) tokens[t.count++] = (unsigned char)text[i];
-  *count = t.count;
+    return tokenizer_encode_into(d->vocabulary, text, bytes, encode_flags(d) & ~TOKENIZER_END, tokens, count);
+  for (size_t i = 0; i < bytes; i++) tokens[i] = (unsigned char)text[i];
+  *count = bytes;
   return BRIM_OK;
 }
 
@@ -462,10 +444,7 @@ static brim_status text_keep(void *self, const char **json)
   text_dataset *d = self;
   *json = NULL;
   if (!d->vocabulary) return BRIM_OK;
-  snprintf(d->kept, sizeof d->kept,
-           "{\"vocabulary of dataset.tokenizer\": \"%" PRId64 " tokens, fnv1a64:%016" PRIx64 "\"}",
-           tokenizer_rows(d->vocabulary), tokenizer_hash(d->vocabulary));
-  *json = d->kept;
+  *json = tokenizer_identity(tokenizer_rows(d->vocabulary), tokenizer_hash(d->vocabulary), d->kept);
   return BRIM_OK;
 }
 

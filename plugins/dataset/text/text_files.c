@@ -10,34 +10,23 @@
 #include <sys/stat.h>
 
 #include "brim/host.h"
+#include "cache.h"
 
 #define NAME_ROOM 4096
 
-/* FNV-1a (isthe.com/chongo/tech/comp/fnv). */
-uint64_t text_hash_add(uint64_t hash, const void *bytes, size_t count)
+static brim_status add(text_files *f, const char *name)
 {
-  for (size_t i = 0; i < count; i++) hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-  return hash;
-}
-
-static brim_status add(text_files *f, const char *name, const struct stat *st)
-{
-  char *real = realpath(name, NULL);
+  uint64_t bytes = 0;
   char **grown = brim_fault_hit(BRIM_FAULT_ALLOC, NULL) ? NULL : realloc(f->name, (f->count + 1) * sizeof *grown);
   if (grown) f->name = grown;
   uint64_t *sizes = grown ? realloc(f->size, (f->count + 1) * sizeof *sizes) : NULL;
   if (sizes) f->size = sizes;
-  char *copy = real && sizes ? strdup(name) : NULL;
-  if (copy) {
-    const int64_t stamp[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ctim.tv_sec,
-                             st->st_ctim.tv_nsec}; /* no program can set back the time of the last change */
-    f->hash = text_hash_add(text_hash_add(f->hash, real, strlen(real) + 1), stamp, sizeof stamp);
-    f->bytes += (uint64_t)st->st_size;
-    f->size[f->count] = (uint64_t)st->st_size;
-    f->name[f->count++] = copy;
-  }
-  free(real);
-  return copy ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no memory for the name of '%s'", name);
+  char *copy = sizes && cache_key_add_file(&f->key, name, &bytes, NULL) ? strdup(name) : NULL;
+  if (!copy) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the name of '%s'", name);
+  f->bytes += bytes;
+  f->size[f->count] = bytes;
+  f->name[f->count++] = copy;
+  return BRIM_OK;
 }
 
 static brim_status add_matching(text_files *f, const char *folder, const char *pattern)
@@ -52,7 +41,7 @@ static brim_status add_matching(text_files *f, const char *folder, const char *p
     const int length = snprintf(name, sizeof name, "%s/%s", folder, entry[i]->d_name);
     if (status == BRIM_OK && length < (int)sizeof name && fnmatch(pattern, entry[i]->d_name, FNM_PERIOD) == 0 &&
         stat(name, &st) == 0 && S_ISREG(st.st_mode))
-      status = add(f, name, &st);
+      status = add(f, name);
     free(entry[i]);
   }
   free(entry);
@@ -62,13 +51,13 @@ static brim_status add_matching(text_files *f, const char *folder, const char *p
 brim_status text_files_find(const char *path, const char *pattern, const char *option, text_files *out)
 {
   struct stat st;
-  *out = (text_files){.hash = TEXT_HASH_START};
+  *out = (text_files){.key = CACHE_KEY_START};
   if (stat(path, &st) != 0)
     return brim_fail(BRIM_ELOAD, "cannot find the text '%s': %s\nset %s to a file or to a folder of files", path,
                      strerror(errno), option);
   brim_status status = BRIM_OK;
   if (S_ISREG(st.st_mode))
-    status = add(out, path, &st);
+    status = add(out, path);
   else if (S_ISDIR(st.st_mode))
     status = add_matching(out, path, pattern);
   else

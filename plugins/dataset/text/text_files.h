@@ -11,14 +11,11 @@ typedef struct text_files {
   uint64_t *size; /* owned: bytes of each */
   size_t count;
   uint64_t bytes; /* of all */
-  uint64_t hash;  /* of names, sizes and times of the last change */
+  uint64_t key;   /* of names, sizes and times of the last change (cache.h) */
 } text_files;
 
 /* `path`: a file, or a folder in which `pattern` selects files. `option` is the option with the path, for messages.
  * ELOAD without a file. On failure *out is empty. */
 brim_status text_files_find(const char *path, const char *pattern, const char *option, text_files *out);
 void text_files_free(text_files *files);
-
-#define TEXT_HASH_START 0xcbf29ce484222325u
-uint64_t text_hash_add(uint64_t hash, const void *bytes, size_t count);
 #endif

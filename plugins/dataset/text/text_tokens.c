@@ -1,68 +1,23 @@
 /* Tokenizes a text once. See text_tokens.h. */
 #include "text_tokens.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "brim/host.h"
+#include "cache.h"
 
-#define NAME_ROOM 4096
 #define CACHE_VERSION "tokens 2" /* change it when the same text and vocabulary give other tokens */
 
 /* ---- the cache ---- */
 
-static bool cache_name(const text_source *s, char *out, size_t room)
+static bool cache_name(const text_source *s, char out[CACHE_NAME_ROOM])
 {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  uint64_t hash = text_hash_add(s->files->hash, CACHE_VERSION, sizeof CACHE_VERSION);
+  uint64_t key = cache_key_add(s->files->key, CACHE_VERSION, sizeof CACHE_VERSION);
   const uint64_t how[] = {tokenizer_hash(s->vocabulary), (uint64_t)tokenizer_end_of_text(s->vocabulary), s->flags};
-  hash = text_hash_add(hash, how, sizeof how);
-  int length;
-  if (s->cache_folder[0])
-    length = snprintf(out, room, "%s/tokens-%016" PRIx64 ".bin", s->cache_folder, hash);
-  else if (cache && cache[0] == '/')
-    length = snprintf(out, room, "%s/brim/tokens-%016" PRIx64 ".bin", cache, hash);
-  else if (home && home[0] == '/')
-    length = snprintf(out, room, "%s/.cache/brim/tokens-%016" PRIx64 ".bin", home, hash);
-  else
-    return false;
-  return length > 0 && (size_t)length < room;
-}
-
-static bool write_all(int fd, const void *data, size_t bytes)
-{
-  const char *from = data;
-  while (bytes > 0) {
-    const ssize_t n = write(fd, from, bytes);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    from += n;
-    bytes -= (size_t)n;
-  }
-  return true;
-}
-
-/* EIO; returns OK too if another process is writing the file. */
-static brim_status cache_write(const char *name, const token_file *t)
-{
-  unsigned char header[TOKEN_HEADER_BYTES];
-  int fd = -1;
-  BRIM_TRY(brim_cache_begin(name, &fd));
-  if (fd < 0) return BRIM_OK;
-  token_file_header(header, t->count, t->width);
-  const bool written =
-      write_all(fd, header, sizeof header) && write_all(fd, t->tokens, (size_t)t->count * (size_t)t->width);
-  const int reason = errno;
-  BRIM_TRY(brim_cache_end(name, &fd, written));
-  return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write '%s': %s", name, strerror(reason));
+  key = cache_key_add(key, how, sizeof how);
+  return cache_path(s->cache_folder, "tokens", key, out);
 }
 
 /* ---- making tokens ---- */
@@ -165,12 +120,10 @@ static brim_status make_and_keep(const text_source *s, const char *name, token_f
   brim_log(BRIM_LOG_INFO, "tokenizing '%s'%s, once", s->files->name[0], s->files->count > 1 ? " and others" : "");
   BRIM_TRY(make(s, out));
   if (!name || out->count > TOKEN_COUNT_MAX) return BRIM_OK;
-  if (cache_write(name, out) != BRIM_OK) {
-    brim_log(BRIM_LOG_WARN,
-             "cannot cache the tokens: %s; the next run will make them again\ndataset.cache names another folder",
-             brim_error_text());
-    return BRIM_OK;
-  }
+  unsigned char header[TOKEN_HEADER_BYTES];
+  token_file_header(header, out->count, out->width);
+  const cache_part parts[2] = {{header, sizeof header}, {out->tokens, (size_t)out->count * (size_t)out->width}};
+  if (!cache_write(name, parts)) return BRIM_OK;
   token_file kept;
   if (token_file_open(name, TOKEN_FORMAT_AUTO, &kept) != BRIM_OK) return BRIM_OK;
   token_file_close(out);
@@ -189,11 +142,11 @@ static bool cache_open(const text_source *s, const char *name, token_file *out)
 
 bool text_tokens_count(const text_source *s, int64_t *count)
 {
-  char name[NAME_ROOM];
+  char name[CACHE_NAME_ROOM];
   token_file file;
   *count = (int64_t)s->files->bytes;
   if (!s->vocabulary) return true;
-  if (!cache_name(s, name, sizeof name) || access(name, R_OK) != 0) return false;
+  if (!cache_name(s, name) || access(name, R_OK) != 0) return false;
   if (token_file_open(name, TOKEN_FORMAT_AUTO, &file) != BRIM_OK) return false;
   *count = file.count;
   token_file_close(&file);
@@ -202,9 +155,9 @@ bool text_tokens_count(const text_source *s, int64_t *count)
 
 brim_status text_tokens_open(const text_source *s, token_file *out)
 {
-  char name[NAME_ROOM];
+  char name[CACHE_NAME_ROOM];
   if (!s->vocabulary && s->files->count == 1) return token_file_open(s->files->name[0], TOKEN_FORMAT_BYTES, out);
   if (!s->vocabulary) return make(s, out);
-  if (!cache_name(s, name, sizeof name)) return make_and_keep(s, NULL, out);
+  if (!cache_name(s, name)) return make_and_keep(s, NULL, out);
   return cache_open(s, name, out) ? BRIM_OK : make_and_keep(s, name, out);
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "brim/brim.h"
+#include "splits.h"
 #include "windows.h"
 
 #define NAME_ROOM 4096
@@ -42,8 +43,6 @@ static const brim_param table[] = {
                "type of a token; auto: from the header of llm.c's format, without one uint16"),
     BRIM_PARAMS_END};
 
-enum { TRAIN, VALIDATION, TEST, SPLITS };
-static const char *const split_names[SPLITS] = {"train", "validation", "test"};
 static const char *const split_whats[SPLITS] = {"the training tokens", "the validation tokens", "the test tokens"};
 
 typedef struct tokens_dataset {
@@ -52,11 +51,6 @@ typedef struct tokens_dataset {
 } tokens_dataset;
 
 /* ---- which files ---- */
-
-static brim_status fail_no_split(const char *split)
-{
-  return brim_fail(BRIM_ENOTSUP, "the dataset has no split '%s'", split);
-}
 
 static bool is_auto(const tokens_params *p, int split)
 {
@@ -72,9 +66,8 @@ static const char *pattern_of(const tokens_params *p, int split)
 
 static brim_status split_find(const tokens_params *p, const char *name, int *out)
 {
-  *out = 0;
-  while (*out < SPLITS && strcmp(split_names[*out], name) != 0) ++*out;
-  return *out < SPLITS && pattern_of(p, *out)[0] ? BRIM_OK : fail_no_split(name);
+  *out = split_by_name(name);
+  return *out < SPLITS && pattern_of(p, *out)[0] ? BRIM_OK : split_missing(name);
 }
 
 /* Returns the folder and the pattern of names in it; a pattern may begin with folders. */
@@ -125,7 +118,7 @@ static brim_status check_files(const tokens_params *p, int split, const char *fo
                                const windows *w)
 {
   if (w->part_count > 0) return windows_check(w, split_whats[split]);
-  if (is_auto(p, split)) return fail_no_split(split_names[split]);
+  if (is_auto(p, split)) return split_missing(split_names[split]);
   return brim_fail(BRIM_ELOAD,
                    "no file '%s' in '%s'\ndataset.%s names files in the folder dataset.path; llm.c "
                    "(dev/data/tinyshakespeare.py) and nanoGPT (data/openwebtext/prepare.py) make such files",
