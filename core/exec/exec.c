@@ -308,8 +308,7 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
                                 .count = c->to - c->from,
                                 .step = step,
                                 .proof = proof,
-                                .record = &c->record,
-                                .need = program->need + c->from};
+                                .record = &c->record};
   BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
   BRIM_TRY(exec->backend->run_program(exec->self, &run));
   return brim_offload_end(&exec->offload, program, &c->offload);

@@ -59,8 +59,7 @@ static brim_status count_pieces(const brim_plan *plan, const brim_program *p, co
   uint32_t others = 0;
   for (size_t from = 0, to; from < count; from = to) {
     for (to = from + 1; to < count && !brim_launches_begin_piece(p, to);) to++;
-    const brim_program_run run = {
-        .launch = launch + from, .kernel = p->kernel + from, .count = to - from, .need = p->need + from};
+    const brim_program_run run = {.launch = launch + from, .kernel = p->kernel + from, .count = to - from};
     BRIM_TRY(plan->request.backend->count_launches(plan->request.backend_self, &run, out + from));
     others += out[to]; /* the next piece's first count follows */
   }

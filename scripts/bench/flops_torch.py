@@ -50,7 +50,7 @@ def mlp(hidden, side, classes):
 
 def resnet50(side, classes):
     words = ["model=resnet50", *images(3, side, classes)]
-    return words, lambda: ResNet((3, side, side), 64, (3, 4, 6, 3), True, False, classes), (3, side, side), classes
+    return words, lambda: ResNet((3, side, side), 64, (3, 4, 6, 3), True, side <= 32, classes), (3, side, side), classes
 
 
 def vit(width, depth, heads, patch, side):
@@ -61,7 +61,7 @@ def vit(width, depth, heads, patch, side):
 
 def gpt2(width, layers, heads, context, vocabulary=50257):
     words = ["model=gpt2", f"model.width={width}", f"model.layers={layers}", f"model.heads={heads}",
-             f"model.context={context}", "dataset=tokens", "dataset.path=tokens.bin", "dataset.test_fraction=0",
+             f"model.context={context}", "dataset=tokens", "dataset.path=tokens",
              f"dataset.context={context}", f"dataset.vocabulary={vocabulary}"]
     return words, lambda: Gpt2(layers, width, heads, context, vocabulary), (context,), vocabulary
 
@@ -141,7 +141,8 @@ def main():
     rng = random.Random(arguments.seed)
     cases = [(16, gpt2(768, 12, 12, 1024)), (8, vit(768, 12, 12, 16, 224)), (8, resnet50(224, 1000)),
              (32, mlp([512, 256], 28, 10)), *((rng.randint(1, 17), draw(rng)) for _ in range(arguments.count))]
-    Path("tokens.bin").write_bytes(b"\0" * 100000)  # uint16 token ids
+    Path("tokens").mkdir(exist_ok=True)
+    (Path("tokens") / "train.bin").write_bytes(b"\0" * 100000)  # uint16 token ids
     wrong, golden = 0, []
     for batch, (words, make, shape, classes) in cases:
         theirs = torch_flops(make, shape, classes, batch)
@@ -151,7 +152,8 @@ def main():
         print("equal    " if ours == theirs else "DIFFERENT", f"batch {batch:2}", " ".join(words[:6]),
               *(f"{kind} {ours[kind]}" + (f" (PyTorch {theirs[kind]})" if ours[kind] != theirs[kind] else "")
                 for kind in ours if ours[kind] or theirs[kind]), flush=True)
-    Path("tokens.bin").unlink()
+    (Path("tokens") / "train.bin").unlink()
+    Path("tokens").rmdir()
     if arguments.golden:
         Path(arguments.golden).write_text("".join(json.dumps(case) + "\n" for case in golden))
     print(f"{len(cases)} networks, {wrong} with another count")

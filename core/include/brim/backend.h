@@ -183,8 +183,6 @@ typedef struct brim_program_run {
   const brim_step *step; /* read before the call returns */
   const double *proof;   /* on the device; NULL: the run has no proof. See run_program */
   void **record;         /* where the backend stores its recording of the program; NULL at first */
-  /* What each node's prepare() asked for; NULL: unknown. Since ABI 1.13 */
-  const brim_kernel_need *need;
 } brim_program_run;
 
 /* What an asynchronous device did, for a trace. Since ABI 1.12 */
