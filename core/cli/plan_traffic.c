@@ -45,8 +45,8 @@ static void print_rates(const brim_traffic *t, const char *device, brim_text *ou
   const brim_device_rates *r = &t->rates;
   if (!(r->bytes > 0)) {
     brim_text_printf(out,
-                     "the traffic of a step (the rates of %s are not known; backend=cuda backend.card=h100 names a "
-                     "device whose rates are)\n",
+                     "the traffic of a step; its least time is not known, as the rates of %s were not measured: remove "
+                     "--no-timing and memory.timing=false\n",
                      device);
     return;
   }
