@@ -25,7 +25,7 @@ def main():
     rates, ops = traffic["rates"], {}
     memory = 1e9 * arguments.gbs if arguments.gbs else rates["bytes"]
     for row in traffic["operations"]:
-        peak = rates["products_f32" if row["dtype"] == "f32" else "products_16"]
+        peak = rates["products_f32" if row["dtype"] == "F32" else "products_16"]
         rate = (1e12 * arguments.tflops if arguments.tflops else peak) if row["product"] else rates["flops"]
         seconds = max(row["flops"] / rate, row["bytes"] / memory)
         sums = ops.setdefault((row["class"], row["op"]), [0] * 6)
