@@ -41,7 +41,8 @@ def main():
         print(f"| {kind} | `{op}` | {nodes} | {launches} | {flops / 1e9:.1f} | {moved / 1e9:.2f} | {1e3 * seconds:.3f} "
               f"| {100 * seconds / whole[4]:.1f} |")
     nodes, launches, flops, moved, seconds, products = whole
-    print(f"| | **a step** | {nodes} | {launches} | {flops / 1e9:.0f} | {moved / 1e9:.1f} | {1e3 * seconds:.2f} | 100 |\n")
+    print(f"| | **a step** | {nodes} | {launches} | {flops / 1e9:.0f} | {moved / 1e9:.1f} | {1e3 * seconds:.2f} "
+          "| 100 |\n")
     started = launches * rates["launch_seconds"]
     print(f"{traffic['device']}: products alone {1e3 * products:.2f} ms; with all bytes {seconds / products:.2f} times "
           f"that, with launches one after another {(seconds + started) / products:.2f} times")

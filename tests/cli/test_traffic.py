@@ -110,8 +110,9 @@ class Traffic(Case):
         made = self.folder / "made.jsonl"
         plan = ["plan", *CNN, "backend=cpu", "backend.threads=1", "memory.profile=made.jsonl"]
         self.brim(*plan)  # makes the file, without ceilings
-        made.write_text(made.read_text() + '{"what": "ceiling product F32", "n": 100000000000, "seconds": 1.0, "at": 1}\n'
-                                           '{"what": "ceiling copy F32", "n": 10000000000, "seconds": 1.0, "at": 1}\n')
+        ceilings = [{"what": "ceiling product F32", "n": 100000000000, "seconds": 1.0, "at": 1},
+                    {"what": "ceiling copy F32", "n": 10000000000, "seconds": 1.0, "at": 1}]
+        made.write_text(made.read_text() + "".join(json.dumps(line) + "\n" for line in ceilings))
         traffic = json.loads(self.brim(*plan, "--no-timing", "--traffic", "--json").out)["traffic"]
         self.assertEqual((traffic["rates"]["flops"], traffic["rates"]["bytes"]), (1e11, 1e10))
         self.assertTrue(traffic["rates"]["measured"])
@@ -134,8 +135,8 @@ class Traffic(Case):
         self.assertNotIn("bound by", text)
 
     def test_federations_are_refused_with_a_line(self):
-        result = self.brim("--config-name", "federate", "plan", "--traffic", "--no-timing", "model=mlp", "dataset=synthetic",
-                           "dataset.shape=[1,8,8]", "backend=cpu", status=None)
+        result = self.brim("--config-name", "federate", "plan", "--traffic", "--no-timing", "model=mlp",
+                           "dataset=synthetic", "dataset.shape=[1,8,8]", "backend=cpu", status=None)
         self.assertIn("--traffic does not support federations yet", result.err)
 
 
