@@ -79,7 +79,8 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
 
 static brim_status print_json(const brim_drive *d, const brim_plan *plan, const brim_footprint *host, const row *table,
                               size_t count, const brim_fits *fits, const step_speed *speed, const brim_ranks *ranks,
-                              const brim_weights *weights, const brim_cards *cards, const brim_times *times)
+                              const brim_weights *weights, const brim_cards *cards, const brim_times *times,
+                              const brim_traffic *traffic)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
   for (size_t i = 0; i < count; i++)
@@ -99,6 +100,8 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
   if (weights) json_object_set_new(out, "weights", brim_weights_json(weights, false));
   if (cards->count > 0) json_object_set_new(out, "cards", brim_cli_cards_json(cards));
   if (times->count > 0) json_object_set_new(out, "times", brim_cli_times_json(times));
+  if (traffic->count > 0)
+    json_object_set_new(out, "traffic", brim_cli_traffic_json(traffic, d->planner.device_info.name));
   return brim_cli_print_json(out);
 }
 
@@ -232,6 +235,14 @@ static void print_times(const brim_times *times)
   brim_text_release(&text);
 }
 
+static void print_traffic(const brim_drive *d, const brim_traffic *traffic)
+{
+  brim_text text = {0};
+  brim_cli_print_traffic(traffic, d->planner.device_info.name, &text);
+  printf("\n%s", brim_text_str(&text));
+  brim_text_release(&text);
+}
+
 /* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_cards *cards, const brim_footprint *host,
@@ -264,7 +275,7 @@ static brim_status predict_host(brim_drive *d, brim_footprint *host)
 
 /* The options of `brim plan`. */
 typedef struct wishes {
-  bool json, no_timing, times;
+  bool json, no_timing, times, traffic;
   bool force;
   const char *picture; /* file; NULL: none */
 } wishes;
@@ -321,6 +332,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   brim_ranks ranks = {0};
   brim_setup_weights weights = {0};
   brim_times times = {0};
+  brim_traffic traffic = {0};
   brim_cards cards = {0};
   row table[TABLE_ROWS_MAX];
   size_t count = 0;
@@ -332,8 +344,8 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   BRIM_TRY(act_as(config, &options, 1));
   BRIM_TRY(brim_drive_open(config, &options, &d));
   brim_status status = brim_placement_try(&d);
-  if (brim_setup_is_federated(d->setup) && wish->times)
-    brim_log(BRIM_LOG_WARN, "--times does not support federations yet");
+  if (brim_setup_is_federated(d->setup) && (wish->times || wish->traffic))
+    brim_log(BRIM_LOG_WARN, "%s does not support federations yet", wish->times ? "--times" : "--traffic");
   if (brim_setup_is_federated(d->setup)) {
     if (status == BRIM_OK) status = predict_host(d, &host);
     if (status == BRIM_OK) status = brim_cli_show_federation(d, &host, server_bytes, wish->json, wish->picture);
@@ -350,15 +362,18 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
   if (status == BRIM_OK) status = brim_cards_find(&d->planner, &d->choice, plan, &cards);
   if (status == BRIM_OK && wish->times) status = brim_times_find(&d->planner, &d->choice, &times);
+  if (status == BRIM_OK && wish->traffic) status = brim_traffic_find(&d->planner, &d->choice, &traffic);
   if (status == BRIM_OK && wish->json)
-    status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &cards, &times);
+    status = print_json(d, plan, &host, table, count, &fits, &speed, &ranks, weights.weights, &cards, &times, &traffic);
   if (status == BRIM_OK && !wish->json) print_text(d, plan, table, count, &speed);
   if (status == BRIM_OK && !wish->json) print_weights(d, weights.weights);
   if (status == BRIM_OK && !wish->json) print_places(d, plan, &fits, &speed.frontier, &cards, &host, &ranks);
   if (status == BRIM_OK && wish->times && !wish->json) print_times(&times);
+  if (status == BRIM_OK && wish->traffic && !wish->json) print_traffic(d, &traffic);
   if (status == BRIM_OK && wish->picture) status = write_picture(d, plan, wish->picture);
   if (status == BRIM_OK) status = brim_planner_check(&d->planner, &d->choice, plan);
   brim_times_release(&times);
+  brim_traffic_release(&traffic);
   brim_setup_weights_close(&weights);
   brim_cli_ranks_release(&ranks);
   brim_fits_release(&fits);
@@ -380,6 +395,8 @@ static const brim_option options[] = {
     {"--no-timing", BRIM_CLI_FLAG(wishes, no_timing), NULL,
      "predict times from the device profile alone, without measuring kernels"},
     {"--times", BRIM_CLI_FLAG(wishes, times), NULL, "show the predicted time of each operation in a step"},
+    {"--traffic", BRIM_CLI_FLAG(wishes, traffic), NULL,
+     "show the bytes, arithmetic and launches of a step, and their least time"},
     {"-o", BRIM_CLI_STRING(wishes, picture), "FILE.svg", "write a picture of every buffer over time and address"},
     {"--force", BRIM_CLI_FLAG(wishes, force), NULL, BRIM_CLI_FORCE_HELP},
     {NULL}};
@@ -404,7 +421,7 @@ const brim_command brim_command_plan = {
     "show the memory of a run before it starts",
     run_command,
     "usage: brim plan [group=option | key=value]... [-o FILE.svg] [--force] [--times]\n"
-    "                 [--no-timing] [--json]\n"
+    "                 [--traffic] [--no-timing] [--json]\n"
     "\n"
     "  brim plan                                      plan the default configuration\n"
     "  brim plan model=mlp training.batch_size=512    another model and batch size\n"
@@ -412,6 +429,9 @@ const brim_command brim_command_plan = {
     "  brim plan -o plan.svg                          also write a picture of every buffer\n"
     "  brim plan --times                              also the time of each operation in a step, beside the least\n"
     "                                                 time that its work could take on the device\n"
+    "  brim plan --traffic backend=cuda backend.card=h100\n"
+    "                                                 also the bytes, arithmetic and launches of a step by class of\n"
+    "                                                 operation, and their least time on a GPU that is not here\n"
     "\n"
     "Computes the place of every tensor without allocating it. Prints the peak by class of memory, the operation at\n"
     "the peak, the memory of other micro-batches, and the largest micro-batch that fits on each device, now and if it\n"

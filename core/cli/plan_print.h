@@ -8,6 +8,7 @@
 #include "planner/footprint.h"
 #include "planner/frontier.h"
 #include "planner/times.h"
+#include "planner/traffic.h"
 
 /* Finds what fits on each device of the run's backend and, with `others`, of other backends. Suppresses log messages of
  * the drives that it makes. `drive`: see brim_fits_add. */
@@ -21,6 +22,9 @@ void brim_cli_print_cards(const brim_cards *cards, brim_text *out);
 json_t *brim_cli_cards_json(const brim_cards *cards);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
+/* `device`: its name. */
+void brim_cli_print_traffic(const brim_traffic *traffic, const char *device, brim_text *out);
+json_t *brim_cli_traffic_json(const brim_traffic *traffic, const char *device);
 /* Milliseconds with three digits; a mark, which the notes explain, if the time was not measured directly. Returns
  * `out`. */
 const char *brim_cli_format_time(double seconds, enum brim_basis basis, char *out, size_t room);

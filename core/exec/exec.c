@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/tracing.h"
 #include "exec/exec_parts.h"
+#include "exec/launches.h"
 #include "graph/collectives.h"
 #include "graph/federate.h"
 
@@ -21,38 +22,23 @@ static size_t index_of(const brim_exec *exec, const brim_program *program)
 
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
 {
-  const brim_graph *g = program->graph;
-  const bool is_shared = exec->server_base && (brim_graph_is_shared(g, tensor) || brim_graph_is_frozen(g, tensor));
-  return (is_shared ? exec->server_base : exec->base) + program->tensor_offset[tensor->id];
-}
-
-/* A program that updates parameters in its backward pass has two halves: the loss is checked before the second. */
-static size_t halves_of(const brim_program *program)
-{
-  return program->graph->passes ? 2 : 1;
+  return brim_launches_pointer(program, &(brim_bases){exec->base, exec->server_base}, tensor);
 }
 
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to)
 {
   const brim_graph *g = program->graph;
-  const bool cut = halves_of(program) == 2;
+  const bool cut = brim_launches_halves(program) == 2;
   *from = half == 0 ? 0 : brim_graph_to_loss(g);
   *to = half == 0 && cut ? brim_graph_to_loss(g) : g->node_count;
 }
 
 /* ---- pieces ---- */
 
-/* Whether a piece begins with node i. */
-static bool begins(const brim_program *program, size_t i)
-{
-  if (i == 0 || (halves_of(program) == 2 && i == brim_graph_to_loss(program->graph))) return true;
-  return program->cut && program->cut[i];
-}
-
 static size_t count_pieces(const brim_program *program)
 {
   size_t count = 0;
-  for (size_t i = 0; i < program->graph->node_count; i++) count += begins(program, i);
+  for (size_t i = 0; i < program->graph->node_count; i++) count += brim_launches_begin_piece(program, i);
   return count;
 }
 
@@ -61,7 +47,7 @@ static void cut(brim_exec *exec, const brim_program *program)
   brim_placed_program *placed = &exec->program[index_of(exec, program)];
   placed->piece = BRIM_ARENA_NEW(&exec->host, brim_exec_piece, count_pieces(program));
   for (size_t i = 0; i < program->graph->node_count; i++) {
-    if (begins(program, i)) placed->piece[placed->piece_count++].from = i;
+    if (brim_launches_begin_piece(program, i)) placed->piece[placed->piece_count++].from = i;
     placed->piece[placed->piece_count - 1].to = i + 1;
   }
   for (size_t i = 0; i < placed->piece_count; i++)
@@ -70,22 +56,8 @@ static void cut(brim_exec *exec, const brim_program *program)
 
 static void resolve(brim_exec *exec, const brim_program *p)
 {
-  const brim_graph *g = p->graph;
-  brim_launch *launch = BRIM_ARENA_NEW(&exec->host, brim_launch, g->node_count);
-  for (size_t i = 0; i < g->node_count; i++) {
-    const brim_node *n = g->node[i];
-    void **in = BRIM_ARENA_NEW(&exec->host, void *, n->in_count);
-    void **out = BRIM_ARENA_NEW(&exec->host, void *, n->out_count);
-    for (uint32_t k = 0; k < n->in_count; k++) in[k] = brim_exec_pointer(exec, p, n->in[k]);
-    for (uint32_t k = 0; k < n->out_count; k++) out[k] = brim_exec_pointer(exec, p, n->out[k]);
-    const int32_t workspace = p->workspace_buffer[i];
-    launch[i] = (brim_launch){.node = n,
-                              .state = p->state[i],
-                              .in = in,
-                              .out = out,
-                              .workspace = workspace < 0 ? NULL : exec->base + p->buffer[workspace].offset};
-  }
-  exec->program[index_of(exec, p)].launch = launch;
+  const brim_bases bases = {exec->base, exec->server_base};
+  exec->program[index_of(exec, p)].launch = brim_launches_make(p, &bases, &exec->host);
   cut(exec, p);
 }
 
@@ -406,7 +378,8 @@ brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const br
 {
   const brim_exec_options o = options ? *options : (brim_exec_options){0};
   const bool asynchronous = brim_exec_is_asynchronous(exec);
-  const size_t first = o.part == BRIM_EXEC_BACKWARD, end = o.part == BRIM_EXEC_FORWARD ? 1 : halves_of(program);
+  const size_t first = o.part == BRIM_EXEC_BACKWARD,
+               end = o.part == BRIM_EXEC_FORWARD ? 1 : brim_launches_halves(program);
   const double *proof = !o.proved ? NULL : first ? brim_exec_metrics_at(exec) : brim_exec_proof_at(exec);
   brim_reduction_walk walk = {.program = program};
   assert(asynchronous || !proof);

@@ -14,6 +14,7 @@ static void cost_cache_write(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(cache_write) = {.name = "cache_write",
+                        .kind = BRIM_KIND_COPY,
                         .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = 1},
                         .signature = "x [N,T,E], places i32 [N,T] -> cache [N,C,F]",
                         .in_count = 2,

@@ -22,6 +22,7 @@ static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(cast) = {.name = "cast",
+                 .kind = BRIM_KIND_COPY,
                  .converts = true,
                  .signature = "x [...] -> y [...]",
                  .in_count = 1,

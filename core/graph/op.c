@@ -67,11 +67,26 @@ bool brim_op_each_token_axis(const brim_node *node)
   return node->attr.move.axis >= 2;
 }
 
+/* Whether an earlier input is the same tensor. */
+static bool is_repeated(const brim_node *node, uint32_t input)
+{
+  for (uint32_t i = 0; i < input; i++)
+    if (node->in[i] == node->in[input]) return true;
+  return false;
+}
+
+/* A sum is read before it is written. */
+static bool adds_to(const brim_node *node, uint32_t output)
+{
+  return (node->descriptor->accumulates & 1u << output) && node->out[output]->role == BRIM_ROLE_GRADIENT;
+}
+
 brim_cost brim_op_cost(const brim_node *node)
 {
   brim_cost cost = {0};
-  for (uint32_t i = 0; i < node->in_count; i++) cost.bytes += node->in[i]->bytes;
-  for (uint32_t i = 0; i < node->out_count; i++) cost.bytes += node->out[i]->bytes;
+  for (uint32_t i = 0; i < node->in_count; i++)
+    if (!is_repeated(node, i)) cost.bytes += node->in[i]->bytes;
+  for (uint32_t i = 0; i < node->out_count; i++) cost.bytes += (1 + adds_to(node, i)) * node->out[i]->bytes;
   if (node->out_count) cost.flops = (uint64_t)brim_shape_count(&node->out[0]->shape);
   if (node->descriptor->cost) node->descriptor->cost(node, &cost);
   return cost;

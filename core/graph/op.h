@@ -19,6 +19,28 @@ typedef struct brim_cost {
   uint64_t flops, bytes; /* a multiply-add counts two; bytes: minimum read and written */
 } brim_cost;
 
+/* The kind of work, for reports. */
+enum brim_op_kind {
+  BRIM_KIND_POINTWISE,
+  BRIM_KIND_PRODUCT,
+  BRIM_KIND_PRODUCT_LOSS, /* a loss with the product that makes its logits */
+  BRIM_KIND_ATTENTION,
+  BRIM_KIND_CONVOLUTION,
+  BRIM_KIND_RECURRENT,
+  BRIM_KIND_NORM,
+  BRIM_KIND_POOLING,
+  BRIM_KIND_REDUCTION, /* sums, softmax, losses, metrics */
+  BRIM_KIND_LOOKUP,
+  BRIM_KIND_COPY, /* also of other types and layouts */
+  BRIM_KIND_UPDATE,
+  BRIM_OP_KINDS
+};
+/* Whether matrix products are most of such work. */
+static inline bool brim_kind_is_product(enum brim_op_kind kind)
+{
+  return kind >= BRIM_KIND_PRODUCT && kind <= BRIM_KIND_RECURRENT;
+}
+
 /* For operations "first+second": how the fusion pass (core/graph/fuse.c) replaces a node of the first and the following
  * node of the second. */
 typedef struct brim_fusion {
@@ -32,6 +54,7 @@ typedef struct brim_fusion {
 typedef struct brim_op {
   brim_op_traits traits; /* first: what backends see of the descriptor (brim/ops.h) */
   const char *name;
+  enum brim_op_kind kind;
   /* For readers, as brim ops prints it: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */
   const char *signature;
   uint32_t in_count, out_count;

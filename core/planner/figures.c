@@ -286,6 +286,16 @@ static brim_status time_ceiling(brim_planner *p, const brim_plan *like, enum bri
   return status;
 }
 
+brim_status brim_planner_time_ceilings(brim_planner *p, const brim_plan *like)
+{
+  BRIM_TRY(brim_planner_open_profile(p));
+  const brim_ceiling known = brim_ceiling_find(p->profile, &like->request);
+  if (!brim_setup_may_time(p->setup) || (known.flops > 0 && known.bytes > 0)) return BRIM_OK;
+  for (int kind = 0; kind < BRIM_CEILINGS; kind++) BRIM_TRY(time_ceiling(p, like, (enum brim_ceiling_kind)kind));
+  brim_planner_save_profile(p);
+  return BRIM_OK;
+}
+
 brim_status brim_planner_time(brim_planner *p, const brim_plan *plan)
 {
   BRIM_TRY(brim_planner_open_profile(p));

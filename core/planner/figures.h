@@ -25,6 +25,9 @@ brim_status brim_planner_claim_own(brim_planner *planner, uint64_t bytes, brim_c
 brim_status brim_planner_figures(brim_planner *planner, const brim_choice *choice, brim_figures *out);
 /* [plan] Predicted seconds of a step of an existing plan, from the profile. NAN without one. */
 double brim_planner_step_seconds(brim_planner *planner, const brim_plan *plan, int64_t batch);
+/* [init] Times the device's ceilings (exec/ceiling.h) that the profile lacks, for the types of this plan, unless timing
+ * is disabled. No plan may be placed. ENOMEM_DEVICE, ENODEVICE: there is no room. */
+brim_status brim_planner_time_ceilings(brim_planner *planner, const brim_plan *like);
 /* [init] Times the parts of a plan and the device's ceilings that the profile lacks, however long that takes. Call it
  * while no plan is placed. ECONFIG if timing is disabled; ENOMEM_DEVICE, ENODEVICE: there is no room. */
 brim_status brim_planner_time(brim_planner *planner, const brim_plan *plan);

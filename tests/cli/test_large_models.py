@@ -5,7 +5,7 @@ import json
 import os
 import random
 
-from support import NO_FIT, Case, main
+from support import NO_FIT, USAGE, Case, main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 GIB = 1 << 30
@@ -87,6 +87,38 @@ class LargeModels(Case):
         none = self.brim("--plugin-path", EMULATED, "plan", "model=mlp", *words, status=NO_FIT,
                          env={"EMULATED_DEVICES": "0"})
         self.assertIn("backend.card=h100", none.err)
+
+    def test_the_traffic_of_a_step_on_a_card(self):
+        """By its data sheet. Launches are counted as the device gets them: one for all updates, several for a node."""
+        words = ["backend=cuda", "--traffic"]
+        traffic = self.plan(SMALL, *words, "precision=bf16", "backend.card=h100", EMULATED_DEVICES="0")["traffic"]
+        rates = traffic["rates"]
+        self.assertEqual((rates["products_16"], rates["products_f32"], rates["flops"], rates["bytes"]),
+                         (989e12, 67e12, 67e12, 3350e9))
+        self.assertFalse(rates["measured"])
+        of = {row["class"]: row for row in traffic["classes"]}
+        self.assertLess(of["optimizer"]["launches"], of["optimizer"]["nodes"] / 4)
+        self.assertTrue(any(row["launches"] > row["nodes"] for row in traffic["operations"]))
+        for row in traffic["operations"]:
+            flops = row["flops"] / (rates["flops"] if not row["product"] else
+                                    rates["products_16" if row["dtype"] == "BF16" else "products_f32"])
+            least = max(flops, row["bytes"] / rates["bytes"])
+            self.assertAlmostEqual(row["least_seconds"], least, delta=1e-6 * least)
+            self.assertAlmostEqual(row["launch_seconds"], row["launches"] * rates["launch_seconds"], delta=1e-9)
+        tf32 = self.plan(SMALL, *words, "backend.card=a100", "backend.tf32=true", EMULATED_DEVICES="0")["traffic"]
+        self.assertEqual(tf32["rates"]["products_f32"], 156e12)
+        other = self.plan(SMALL, *words, "precision=bf16", "backend.card=rtx4090", EMULATED_DEVICES="0")["traffic"]
+        self.assertEqual(other["step"]["flops"], traffic["step"]["flops"])
+        self.assertGreater(other["step"]["least_seconds"], traffic["step"]["least_seconds"])
+        unknown = self.plan(SMALL, *words)["traffic"]  # a device that no data sheet describes
+        self.assertEqual((unknown["rates"]["bytes"], unknown["step"]["least_seconds"]), (None, None))
+        self.assertEqual(unknown["step"]["bytes"], tf32["step"]["bytes"])
+
+    def test_an_unknown_card_lists_the_known_ones(self):
+        result = self.brim("--plugin-path", EMULATED, "plan", "--traffic", "backend=cuda", "backend.card=h101",
+                           status=USAGE)
+        self.assertIn("h100", result.err)
+        self.assertIn("rtx4090", result.err)
 
     def test_the_model_limits_the_context(self):
         rows = self.plan(SMALL, "backend=cpu", context=100)["cards"]["rows"]

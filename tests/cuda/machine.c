@@ -147,6 +147,20 @@ void run_program(machine *m, brim_step step, const double *proof)
   OK(try_program(m, step, proof));
 }
 
+uint64_t count_launches(machine *m)
+{
+  const brim_program_run run = {m->launch, m->kernel, m->g->node_count, NULL, NULL, NULL};
+  uint32_t *launches = calloc(run.count + 1, sizeof *launches);
+  uint64_t sum = 0;
+  const uint64_t before = kernels_run();
+  assert_non_null(launches);
+  OK(m->ops->count_launches(m->self, &run, launches));
+  for (size_t i = 0; i <= run.count; i++) sum += launches[i];
+  assert_int_equal(kernels_run(), before);
+  free(launches);
+  return sum;
+}
+
 void run_nodes(machine *m, brim_step step)
 {
   for (size_t i = 0; i < m->g->node_count; i++) {

@@ -34,6 +34,8 @@ brim_step make_step(uint64_t step);
 brim_status try_program(machine *m, brim_step step, const double *proof);
 void run_program(machine *m, brim_step step, const double *proof);
 void run_nodes(machine *m, brim_step step);
+/* The launches of the program, as the backend counts them without running anything. */
+uint64_t count_launches(machine *m);
 /* Asserts that all tensors of two machines with the same graph have the same bits. */
 void check_same(machine *a, machine *b);
 /* Number of kernels that the device has run. */

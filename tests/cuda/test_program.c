@@ -22,6 +22,7 @@ static void check_graphs(brim_graph *const graph[3], uint64_t kernels)
   open_machine(&whole, graph[0], NULL, 0);
   open_machine(&debugged, graph[1], "{debug_launches: true}", 0);
   open_machine(&single, graph[2], NULL, 0);
+  assert_int_equal(count_launches(&whole), kernels);
   for (uint64_t step = 0; step < 3; step++) {
     const uint64_t before = kernels_run();
     run_program(&whole, make_step(step), NULL);

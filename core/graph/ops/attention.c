@@ -91,6 +91,7 @@ static bool each_token_cached(const brim_node *n)
 }
 
 BRIM_OP(attention) = {.name = "attention",
+                      .kind = BRIM_KIND_ATTENTION,
                       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                       .wide_out = BRIM_OP_WIDE(1),
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places [N,T]] -> y "
@@ -104,6 +105,7 @@ BRIM_OP(attention) = {.name = "attention",
                       .cost = cost_attention,
                       .hash = hash_attention};
 BRIM_OP(attention_grad) = {.name = "attention_grad",
+                           .kind = BRIM_KIND_ATTENTION,
                            .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                            .signature = "q, k, v, y, lse, dy, [places] -> dq, dk, dv",
                            .in_count = 7,
@@ -134,6 +136,7 @@ static brim_status gradient_attention_qkv(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(attention_qkv) = {.name = "attention_qkv",
+                          .kind = BRIM_KIND_ATTENTION,
                           .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                           .wide_out = BRIM_OP_WIDE(1),
                           .signature = "qkv [N,T,(heads+2*kv_heads)*D], [k, v [N,capacity,kv_heads*D]], [places [N,T]] "
@@ -146,6 +149,7 @@ BRIM_OP(attention_qkv) = {.name = "attention_qkv",
                           .cost = cost_attention_qkv,
                           .hash = hash_attention};
 BRIM_OP(attention_qkv_grad) = {.name = "attention_qkv_grad",
+                               .kind = BRIM_KIND_ATTENTION,
                                .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                                .signature = "qkv, y, lse, dy, [places] -> dqkv",
                                .in_count = 5,

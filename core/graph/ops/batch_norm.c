@@ -48,6 +48,7 @@ static void cost_batch_norm_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(batch_norm) = {.name = "batch_norm",
+                       .kind = BRIM_KIND_NORM,
                        .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
@@ -59,6 +60,7 @@ BRIM_OP(batch_norm) = {.name = "batch_norm",
                        .cost = cost_batch_norm};
 BRIM_OP(batch_norm_inference) = {
     .name = "batch_norm_inference",
+    .kind = BRIM_KIND_NORM,
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
     .in_count = 5,
@@ -68,6 +70,7 @@ BRIM_OP(batch_norm_inference) = {
     .gradient = gradient_inference,
     .cost = cost_inference};
 BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
+                            .kind = BRIM_KIND_NORM,
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .in_count = 5,
                             .out_count = 3,

@@ -148,6 +148,7 @@ BINARY(sub);
 BINARY(mul);
 BINARY(div);
 BRIM_OP(sum_to) = {.name = "sum_to",
+                   .kind = BRIM_KIND_REDUCTION,
                    .signature = "x [...] -> y [...]",
                    .in_count = 1,
                    .out_count = 1,

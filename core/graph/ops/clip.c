@@ -9,6 +9,7 @@ static void cost_squared_norm(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(squared_norm) = {.name = "squared_norm",
+                         .kind = BRIM_KIND_UPDATE,
                          .wide_in = BRIM_OP_FROM(0),
                          .signature = "x, [sum] -> sum",
                          .in_count = 2,
@@ -17,6 +18,7 @@ BRIM_OP(squared_norm) = {.name = "squared_norm",
                          .inplace = BRIM_OP_INPLACE(1),
                          .cost = cost_squared_norm};
 BRIM_OP(gradient_scale) = {.name = "gradient_scale",
+                           .kind = BRIM_KIND_UPDATE,
                            .wide_in = BRIM_OP_FROM(0),
                            .signature = "[sum] -> norm and factor",
                            .in_count = 1,

@@ -56,6 +56,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(conv2d) = {.name = "conv2d",
+                   .kind = BRIM_KIND_CONVOLUTION,
                    .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",
                    .in_count = 3,
@@ -65,12 +66,14 @@ BRIM_OP(conv2d) = {.name = "conv2d",
                    .gradient = gradient_conv2d,
                    .cost = cost_conv2d};
 BRIM_OP(conv2d_grad_input) = {.name = "conv2d_grad_input",
+                              .kind = BRIM_KIND_CONVOLUTION,
                               .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                               .signature = "dy, weight -> dx",
                               .in_count = 2,
                               .out_count = 1,
                               .cost = cost_grad_input};
 BRIM_OP(conv2d_grad_weight) = {.name = "conv2d_grad_weight",
+                               .kind = BRIM_KIND_CONVOLUTION,
                                .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1)},
                                .signature = "x, dy -> dweight, [dbias]",
                                .in_count = 2,

@@ -37,6 +37,7 @@ static void cost_grad_bias(const brim_node *n, brim_cost *out)
 
 BRIM_OP(conv_transpose2d) = {
     .name = "conv_transpose2d",
+    .kind = BRIM_KIND_CONVOLUTION,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "x [N,C,P,Q], weight [C,K/groups,R,S] or [C,K/groups,S], [bias [K]] -> y [N,K,H,W]",
     .in_count = 3,
@@ -45,6 +46,7 @@ BRIM_OP(conv_transpose2d) = {
     .gradient = gradient_conv_transpose2d,
     .cost = cost_conv_transpose2d};
 BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
+                                       .kind = BRIM_KIND_REDUCTION,
                                        .traits = {.samples_in = BRIM_OP_SAMPLES(0)},
                                        .signature = "dy -> dbias",
                                        .in_count = 1,

@@ -205,6 +205,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
 
 #define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve, its_stays, its_join)                \
   BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
+                          .kind = BRIM_KIND_PRODUCT,                                                                   \
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},                \
                           .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
                           .in_count = 3,                                                                               \
@@ -217,6 +218,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
                           .cost = cost_both}
 #define CONV2D(id, its_join)                                                                                           \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
+                          .kind = BRIM_KIND_CONVOLUTION,                                                               \
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},             \
                           .signature =                                                                                 \
                               "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",     \
@@ -240,6 +242,7 @@ CONV2D(leaky_relu, join_leaky_relu);
 CONV2D(sigmoid, join_activation);
 CONV2D(tanh, join_activation);
 BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
+                            .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
@@ -252,6 +255,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .cost = cost_both};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
+    .kind = BRIM_KIND_NORM,
     .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
@@ -261,6 +265,7 @@ BRIM_OP(batch_norm_inference_relu) = {
     .infer = infer_first,
     .cost = cost_both};
 BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
+                            .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
@@ -274,6 +279,7 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .gradient = gradient_by_result,
                             .cost = cost_both};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
+                            .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
@@ -317,6 +323,7 @@ static void cost_sum_norm(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
+                           .kind = BRIM_KIND_NORM,
                            .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
                            .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1),
                                       .samples_out = BRIM_OP_FROM(0),
@@ -333,6 +340,7 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .halve = halve_sum_norm,
                            .cost = cost_sum_norm};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
+                         .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
                          .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1),
                                     .samples_out = BRIM_OP_FROM(0),

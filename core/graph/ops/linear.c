@@ -72,9 +72,21 @@ static void cost_linear(const brim_node *n, brim_cost *out)
 {
   cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
 }
+/* The minimum: y has a's memory, of which only the columns that are added to are read and written. */
+static void cost_added(const brim_node *n, int64_t columns, brim_cost *out)
+{
+  const brim_tensor *a = n->in[0];
+  const uint64_t width = (uint64_t)a->shape.dim[a->shape.rank - 1];
+  cost_products(n->in[2], n->in[1], out);
+  out->bytes -= 2 * (a->bytes / width) * (width - (uint64_t)columns);
+}
 static void cost_linear_add(const brim_node *n, brim_cost *out)
 {
-  cost_products(n->in[2], n->in[1], out); /* also linear_grad_input+add: a, dy, weight */
+  cost_added(n, n->in[2]->shape.dim[0], out);
+}
+static void cost_grad_input_add(const brim_node *n, brim_cost *out)
+{
+  cost_added(n, n->in[2]->shape.dim[1], out);
 }
 static void cost_grad_weight(const brim_node *n, brim_cost *out)
 {
@@ -82,6 +94,7 @@ static void cost_grad_weight(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(linear) = {.name = "linear",
+                   .kind = BRIM_KIND_PRODUCT,
                    .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
                    .each_token = brim_op_each_token_last,
@@ -92,12 +105,14 @@ BRIM_OP(linear) = {.name = "linear",
                    .gradient = gradient_linear,
                    .cost = cost_linear};
 BRIM_OP(linear_grad_input) = {.name = "linear_grad_input",
+                              .kind = BRIM_KIND_PRODUCT,
                               .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                               .signature = "dy, weight -> dx",
                               .in_count = 2,
                               .out_count = 1,
                               .cost = cost_linear};
 BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
+                               .kind = BRIM_KIND_PRODUCT,
                                .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1)},
                                .signature = "x, dy -> dweight, [dbias]",
                                .in_count = 2,
@@ -107,6 +122,7 @@ BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
 
 BRIM_OP(linear_add) = {
     .name = "linear+add",
+    .kind = BRIM_KIND_PRODUCT,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "a [...,A], x [...,F], weight [O,F] -> y [...,A]",
     .in_count = 3,
@@ -119,13 +135,14 @@ BRIM_OP(linear_add) = {
     .cost = cost_linear_add};
 BRIM_OP(linear_grad_input_add) = {
     .name = "linear_grad_input+add",
+    .kind = BRIM_KIND_PRODUCT,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "a, dy, weight -> dx",
     .in_count = 3,
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .reread = BRIM_OP_FROM(1),
-    .cost = cost_linear_add};
+    .cost = cost_grad_input_add};
 
 brim_tensor *brim_linear_with(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *weight, brim_tensor *bias)
 {

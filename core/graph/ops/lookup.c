@@ -6,15 +6,29 @@
 #undef brim_embedding
 #undef brim_embedding_with
 
-static void cost_moved(const brim_node *n, brim_cost *out)
+/* Of the rows of `table` a lookup moves at most those that the values have. */
+static uint64_t bytes_of_rows(const brim_tensor *table, const brim_tensor *values)
 {
-  (void)n;
-  out->flops = 0;
+  const uint64_t bytes = (uint64_t)brim_shape_count(&values->shape) * brim_dtype_bytes(table->dtype);
+  return bytes < table->bytes ? bytes : table->bytes;
 }
-/* The cost of gather_grad and embedding_grad: one addition for each value of dy. */
-static void cost_added(const brim_node *n, brim_cost *out)
+static void cost_gather(const brim_node *n, brim_cost *out)
+{
+  *out = (brim_cost){0, n->in[1]->bytes + bytes_of_rows(n->in[0], n->out[0]) + n->out[0]->bytes};
+}
+static void cost_embedding(const brim_node *n, brim_cost *out)
+{
+  *out = (brim_cost){0, n->in[0]->bytes + bytes_of_rows(n->in[1], n->out[0]) + n->out[0]->bytes};
+}
+/* One addition for each value of dy. */
+static void cost_gather_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);
+}
+static void cost_embedding_grad(const brim_node *n, brim_cost *out)
+{
+  out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);
+  out->bytes = n->in[0]->bytes + n->in[1]->bytes + 2 * bytes_of_rows(n->out[0], n->in[1]);
 }
 
 static brim_status infer_gather(brim_graph *g, brim_node *n)
@@ -30,15 +44,20 @@ static brim_status gradient_gather(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(gather) = {.name = "gather",
+                   .kind = BRIM_KIND_LOOKUP,
                    .signature = "x [N,...], index [N,...] -> y [N,...]",
                    .each_token = brim_op_each_token_axis,
                    .in_count = 2,
                    .out_count = 1,
                    .infer = infer_gather,
                    .gradient = gradient_gather,
-                   .cost = cost_moved};
-BRIM_OP(gather_grad) = {
-    .name = "gather_grad", .signature = "index, dy -> dx", .in_count = 2, .out_count = 1, .cost = cost_added};
+                   .cost = cost_gather};
+BRIM_OP(gather_grad) = {.name = "gather_grad",
+                        .kind = BRIM_KIND_LOOKUP,
+                        .signature = "index, dy -> dx",
+                        .in_count = 2,
+                        .out_count = 1,
+                        .cost = cost_gather_grad};
 
 brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tensor *index)
 {
@@ -77,6 +96,7 @@ static brim_status gradient_embedding(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(embedding) = {.name = "embedding",
+                      .kind = BRIM_KIND_LOOKUP,
                       .wide_in = BRIM_OP_WIDE(1),
                       .traits = {.copied = BRIM_OP_WIDE(1)},
                       .signature = "index [N,...], weight [V,D] -> y [N,...,D]",
@@ -85,13 +105,14 @@ BRIM_OP(embedding) = {.name = "embedding",
                       .out_count = 1,
                       .infer = infer_embedding,
                       .gradient = gradient_embedding,
-                      .cost = cost_moved};
+                      .cost = cost_embedding};
 BRIM_OP(embedding_grad) = {.name = "embedding_grad",
+                           .kind = BRIM_KIND_LOOKUP,
                            .signature = "index, dy -> dweight",
                            .in_count = 2,
                            .out_count = 1,
                            .accumulates = BRIM_OP_FROM(0),
-                           .cost = cost_added};
+                           .cost = cost_embedding_grad};
 
 static bool is_index(brim_graph *g, const char *name, const brim_tensor *index)
 {

@@ -69,6 +69,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
+                                  .kind = BRIM_KIND_REDUCTION,
                                   .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                                   .wide_out = BRIM_OP_WIDE(0),
                                   .signature = "logits [...,K], label [...] or [...,K], [weight [K]] -> loss [...]",
@@ -79,6 +80,7 @@ BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .gradient = gradient_loss,
                                   .cost = cost_softmax};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
+                                       .kind = BRIM_KIND_REDUCTION,
                                        .signature = "logits, label, [weight] -> dlogits",
                                        .in_count = 3,
                                        .optional = 1,
@@ -86,12 +88,14 @@ BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .inplace = BRIM_OP_INPLACE(0),
                                        .cost = cost_softmax};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
+                                   .kind = BRIM_KIND_REDUCTION,
                                    .wide_in = BRIM_OP_WIDE(2),
                                    .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics",
                                    .in_count = 3,
                                    .out_count = 1};
 
 BRIM_OP(regression_metrics) = {.name = "regression_metrics",
+                               .kind = BRIM_KIND_REDUCTION,
                                .signature = "loss [N], y [N,K], target [N,K] -> metrics",
                                .in_count = 3,
                                .out_count = 1};
@@ -151,6 +155,7 @@ static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 
 BRIM_OP(linear_cross_entropy) = {
     .name = "linear_cross_entropy",
+    .kind = BRIM_KIND_PRODUCT_LOSS,
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...]",
@@ -161,6 +166,7 @@ BRIM_OP(linear_cross_entropy) = {
     .gradient = gradient_linear_loss,
     .cost = cost_linear_loss};
 BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
+                                      .kind = BRIM_KIND_PRODUCT_LOSS,
                                       .signature = "x, product, label, loss, [bias] -> dx, [dproduct, [dbias]]",
                                       .in_count = 5,
                                       .optional = 1,
@@ -174,6 +180,7 @@ static void cost_linear_loss_both(const brim_node *n, brim_cost *out)
 }
 BRIM_OP(linear_cross_entropy_both) = {
     .name = "linear_cross_entropy+grad",
+    .kind = BRIM_KIND_PRODUCT_LOSS,
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...], dx, [dproduct, [dbias]]",
@@ -182,5 +189,8 @@ BRIM_OP(linear_cross_entropy_both) = {
     .out_count = 5,
     .accumulates = BRIM_OP_FROM(3),
     .cost = cost_linear_loss_both};
-BRIM_OP(rank_metrics) = {
-    .name = "rank_metrics", .signature = "loss [...], rank [...] -> metrics", .in_count = 2, .out_count = 1};
+BRIM_OP(rank_metrics) = {.name = "rank_metrics",
+                         .kind = BRIM_KIND_REDUCTION,
+                         .signature = "loss [...], rank [...] -> metrics",
+                         .in_count = 2,
+                         .out_count = 1};

@@ -44,6 +44,7 @@ static void cost_mean(const brim_node *n, brim_cost *out)
     return brim_autodiff_emit(ad, #id "_grad", n, NULL, n->in, 2, n->in, 1);                                           \
   }                                                                                                                    \
   BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .signature = "y [N,...], target [N,...] or label [N] -> loss [N]",                                    \
                  .in_count = 2,                                                                                        \
                  .out_count = 1,                                                                                       \
@@ -52,6 +53,7 @@ static void cost_mean(const brim_node *n, brim_cost *out)
                  .gradient = gradient_##id,                                                                            \
                  .cost = cost_mean};                                                                                   \
   BRIM_OP(id##_grad) = {.name = #id "_grad",                                                                           \
+                        .kind = BRIM_KIND_REDUCTION,                                                                   \
                         .signature = "y, target -> dy",                                                                \
                         .in_count = 2,                                                                                 \
                         .out_count = 1,                                                                                \

@@ -13,6 +13,7 @@ static brim_status infer_one_hot(brim_graph *g, brim_node *n)
 }
 
 BRIM_OP(one_hot) = {.name = "one_hot",
+                    .kind = BRIM_KIND_REDUCTION,
                     .signature = "label [...] -> y [...,K]",
                     .in_count = 1,
                     .out_count = 1,
@@ -32,6 +33,7 @@ static brim_status gradient_sample_loss(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(sample_loss) = {.name = "sample_loss",
+                        .kind = BRIM_KIND_REDUCTION,
                         .signature = "x [...], [label [...], [weight [K]]] -> loss [...]",
                         .in_count = 3,
                         .optional = 2,
@@ -41,6 +43,7 @@ BRIM_OP(sample_loss) = {.name = "sample_loss",
                         .infer = infer_sample_loss,
                         .gradient = gradient_sample_loss};
 BRIM_OP(sample_loss_grad) = {.name = "sample_loss_grad",
+                             .kind = BRIM_KIND_REDUCTION,
                              .signature = "x, [label, [weight]] -> dx",
                              .in_count = 3,
                              .optional = 2,

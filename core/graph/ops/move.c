@@ -15,6 +15,11 @@ static void cost_move(const brim_node *n, brim_cost *out)
   out->flops = 0;
 }
 
+static void cost_slice(const brim_node *n, brim_cost *out)
+{
+  *out = (brim_cost){0, 2 * n->out[0]->bytes};
+}
+
 /* The axis counted from the front, or -1 with an error if it does not exist or is N. */
 static int32_t inner_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis)
 {
@@ -51,6 +56,7 @@ static bool each_token_permuted(const brim_node *n)
 }
 
 BRIM_OP(permute) = {.name = "permute",
+                    .kind = BRIM_KIND_COPY,
                     .signature = "x [N,...] -> y [N,...]",
                     .each_token = each_token_permuted,
                     .in_count = 1,
@@ -125,6 +131,7 @@ static brim_status gradient_slice(brim_autodiff *ad, const brim_node *n)
 }
 
 BRIM_OP(concat) = {.name = "concat",
+                   .kind = BRIM_KIND_COPY,
                    .signature = "x [N,...], ... -> y [N,...]",
                    .each_token = brim_op_each_token_axis,
                    .in_count = 1,
@@ -134,12 +141,13 @@ BRIM_OP(concat) = {.name = "concat",
                    .gradient = gradient_concat,
                    .cost = cost_move};
 BRIM_OP(slice) = {.name = "slice",
+                  .kind = BRIM_KIND_COPY,
                   .signature = "x [N,...] -> y [N,...]",
                   .each_token = brim_op_each_token_axis,
                   .in_count = 1,
                   .out_count = 1,
                   .gradient = gradient_slice,
-                  .cost = cost_move};
+                  .cost = cost_slice};
 
 /* Whether x can follow `first` along `axis`. */
 static bool can_join(const brim_tensor *first, const brim_tensor *x, int32_t axis)
@@ -253,6 +261,7 @@ static bool each_token_padded(const brim_node *n)
 }
 
 BRIM_OP(pad) = {.name = "pad",
+                .kind = BRIM_KIND_COPY,
                 .signature = "x [N,...] -> y [N,...]",
                 .each_token = each_token_padded,
                 .in_count = 1,

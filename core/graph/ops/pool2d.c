@@ -71,6 +71,7 @@ static void cost_adaptive(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(max_pool2d) = {.name = "max_pool2d",
+                       .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
                        .in_count = 1,
@@ -78,9 +79,14 @@ BRIM_OP(max_pool2d) = {.name = "max_pool2d",
                        .infer = infer_max_pool2d,
                        .gradient = gradient_max_pool2d,
                        .cost = cost_windows};
-BRIM_OP(max_pool2d_grad) = {
-    .name = "max_pool2d_grad", .traits = BRIM_OP_APART, .signature = "dy, index -> dx", .in_count = 2, .out_count = 1};
+BRIM_OP(max_pool2d_grad) = {.name = "max_pool2d_grad",
+                            .kind = BRIM_KIND_POOLING,
+                            .traits = BRIM_OP_APART,
+                            .signature = "dy, index -> dx",
+                            .in_count = 2,
+                            .out_count = 1};
 BRIM_OP(avg_pool2d) = {.name = "avg_pool2d",
+                       .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
                        .in_count = 1,
@@ -89,12 +95,14 @@ BRIM_OP(avg_pool2d) = {.name = "avg_pool2d",
                        .gradient = gradient_avg_pool2d,
                        .cost = cost_windows};
 BRIM_OP(avg_pool2d_grad) = {.name = "avg_pool2d_grad",
+                            .kind = BRIM_KIND_POOLING,
                             .traits = BRIM_OP_APART,
                             .signature = "dy -> dx",
                             .in_count = 1,
                             .out_count = 1,
                             .cost = cost_windows_grad};
 BRIM_OP(adaptive_avg_pool2d) = {.name = "adaptive_avg_pool2d",
+                                .kind = BRIM_KIND_POOLING,
                                 .traits = BRIM_OP_APART,
                                 .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
                                 .in_count = 1,
@@ -102,6 +110,7 @@ BRIM_OP(adaptive_avg_pool2d) = {.name = "adaptive_avg_pool2d",
                                 .gradient = gradient_adaptive_avg_pool2d,
                                 .cost = cost_adaptive};
 BRIM_OP(adaptive_avg_pool2d_grad) = {.name = "adaptive_avg_pool2d_grad",
+                                     .kind = BRIM_KIND_POOLING,
                                      .traits = BRIM_OP_APART,
                                      .signature = "dy -> dx",
                                      .in_count = 1,

@@ -17,6 +17,7 @@ static void cost_reshape(const brim_node *n, brim_cost *out)
 
 BRIM_OP(reshape) = {
     .name = "reshape",
+    .kind = BRIM_KIND_COPY,
     .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .view = true},
     .signature = "x [N,...] -> y [N,...]",
     .each_token = brim_op_each_token,

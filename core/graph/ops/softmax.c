@@ -22,6 +22,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 
 #define SOFTMAX(id)                                                                                                    \
   BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...,F] -> y [...,F]",                                                                \
                  .each_token = brim_op_each_token_last,                                                                \
@@ -33,6 +34,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
                  .probabilities = true,                                                                                \
                  .cost = cost_softmax};                                                                                \
   BRIM_OP(id##_grad) = {.name = #id "_grad",                                                                           \
+                        .kind = BRIM_KIND_REDUCTION,                                                                   \
                         .traits = BRIM_OP_APART,                                                                       \
                         .signature = "y, dy -> dx",                                                                    \
                         .in_count = 2,                                                                                 \

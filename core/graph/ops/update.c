@@ -23,6 +23,7 @@ static void cost_sgd(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(adamw) = {.name = "adamw",
+                  .kind = BRIM_KIND_UPDATE,
                   .wide_in = BRIM_OP_FROM(0),
                   .signature = "value, gradient, m, v, [scale] -> value, m, v",
                   .in_count = 5,
@@ -30,6 +31,7 @@ BRIM_OP(adamw) = {.name = "adamw",
                   .out_count = 3,
                   .cost = cost_adam};
 BRIM_OP(adam) = {.name = "adam",
+                 .kind = BRIM_KIND_UPDATE,
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "value, gradient, m, v, [scale] -> value, m, v",
                  .in_count = 5,
@@ -37,6 +39,7 @@ BRIM_OP(adam) = {.name = "adam",
                  .out_count = 3,
                  .cost = cost_adam};
 BRIM_OP(yogi) = {.name = "yogi",
+                 .kind = BRIM_KIND_UPDATE,
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "value, gradient, m, v, [scale] -> value, m, v",
                  .in_count = 5,
@@ -44,6 +47,7 @@ BRIM_OP(yogi) = {.name = "yogi",
                  .out_count = 3,
                  .cost = cost_adam};
 BRIM_OP(adagrad) = {.name = "adagrad",
+                    .kind = BRIM_KIND_UPDATE,
                     .wide_in = BRIM_OP_FROM(0),
                     .signature = "value, gradient, sum, [scale] -> value, sum",
                     .in_count = 4,
@@ -51,6 +55,7 @@ BRIM_OP(adagrad) = {.name = "adagrad",
                     .out_count = 2,
                     .cost = cost_sgd};
 BRIM_OP(sgd) = {.name = "sgd",
+                .kind = BRIM_KIND_UPDATE,
                 .wide_in = BRIM_OP_FROM(0),
                 .signature = "value, gradient, velocity, [scale] -> value, velocity",
                 .in_count = 4,
@@ -58,6 +63,7 @@ BRIM_OP(sgd) = {.name = "sgd",
                 .out_count = 2,
                 .cost = cost_sgd};
 BRIM_OP(lion) = {.name = "lion",
+                 .kind = BRIM_KIND_UPDATE,
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "value, gradient, m, [scale] -> value, m",
                  .in_count = 4,
@@ -66,6 +72,7 @@ BRIM_OP(lion) = {.name = "lion",
                  .cost = cost_sgd};
 BRIM_OP(adafactor) = {
     .name = "adafactor",
+    .kind = BRIM_KIND_UPDATE,
     .wide_in = BRIM_OP_FROM(0),
     .signature = "value, gradient, square | row, column, [m], [scale] -> value, square | row, column, [m]",
     .in_count = 6,
@@ -74,6 +81,7 @@ BRIM_OP(adafactor) = {
     .cost = cost_adam};
 BRIM_OP(adamw8bit) = {
     .name = "adamw8bit",
+    .kind = BRIM_KIND_UPDATE,
     .wide_in = BRIM_OP_FROM(0),
     .signature = "value, gradient, m u8, m_absmax, v u8, v_absmax, [scale] -> value, m, m_absmax, v, v_absmax",
     .in_count = 7,
@@ -87,6 +95,7 @@ static void cost_ema(const brim_node *n, brim_cost *out)
 }
 /* Polyak averaging: the exponential moving average of a parameter. */
 BRIM_OP(ema) = {.name = "ema",
+                .kind = BRIM_KIND_UPDATE,
                 .wide_in = BRIM_OP_FROM(0),
                 .signature = "value, average -> average",
                 .in_count = 2,

@@ -25,6 +25,7 @@ static void cost_grad(const brim_node *n, brim_cost *out)
 }
 
 BRIM_OP(upsample2d) = {.name = "upsample2d",
+                       .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
                        .in_count = 1,
@@ -32,6 +33,7 @@ BRIM_OP(upsample2d) = {.name = "upsample2d",
                        .gradient = gradient_upsample2d,
                        .cost = cost_upsample2d};
 BRIM_OP(upsample2d_grad) = {.name = "upsample2d_grad",
+                            .kind = BRIM_KIND_POOLING,
                             .traits = BRIM_OP_APART,
                             .signature = "dy -> dx",
                             .in_count = 1,

@@ -20,6 +20,15 @@
 extern "C" {
 #endif
 
+/* The most that a device can do, by its data sheet; 0: unknown. Since ABI 1.13 */
+typedef struct brim_device_rates {
+  double products_f32; /* FLOP/s of products, convolutions and attention of fp32 values, as the backend computes them */
+  double products_16;  /* of bf16 and fp16 values, added up in fp32 */
+  double flops;        /* FLOP/s of all other arithmetic, in fp32 */
+  double bytes;        /* per second, between the device's processors and its memory */
+  double launch_seconds; /* time that a launch in a recorded program takes at least */
+} brim_device_rates;
+
 typedef struct brim_device_info {
   char name[128];       /* "AMD EPYC 9654" */
   uint64_t total_bytes; /* memory of the device */
@@ -33,6 +42,7 @@ typedef struct brim_device_info {
   /* only for GPUs, otherwise 0 and empty */
   int32_t capability_major, capability_minor; /* compute capability 9.0 */
   char uuid[64];                              /* "GPU-8a5f2b1c-..." */
+  brim_device_rates rates;                    /* since ABI 1.13 */
 } brim_device_info;
 
 /* A process that uses memory of a device. */
@@ -101,6 +111,9 @@ typedef struct brim_kernel_need {
   /* For reports that explain why a run is slow. The strings must stay valid as long as the plugin. Since ABI 1.8. */
   const char *library; /* the library that computes the node: "cuDNN"; NULL: the backend's own kernel */
   const char *refused; /* why a faster library is not used; NULL: there is no faster one */
+  /* Bytes that the node moves besides reading its inputs and writing its outputs once: to and from scratch, and when it
+   * reads or writes a tensor again. 0: few, or unknown. Since ABI 1.13 */
+  uint64_t further_bytes;
 } brim_kernel_need;
 
 typedef struct brim_launch {
@@ -282,6 +295,11 @@ typedef struct brim_backend_ops {
    * those without room. A backend has both functions or neither. Since ABI 1.12. */
   brim_status (*trace_begin)(void *self, size_t room, const char **how);
   brim_status (*trace_end)(void *self, brim_device_work *out, size_t room, size_t *count);
+  /* [plan] For asynchronous devices: counts the launches that each later run_program() of this program makes on the
+   * device, without running anything. Nothing is placed: the addresses in `run` are those that an arena could have;
+   * step, proof and record are NULL. launches [run->count + 1]: by the node with which they begin, as one launch may
+   * compute several nodes; last, those that belong to no node. NULL: each node is a launch. Since ABI 1.13. */
+  brim_status (*count_launches)(void *self, const brim_program_run *run, uint32_t *launches);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))
 #define BRIM_FETCHES 2

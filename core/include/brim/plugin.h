@@ -22,7 +22,7 @@ extern "C" {
 
 #define BRIM_MAGIC 0x4D495242u    /* "BRIM", little-endian */
 #define BRIM_ABI_MAJOR 1          /* host and plugin must have the same */
-#define BRIM_ABI_MINOR 12         /* the plugin's may be lower than the host's, not higher */
+#define BRIM_ABI_MINOR 13         /* the plugin's may be lower than the host's, not higher */
 #define BRIM_ABI_TAG "lp64 dims6" /* must be equal too; printed on a mismatch */
 
 /* Types of parameters. Each comment names the C type of the field that the core fills. */

@@ -65,6 +65,7 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
     return BRIM_OK;
   }
   need->library = "cuDNN";
+  need->further_bytes = 2 * (uint64_t)a.N * cuda_sdpa_sample_bytes(&a); /* written and read */
   made->result = result;
   made->form = form;
   made->runs = a.N / at_once;

@@ -9,20 +9,26 @@
 #define TAKEN_BYTES ((uint64_t)768 << 20)
 
 /* From NVIDIA's data sheets, in the order of CUDA_CARDS; bytes are those that cudaGetDeviceProperties reports, in whole
- * GiB. */
+ * GiB. Rates are those of dense products that add up in fp32, in TFLOP/s, and of memory in GB/s:
+ *     RTX 3060, 3090   NVIDIA Ampere GA102 GPU Architecture, tables 2 and 3, and the product's page
+ *     RTX 4090         NVIDIA Ada GPU Architecture, table 2
+ *     RTX 5090         NVIDIA RTX Blackwell GPU Architecture, table 3
+ *     L4, L40S, A100, H100 SXM, H200 SXM, HGX B200   data sheets of these names; figures with sparsity are halved */
 static const cuda_card cards[] = {
-    {"NVIDIA GeForce RTX 3060", 86, 28, 11 * GIB},
-    {"NVIDIA GeForce RTX 3090", 86, 82, 23 * GIB},
-    {"NVIDIA GeForce RTX 4090", 89, 128, 23 * GIB},
-    {"NVIDIA GeForce RTX 5090", 120, 170, 31 * GIB},
-    {"NVIDIA L4", 89, 58, 22 * GIB},
-    {"NVIDIA L40S", 89, 142, 44 * GIB},
-    {"NVIDIA A100-SXM4-40GB", 80, 108, 39 * GIB},
-    {"NVIDIA A100-SXM4-80GB", 80, 108, 79 * GIB},
-    {"NVIDIA H100 80GB HBM3", 90, 132, 79 * GIB},
-    {"NVIDIA H200", 90, 132, 139 * GIB},
-    {"NVIDIA B200", 100, 148, 178 * GIB},
+    {"NVIDIA GeForce RTX 3060", 86, 28, 11 * GIB, {12.7, 12.7, 25.5, 360}},
+    {"NVIDIA GeForce RTX 3090", 86, 82, 23 * GIB, {35.6, 35.6, 71, 936}},
+    {"NVIDIA GeForce RTX 4090", 89, 128, 23 * GIB, {82.6, 82.6, 165.2, 1008}},
+    {"NVIDIA GeForce RTX 5090", 120, 170, 31 * GIB, {104.8, 104.8, 209.5, 1792}},
+    {"NVIDIA L4", 89, 58, 22 * GIB, {30.3, 60, 121, 300}},
+    {"NVIDIA L40S", 89, 142, 44 * GIB, {91.6, 183, 362, 864}},
+    {"NVIDIA A100-SXM4-40GB", 80, 108, 39 * GIB, {19.5, 156, 312, 1555}},
+    {"NVIDIA A100-SXM4-80GB", 80, 108, 79 * GIB, {19.5, 156, 312, 2039}},
+    {"NVIDIA H100 80GB HBM3", 90, 132, 79 * GIB, {67, 494.5, 989, 3350}},
+    {"NVIDIA H200", 90, 132, 139 * GIB, {67, 494.5, 989, 4800}},
+    {"NVIDIA B200", 100, 148, 178 * GIB, {75, 1125, 2250, 8000}},
 };
+/* Assumed for the gap between two kernels of a CUDA graph. */
+#define LAUNCH_SECONDS 1.2e-6
 
 const cuda_card *cuda_card_of(const cuda_backend *b)
 {
@@ -30,14 +36,29 @@ const cuda_card *cuda_card_of(const cuda_backend *b)
   return card > 0 ? &cards[card - 1] : NULL;
 }
 
-brim_status cuda_card_describe(const cuda_card *card, int device, brim_device_info *out)
+void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out)
 {
+  *out = (brim_device_rates){.launch_seconds = LAUNCH_SECONDS};
+  for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
+    const cuda_card_peaks *peak = &cards[i].peak;
+    if (strcmp(cards[i].name, name) != 0) continue;
+    out->products_f32 = 1e12 * (b->params->tf32 ? peak->tf32 : peak->f32);
+    out->products_16 = 1e12 * peak->small;
+    out->flops = 1e12 * peak->f32;
+    out->bytes = 1e9 * peak->memory;
+  }
+}
+
+brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_info *out)
+{
+  const cuda_card *card = cuda_card_of(b);
   if (device != 0) return brim_fail(BRIM_ENODEVICE, "there is no device cuda:%d: backend.card describes one", device);
   *out = (brim_device_info){.total_bytes = card->bytes,
                             .free_bytes = card->bytes - TAKEN_BYTES,
                             .capability_major = card->capability / 10,
                             .capability_minor = card->capability % 10};
   snprintf(out->name, sizeof out->name, "%s (described; scratch of cuBLASLt and cuDNN is assumed)", card->name);
+  cuda_card_rates(b, card->name, &out->rates);
   return BRIM_OK;
 }
 

@@ -20,16 +20,25 @@ typedef struct cuda_plugin_params {
   int32_t card; /* index into CUDA_CARDS */
 } cuda_plugin_params;
 
+typedef struct cuda_card_peaks {
+  double f32, tf32, small; /* TFLOP/s: fp32 outside of tensor cores; products by tensor cores, small: bf16 and fp16 */
+  double memory;           /* GB/s */
+} cuda_card_peaks;
+
 typedef struct cuda_card {
   const char *name; /* as the driver names it */
   int capability;   /* 90: compute capability 9.0 */
   int processors;   /* multiprocessors */
   uint64_t bytes;   /* of memory that programs see */
+  cuda_card_peaks peak;
 } cuda_card;
 
 /* The card that an instance plans for; NULL: a real GPU. */
 const cuda_card *cuda_card_of(const cuda_backend *b);
-brim_status cuda_card_describe(const cuda_card *card, int device, brim_device_info *out);
+/* The rates of a GPU of this name; of another one, those that are not known are 0. */
+void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out);
+/* Describes the card of an instance that has one. */
+brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_info *out);
 /* Selects the card: its properties, without streams and handles. */
 void cuda_card_select(cuda_backend *b, const cuda_card *card);
 /* ENODEVICE: nothing can be placed on a described card. */

@@ -97,7 +97,16 @@ typedef struct cuda_backend {
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
   struct cuda_trace *trace; /* NULL: nothing is measured */
+  uint32_t *counted;        /* launches are counted here instead of made: see cuda_program_count; NULL: they are made */
 } cuda_backend;
+
+/* [plan, step] Called instead of everything that starts work of a node on the device: counts it and returns true if
+ * launches are only counted. */
+static inline bool cuda_counts(cuda_backend *b)
+{
+  if (b->counted) ++*b->counted;
+  return b->counted != NULL;
+}
 
 /* Tensors and workspaces start at multiples of this, as cudaMalloc's memory does. */
 #define CUDA_ALIGNMENT 256

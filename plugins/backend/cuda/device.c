@@ -121,7 +121,7 @@ static uint64_t taken_of(const brim_device_takes *takes)
 brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
 {
   struct cudaDeviceProp properties;
-  if (cuda_card_of(self)) return cuda_card_describe(cuda_card_of(self), device, out);
+  if (cuda_card_of(self)) return cuda_card_describe(self, device, out);
   BRIM_TRY(cuda_check(cudaGetDeviceProperties(&properties, device), "querying a device's properties"));
   const cuda_nvml_key key = key_of(&properties);
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
@@ -130,6 +130,7 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   const cuda_backend *b = self;
   if (b->device == device) out->taken_bytes = taken_of(&b->takes);
   snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);
+  cuda_card_rates(b, properties.name, &out->rates);
   cuda_nvml_uuid(&key, out->uuid);
   return free_bytes_of(self, device, &key, out);
 }

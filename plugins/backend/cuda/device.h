@@ -50,6 +50,7 @@ void cuda_library_close(cuda_backend *b);
 /* program.cu */
 brim_status cuda_program_run(void *self, const brim_program_run *run);
 void cuda_program_drop(void *self, void *record);
+brim_status cuda_program_count(void *self, const brim_program_run *run, uint32_t *launches);
 /* [step] Starts copying `copy` and the flags to pinned memory; at most CUDA_FETCH_PARTS copies and BRIM_FETCH_BYTES in
  * all. */
 brim_status cuda_program_fetch(cuda_backend *b, const brim_copy *copy, size_t count, cuda_fetch *to);

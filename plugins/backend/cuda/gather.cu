@@ -173,7 +173,7 @@ static CUDA_RUN(gather_grad_run)
   const void *index = cuda_plain_input(b, launch, 0), *dy = cuda_plain_input(b, launch, 1);
   c.control = cuda_control_of(b, launch);
   if (!index || !dy || !c.control) return BRIM_EDEVICE;
-  BRIM_TRY(cuda_check(cudaMemsetAsync(sums, 0, (size_t)count * sizeof(float), b->compute), "zeroing a gradient"));
+  BRIM_TRY(cuda_zero(b, sums, (uint64_t)count * sizeof(float), "zeroing a gradient"));
   CUDA_WITH_TYPE(dx->dtype, T, return add_up<T>(b, launch->out[0], sums, dy, index, c, count));
 }
 BRIM_KERNEL(gather_grad) = {.op = "gather_grad", .prepare = gather_grad_prepare, .run = gather_grad_run};

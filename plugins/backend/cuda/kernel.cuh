@@ -30,6 +30,7 @@ typedef __half cuda_f16;
 template <typename... P, typename... A>
 static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cuda_geometry g, A... args)
 {
+  if (cuda_counts(b)) return BRIM_OK;
   BRIM_TRY(cuda_check(CUDA_CALL("kernel", cudaSuccess), "launching a kernel"));
 #ifdef CUDA_EMULATED
   return emulated_launch(b->compute, g, [=] { kernel(static_cast<P>(args)...); });
@@ -46,6 +47,18 @@ static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cud
   }
   return cuda_check(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), "launching a kernel");
 #endif
+}
+
+/* Starts a copy within the device, and filling with zeros, on the compute stream. */
+static inline brim_status cuda_copy(cuda_backend *b, void *to, const void *from, uint64_t bytes, const char *what)
+{
+  if (cuda_counts(b)) return BRIM_OK;
+  return cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, b->compute), what);
+}
+static inline brim_status cuda_zero(cuda_backend *b, void *to, uint64_t bytes, const char *what)
+{
+  if (cuda_counts(b)) return BRIM_OK;
+  return cuda_check(cudaMemsetAsync(to, 0, bytes, b->compute), what);
 }
 
 #ifndef CUDA_EMULATED

@@ -286,7 +286,7 @@ static brim_status copy_first(cuda_backend *b, const brim_launch *launch)
   if (!a) return BRIM_EDEVICE;
   if (a == launch->out[0]) return BRIM_OK;
   const uint64_t bytes = (uint64_t)brim_shape_count(&y->shape) * brim_dtype_bytes(y->dtype);
-  return cuda_check(cudaMemcpyAsync(launch->out[0], a, bytes, cudaMemcpyDeviceToDevice, b->compute), "copying a sum");
+  return cuda_copy(b, launch->out[0], a, bytes, "copying a sum");
 }
 
 /* The product of input `first`, in plain order, and the next one. */

@@ -91,6 +91,7 @@ brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, c
 }
 brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands)
 {
+  if (cuda_counts(b)) return BRIM_OK;
   return table->product_run(b, plan, operands);
 }
 void cuda_product_release(cuda_product_plan *plan)
@@ -112,6 +113,7 @@ brim_status cuda_dnn_prepare(cuda_backend *b, const cuda_dnn_conv *conv, cuda_dn
 }
 brim_status cuda_dnn_run(cuda_backend *b, const cuda_dnn_plan *plan, void *x, void *weight, void *y, void *scratch)
 {
+  if (cuda_counts(b)) return BRIM_OK;
   return table->dnn_run(b, plan, x, weight, y, scratch);
 }
 void cuda_dnn_release(cuda_dnn_plan *plan)
@@ -129,6 +131,7 @@ brim_status cuda_sdpa_prepare(cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_
 }
 brim_status cuda_sdpa_run(cuda_backend *b, const cuda_sdpa_plan *plan, const cuda_sdpa_values *values, void *scratch)
 {
+  if (cuda_counts(b)) return BRIM_OK;
   return table->sdpa_run(b, plan, values, scratch);
 }
 void cuda_sdpa_release(cuda_sdpa_plan *plan)

@@ -177,6 +177,19 @@ static plan plan_of(const brim_node *node, kind k)
   return p;
 }
 
+/* What the chunks move besides the node's operands: logits are written by the product and read by each pass, dz is
+ * written once and read by each product, and every chunk but the first reads the parameter, and reads and writes its
+ * gradient, again. */
+static uint64_t further_bytes(const plan *p, const brim_node *node, kind k)
+{
+  const bool trains = k.backward && node->out_count > k.dx + 1;
+  const uint64_t logits = (uint64_t)(p->rows * p->ld) * sizeof(float);
+  const uint64_t dz = k.backward ? (uint64_t)(p->rows * p->ld) * brim_dtype_bytes(p->type) : 0;
+  const uint64_t values = (uint64_t)(p->classes * p->features), again = (uint64_t)((p->rows - 1) / p->chunk);
+  const uint64_t uses = (1 + k.backward) * brim_dtype_bytes(p->type) + (trains ? 2 * sizeof(float) : 0);
+  return (1 + k.forward + k.backward) * logits + (2 + trains) * dz + again * values * uses + p->parameter_bytes;
+}
+
 static brim_status prepare(cuda_backend *b, const brim_program_info *program, const brim_node *node,
                            brim_kernel_need *need, void **state, kind k)
 {
@@ -194,6 +207,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
+  need->further_bytes = further_bytes(p, node, k);
   need->workspace_bytes +=
       p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + p->sum_bytes + scratch_bytes;
   *state = p;

@@ -69,8 +69,7 @@ static CUDA_RUN(reshape_run)
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
   if (!keeps_bytes(x, y)) return cuda_layout_convert(b, &x->shape, x->dtype, launch->in[0], launch->out[0], false);
   if (launch->in[0] == launch->out[0]) return BRIM_OK;
-  return cuda_check(cudaMemcpyAsync(launch->out[0], launch->in[0], y->bytes, cudaMemcpyDeviceToDevice, b->compute),
-                    "moving a tensor");
+  return cuda_copy(b, launch->out[0], launch->in[0], y->bytes, "moving a tensor");
 }
 BRIM_KERNEL(reshape) = {.op = "reshape", .prepare = reshape_prepare, .run = reshape_run};
 

@@ -93,6 +93,7 @@ static const brim_backend_ops ops = {
     .drop_lane = cuda_device_drop_lane,
     .trace_begin = cuda_trace_begin,
     .trace_end = cuda_trace_end,
+    .count_launches = cuda_program_count,
 };
 
 static const brim_plugin backend = {

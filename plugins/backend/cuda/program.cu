@@ -146,13 +146,20 @@ static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
   return cuda_trace_mark(b, b->compute, &work);
 }
 
+/* What is done about the launches, besides starting them. */
+typedef struct watching {
+  bool measures;
+  uint32_t *counts; /* by node: counts them there instead of starting them; or NULL */
+} watching;
+
 static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, const brim_launch **member, bool *done,
-                                bool measures)
+                                const watching *w)
 {
   for (size_t i = 0; i < run->count; i++) {
     const cuda_gathering *g = gathering_of(run, i);
     size_t count = 1;
     if (done[i]) continue;
+    if (w->counts) b->counted = &w->counts[i];
     if (!g) {
       BRIM_TRY(run_node(b, run, i));
     } else {
@@ -160,16 +167,16 @@ static brim_status run_gathered(cuda_backend *b, const brim_program_run *run, co
       const brim_status status = g->run(b, member, count);
       if (status != BRIM_OK) return brim_fail_add(status, "in %s", g->kernel->op);
     }
-    if (measures) BRIM_TRY(measure(b, run->launch[i].node, count));
+    if (w->measures) BRIM_TRY(measure(b, run->launch[i].node, count));
   }
   return BRIM_OK;
 }
 
-static brim_status run_nodes(cuda_backend *b, const brim_program_run *run, bool measures)
+static brim_status run_nodes(cuda_backend *b, const brim_program_run *run, const watching *w)
 {
   const brim_launch **member = static_cast<const brim_launch **>(brim_try_calloc(run->count + 1, sizeof *member));
   bool *done = static_cast<bool *>(brim_try_calloc(run->count + 1, sizeof *done));
-  const brim_status status = member && done ? run_gathered(b, run, member, done, measures)
+  const brim_status status = member && done ? run_gathered(b, run, member, done, w)
                                             : brim_fail(BRIM_ENOMEM_HOST, "no memory to record a program");
   free(member);
   free(done);
@@ -197,7 +204,8 @@ static brim_status capture(cuda_backend *b, const brim_program_run *run, recorde
 {
   cudaGraph_t graph = nullptr;
   BRIM_TRY(cuda_check(cudaStreamBeginCapture(b->compute, cudaStreamCaptureModeThreadLocal), "recording a program"));
-  brim_status status = run_nodes(b, run, false);
+  const watching none = {};
+  brim_status status = run_nodes(b, run, &none);
   const cudaError_t e = cudaStreamEndCapture(b->compute, &graph);
   if (status == BRIM_OK) status = cuda_check(e, "recording a program");
   if (status == BRIM_OK)
@@ -229,7 +237,8 @@ static brim_status record(cuda_backend *b, const brim_program_run *run)
 static brim_status run_first(cuda_backend *b, const brim_program_run *run)
 {
   const uint64_t before = cuda_device_free_bytes();
-  BRIM_TRY(run_nodes(b, run, false));
+  const watching none = {};
+  BRIM_TRY(run_nodes(b, run, &none));
   cuda_device_count_library(b, before);
   return record(b, run);
 }
@@ -258,10 +267,26 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
   if (!*run->record) return run_first(b, run);
   if (b->trace) {
     BRIM_TRY(cuda_trace_start(b, b->compute));
-    return run_nodes(b, run, true);
+    const watching measured = {true, nullptr};
+    return run_nodes(b, run, &measured);
   }
   const recorded *of = static_cast<const recorded *>(*run->record);
   return cuda_check(CUDA_CALL("program", cudaGraphLaunch(of->graph, b->compute)), "launching a program");
+}
+
+/* Goes through the program as when it is recorded, so the count is that of the graph. */
+extern "C" brim_status cuda_program_count(void *self, const brim_program_run *run, uint32_t *launches)
+{
+  cuda_backend *b = static_cast<cuda_backend *>(self);
+  cuda_control *const control = b->control;
+  const watching counting = {false, launches};
+  memset(launches, 0, (run->count + 1) * sizeof *launches);
+  if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT); /* a described GPU has none */
+  const brim_status status = run_nodes(b, run, &counting);
+  b->control = control;
+  b->counted = nullptr;
+  launches[run->count] = 1; /* begin_program */
+  return status;
 }
 
 extern "C" void cuda_program_drop(void *self, void *record)

@@ -257,6 +257,6 @@ UPDATE(moving_average, MOVING_AVERAGE, 0);
 static CUDA_RUN(zero_run)
 {
   cuda_backend *b = static_cast<cuda_backend *>(self);
-  return cuda_check(cudaMemsetAsync(launch->out[0], 0, launch->node->out[0]->bytes, b->compute), "zeroing a gradient");
+  return cuda_zero(b, launch->out[0], launch->node->out[0]->bytes, "zeroing a gradient");
 }
 BRIM_KERNEL(zero) = {.op = "zero", .run = zero_run};

@@ -78,6 +78,7 @@ extern "C" brim_status cuda_product_prepare(cuda_backend *, const cuda_product *
 
 extern "C" brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *operands)
 {
+  if (cuda_counts(b)) return BRIM_OK;
   const cuda_product product = plan->product;
   const cuda_operands o = *operands;
   emulated_load_library();
