@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that brim's build needs. `setup.sh test` adds those for the tests, `setup.sh lint` those
-# for scripts/lint.sh.
+# for scripts/lint.sh, `setup.sh arm64` those for the preset arm64 beside the libraries that scripts/arm64_root.sh unpacks.
 #
 # Asks dpkg first, so a second call does nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.
@@ -11,12 +11,13 @@ packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-
           dataset-fashion-mnist)
 case ${1:-} in
 "") ;;
+arm64) packages=(cmake ninja-build gcc-aarch64-linux-gnu g++-aarch64-linux-gnu pkg-config qemu-user) ;;
 test | lint)
   packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev zsh fish)
   [[ $1 == test ]] || packages+=(clang-format clang-tidy pyflakes3)
   ;;
 *)
-  echo "usage: scripts/setup.sh [test|lint]" >&2
+  echo "usage: scripts/setup.sh [test|lint|arm64]" >&2
   exit 2
   ;;
 esac
