@@ -12,11 +12,12 @@ if [[ -e $stamp && $(<"$stamp") == "${packages[*]}" ]]; then exit 0; fi
 
 apt=$root/.apt
 log=$apt/log
-rm -rf "$root"/* "$apt"
+rm -rf "${root:?}"/* "$apt"
 mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
 : >"$apt/status"
 options=(-q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::State::Lists="$apt/lists"
-         -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Acquire::Languages=none
+         -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=
+         -o Acquire::Languages=none
          -o APT::Update::Error-Mode=any)
 echo "arm64_root: unpacking arm64 packages in $root" >&2
 if ! { apt-get "${options[@]}" update && apt-get "${options[@]}" --yes --no-install-recommends --download-only \

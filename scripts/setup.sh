@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that brim's build needs. `setup.sh test` adds those for the tests, `setup.sh lint` those
-# for scripts/lint.sh, `setup.sh arm64` those for the preset arm64 beside the libraries that scripts/arm64_root.sh unpacks.
+# for scripts/lint.sh, `setup.sh arm64` those for the preset arm64 beside the libraries that
+# scripts/arm64_root.sh unpacks.
 #
 # Asks dpkg first, so a second call does nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.

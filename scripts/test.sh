@@ -7,8 +7,8 @@
 #                             asan      AddressSanitizer and UBSan, where memory is read and written by hand
 #                             tsan      ThreadSanitizer, where there are threads
 #                             fuzz      every fuzz target compiles for libFuzzer, and one of them runs
-#                             arm64     for aarch64: programs of the cpu backend and a short run, in qemu
-#   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too: an hour or more
+#   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too, and the build arm64, which runs
+#                           short jobs in qemu: an hour or more
 # Every tier continues after a failure, so that one run shows all. The last line is "N passed, N failed" and counts
 # single cases; the exit status is not 0 if any failed.
 #
@@ -65,7 +65,8 @@ suite() {
 start=$SECONDS
 case $tier in
 quick) presets=release ;;
-*) presets="release asan tsan fuzz arm64" ;;
+middle) presets="release asan tsan fuzz" ;;
+full) presets="release asan tsan fuzz arm64" ;;
 esac
 for preset in ${TEST_PRESETS:-$presets}; do
   case $tier-$preset in

@@ -59,7 +59,9 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
       snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
       run_start(&expected, &options, "reference", NULL);
       run_start(&got, &options, "cpu", settings);
+#if defined(__x86_64__) /* elsewhere oneDNN may have no convolution with channels in blocks, which Winograd's needs */
       assert_true(got.b->g->node[0]->out[0]->channel_block >= 8);
+#endif
       run_finish(&expected);
       run_finish(&got);
       compare(&got, &expected, isas[i]);
