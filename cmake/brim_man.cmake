@@ -1,5 +1,5 @@
 # A program generates the manual pages from brim's own tables, into share/man of the build folder.
-if(CMAKE_CROSSCOMPILING)
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   return() # the program cannot run on this host
 endif()
 
@@ -16,7 +16,8 @@ get_property(plugins GLOBAL PROPERTY BRIM_PLUGINS)
 add_custom_command(OUTPUT ${man}/man1/brim.1
                    COMMAND ${CMAKE_COMMAND} -E rm -rf ${man}
                    COMMAND ${CMAKE_COMMAND} -E env --unset=BRIM_PLUGIN_PATH --unset=BRIM_FAULT
-                           ASAN_OPTIONS=intercept_tls_get_addr=0 $<TARGET_FILE:brim_make_pages> ${man}
+                           ASAN_OPTIONS=intercept_tls_get_addr=0 ${CMAKE_CROSSCOMPILING_EMULATOR}
+                           $<TARGET_FILE:brim_make_pages> ${man}
                    COMMAND ${CMAKE_COMMAND} -E make_directory ${man}/man7
                    COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/docs/man/brim-plugin.7 ${man}/man7
                    DEPENDS brim_make_pages docs/man/brim-plugin.7 ${plugins}

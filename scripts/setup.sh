@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that brim's build needs. `setup.sh package` adds those that make Debian packages of brim,
-# `setup.sh test` those for the tests too, and `setup.sh lint` also those for scripts/lint.sh.
+# `setup.sh test` those for the tests too, and `setup.sh lint` also those for scripts/lint.sh. `setup.sh arm64` installs
+# those for the preset arm64; scripts/arm64_root.sh unpacks its libraries.
 #
 # Asks dpkg first, so a second call does nothing else. Never prompts: without root it uses sudo if that works without a
 # password, and otherwise prints the command to run.
@@ -12,12 +13,13 @@ packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-
 case ${1:-} in
 "") ;;
 package) packages+=(dpkg-dev file) ;;
+arm64) packages=(cmake ninja-build gcc-aarch64-linux-gnu g++-aarch64-linux-gnu pkg-config qemu-user) ;;
 test | lint)
   packages+=(libcmocka-dev python3 python3-jinja2 dpkg-dev file groff-base clang libclang-rt-dev zsh fish)
   [[ $1 == test ]] || packages+=(clang-format clang-tidy pyflakes3)
   ;;
 *)
-  echo "usage: scripts/setup.sh [package|test|lint]" >&2
+  echo "usage: scripts/setup.sh [package|test|lint|arm64]" >&2
   exit 2
   ;;
 esac

@@ -7,7 +7,8 @@
 #                             asan      AddressSanitizer and UBSan, where memory is read and written by hand
 #                             tsan      ThreadSanitizer, where there are threads
 #                             fuzz      every fuzz target compiles for libFuzzer, and one of them runs
-#   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too: an hour or more
+#   scripts/test.sh full    all cases of all tests, the long ones under sanitizers too, and the build arm64, which runs
+#                           short jobs in qemu: an hour or more
 # Every tier continues after a failure, so that one run shows all. The last line is "N passed, N failed" and counts
 # single cases; the exit status is not 0 if any failed.
 #
@@ -31,6 +32,7 @@ export BRIM_TEST_TIER=$tier
 export ASAN_OPTIONS=intercept_tls_get_addr=0${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 broken=0
 reports=()
+skipped=()
 
 # build PRESET CMAKE-OPTION...
 build() {
@@ -63,7 +65,8 @@ suite() {
 start=$SECONDS
 case $tier in
 quick) presets=release ;;
-*) presets="release asan tsan fuzz" ;;
+middle) presets="release asan tsan fuzz" ;;
+full) presets="release asan tsan fuzz arm64" ;;
 esac
 for preset in ${TEST_PRESETS:-$presets}; do
   case $tier-$preset in
@@ -80,8 +83,16 @@ for preset in ${TEST_PRESETS:-$presets}; do
       suite tsan --tests-regex '^(loader|data|progress|cpu_parts|cli_threads)$'
     ;;
   middle-fuzz) BUILD_TARGETS=fuzz_yaml build fuzz && suite fuzz --tests-regex '^fuzz_yaml$' ;;
+  *-arm64) # of a machine that cannot have it, nothing is tested
+    if [[ $(uname -m) != x86_64 ]] || ! scripts/setup.sh arm64 || ! scripts/arm64_root.sh build/arm64-root; then
+      skipped+=("arm64: the cross compiler, qemu or the arm64 packages are not to be had here")
+      continue
+    fi
+    BUILD_TARGETS=arm64_tests build arm64 && suite arm64 --label-regex '^arm64$'
+    ;;
   *) build "$preset" && suite "$preset" ;;
   esac
 done
+for reason in "${skipped[@]}"; do echo "skipped: $reason"; done
 echo "== $tier tier: $(((SECONDS - start) / 60)) min $(((SECONDS - start) % 60)) s"
 python3 scripts/count_tests.py --broken "$broken" "${reports[@]}"

@@ -143,20 +143,10 @@ static void add_hex(brim_handler_text *m, uintptr_t value)
   brim_handler_text_add_number(m, value, 16);
 }
 
-static void place_of(const void *context, uintptr_t *at, uintptr_t *stack)
-{
-  const ucontext_t *c = context;
-#if defined(__x86_64__)
-  *at = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
-  *stack = (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
-#elif defined(__aarch64__)
-  *at = (uintptr_t)c->uc_mcontext.pc;
-  *stack = (uintptr_t)c->uc_mcontext.sp;
-#else
-  (void)c;
-  *at = *stack = 0;
-#endif
-}
+/* Where a thread crashed, and the address to which the instruction's function returns if it is a function's first. */
+typedef struct place {
+  uintptr_t at, stack, caller; /* caller: 0 if unknown */
+} place;
 
 /* Reads the top of a stack through a file, as the stack may end within `words` words. Returns the number read. */
 static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
@@ -165,6 +155,24 @@ static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
   const ssize_t bytes = fd < 0 ? 0 : pread(fd, word, words * sizeof *word, (off_t)(stack & ~(uintptr_t)7));
   if (fd >= 0) close(fd);
   return bytes < 0 ? 0 : (size_t)bytes / sizeof *word;
+}
+
+static place place_of(const void *context)
+{
+  const ucontext_t *c = context;
+  place p = {0};
+#if defined(__x86_64__)
+  p.at = (uintptr_t)c->uc_mcontext.gregs[REG_RIP];
+  p.stack = (uintptr_t)c->uc_mcontext.gregs[REG_RSP];
+  (void)read_stack(p.stack, &p.caller, 1);
+#elif defined(__aarch64__)
+  p.at = (uintptr_t)c->uc_mcontext.pc;
+  p.stack = (uintptr_t)c->uc_mcontext.sp;
+  p.caller = (uintptr_t)c->uc_mcontext.regs[30];
+#else
+  (void)c;
+#endif
+  return p;
 }
 
 /* Where a crash comes from. */
@@ -191,20 +199,21 @@ static bool follow_calls(uintptr_t at, origin *out)
   return in_brim;
 }
 
-/* Searches the stack's words for a plugin, unless brim's code jumped to `at`. */
-static void search_stack(uintptr_t stack, origin *out)
+/* Searches the stack's words for a plugin, unless brim's code jumped to the instruction. */
+static void search_stack(const place *p, origin *out)
 {
   uintptr_t word[LOOK_BYTES / sizeof(uintptr_t)];
-  const size_t words = read_stack(stack, word, sizeof word / sizeof word[0]);
-  if (words > 0 && is_in(&brims, word[0])) return;
+  const size_t words = read_stack(p->stack, word, sizeof word / sizeof word[0]);
+  if (is_in(&brims, p->caller)) return;
+  if (code_of(p->caller)) *out = (origin){code_of(p->caller), p->caller, ORIGIN_GUESSED};
   for (size_t i = 0; i < words && !out->plugin; i++)
     if (code_of(word[i])) *out = (origin){code_of(word[i]), word[i], ORIGIN_GUESSED};
 }
 
-static origin origin_of(uintptr_t at, uintptr_t stack)
+static origin origin_of(const place *p)
 {
-  origin from = {code_of(at), at, ORIGIN_ITSELF};
-  if (!from.plugin && !follow_calls(at, &from)) search_stack(stack, &from);
+  origin from = {code_of(p->at), p->at, ORIGIN_ITSELF};
+  if (!from.plugin && !follow_calls(p->at, &from)) search_stack(p, &from);
   return from;
 }
 
@@ -265,13 +274,12 @@ static void add_culprit_place(brim_handler_text *m, const culprit *blamed)
 
 /* The instruction of brim or of a library that crashed. If the crash was a jump to an address without code, names the
  * caller's instruction instead, unless the message already names one in a plugin. */
-static void add_place(brim_handler_text *m, const culprit *blamed, uintptr_t at, uintptr_t stack)
+static void add_place(brim_handler_text *m, const culprit *blamed, const place *p)
 {
   static brim_mapping file;
-  uintptr_t caller;
-  if (code_of(at)) return;
-  brim_mapping_find(at, &file);
-  if (!file.path[0] && !blamed->code && read_stack(stack, &caller, 1) == 1) brim_mapping_find(caller, &file);
+  if (code_of(p->at)) return;
+  brim_mapping_find(p->at, &file);
+  if (!file.path[0] && !blamed->code && p->caller) brim_mapping_find(p->caller, &file);
   if (!file.path[0]) return;
   brim_handler_text_add(m, "\n  at ");
   add_hex(m, (uintptr_t)file.offset);
@@ -316,9 +324,8 @@ static void report_sent(int signal, const siginfo_t *info)
 static void report_crash(int signal, const siginfo_t *info, const void *context)
 {
   static brim_handler_text m;
-  uintptr_t at, stack;
-  place_of(context, &at, &stack);
-  const origin from = origin_of(at, stack);
+  const place p = place_of(context);
+  const origin from = origin_of(&p);
   const culprit blamed = culprit_of_crash(&from);
   add_culprit(&m, &blamed);
   brim_handler_text_add(&m, " has crashed: ");
@@ -328,7 +335,7 @@ static void report_crash(int signal, const siginfo_t *info, const void *context)
     add_hex(&m, (uintptr_t)info->si_addr);
   }
   add_culprit_place(&m, &blamed);
-  add_place(&m, &blamed, at, stack);
+  add_place(&m, &blamed, &p);
   const char *file = atomic_load(&read_file);
   if (file) {
     brim_handler_text_add(&m, "\n  in the tables of ");
@@ -390,11 +397,10 @@ static void report_once(int signal, const siginfo_t *info, const void *context, 
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
   const int error = errno;
-  uintptr_t at, stack;
   brim_mapping file;
   brim_call_stack_on_signal();
-  place_of(context, &at, &stack);
-  if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)origin_of(at, stack).at);
+  const place p = place_of(context);
+  if (brim_guard_is_own() && !is_sent(info)) brim_guard_take_crash(signal, info, (const void *)origin_of(&p).at);
   const bool of_file = is_of_file(signal, info, &file);
   report_once(signal, info, context, of_file ? &file : NULL);
   if (of_file) _exit(brim_status_exit(BRIM_EIO));

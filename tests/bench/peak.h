@@ -35,6 +35,7 @@ static double now_ms(void)
   *(float *)out = sum[0][0];                                                                                           \
   return NULL
 
+#if defined(__x86_64__)
 PEAK("avx512f") static void *fma_16(void *out)
 {
   FMA_BODY(16);
@@ -43,6 +44,12 @@ PEAK("avx2,fma") static void *fma_8(void *out)
 {
   FMA_BODY(8);
 }
+#else
+PEAK("arch=armv8-a") static void *fma_4(void *out)
+{
+  FMA_BODY(4);
+}
+#endif
 
 /* Milliseconds of fn on each of `threads` threads; thread i gets args + i * stride. */
 static double timed(int threads, void *(*fn)(void *), char *args, size_t stride)
@@ -59,11 +66,17 @@ static double timed(int threads, void *(*fn)(void *), char *args, size_t stride)
 static inline double peak_gflops(int threads)
 {
   float out[THREADS_MAX * 16];
+#if defined(__x86_64__)
   const int lanes = __builtin_cpu_supports("avx512f") ? 16 : 8;
+  void *(*const run)(void *) = lanes == 16 ? fma_16 : fma_8;
   if (!__builtin_cpu_supports("fma")) return 0;
+#else
+  const int lanes = 4;
+  void *(*const run)(void *) = fma_4;
+#endif
   double best = 1e9;
   for (int i = 0; i < 3; i++) {
-    const double ms = timed(threads, lanes == 16 ? fma_16 : fma_8, (char *)out, 16 * sizeof *out);
+    const double ms = timed(threads, run, (char *)out, 16 * sizeof *out);
     if (ms < best) best = ms;
   }
   return 2.0 * 12 * lanes * FMA_ROUNDS * threads / best * 1e-6;

@@ -48,6 +48,8 @@ static bool multiplies_padding(void)
   bool has_avx2 = !limit || (strcmp(limit, "SSE41") != 0 && strcmp(limit, "AVX") != 0);
 #ifdef __x86_64__
   has_avx2 = has_avx2 && __builtin_cpu_supports("avx2");
+#else
+  has_avx2 = false;
 #endif
   return !has_avx2 && strcmp(tested_id, "cpu") == 0;
 }

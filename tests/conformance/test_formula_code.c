@@ -12,6 +12,7 @@
 
 #include "conformance/bench.h"
 #include "conformance/load.h"
+#include "cpu/isa.h"
 
 #define CASES 60
 
@@ -55,12 +56,11 @@ static void instruction_sets_leave_the_same_bits(void **state)
 {
   (void)state;
   size_t count = 0;
-  double *first = results("v2", &count);
+  double *first = results(isas[0], &count);
   assert_true(count > 1000);
-  static const char *const others[] = {"v3", "v4", "auto"};
-  static const char *const flags[] = {"avx2", "avx512f", NULL};
+  const char *const others[] = {isas[1], isas[2], "auto"};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-    if (flags[i] && !(i == 0 ? __builtin_cpu_supports("avx2") : __builtin_cpu_supports("avx512f"))) continue;
+    if (i < 2 && !has_isa(others[i])) continue;
     size_t values = 0;
     double *other = results(others[i], &values);
     assert_int_equal(values, count);

@@ -44,15 +44,6 @@ double run_difference(const run *a, const run *b, size_t id, double least)
   return sqrt(error) / fmax(sqrt(norm), least * sqrt((double)count));
 }
 
-bool run_has_isa(const char *isa)
-{
-  if (strcmp(isa, "v2") == 0) return true;
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return false;
-  return strcmp(isa, "v3") == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                                    __builtin_cpu_supports("avx512vl"));
-}
-
 void run_check_same_bits(const bench_options *options, const char *const *settings, size_t count)
 {
   run one;

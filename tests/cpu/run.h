@@ -17,8 +17,6 @@ void run_finish(run *r);
 void run_stop(run *r);
 /* ||a - b|| / ||b|| of the tensor with this id; the denominator is at least `least` * sqrt(elements). */
 double run_difference(const run *a, const run *b, size_t id, double least);
-/* True if this processor has "v2", "v3" or "v4". */
-bool run_has_isa(const char *isa);
 /* Fails if cpu, with any of the settings, gives other bits in any tensor than with one thread. */
 void run_check_same_bits(const bench_options *options, const char *const *settings, size_t count);
 #endif

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/isa.h"
 #include "cpu/run.h"
 
 #define T 150 /* two blocks of 80 queries and keys, the last partly filled */
@@ -57,12 +58,12 @@ static void test_threads_do_not_change_a_bit(void **state)
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;
-  static const char *const isas[] = {"v2", "v3", "v4"};
   for (int hard = 0; hard < 2; hard++) {
     run expected, got;
     start(&expected, hard ? &steep : &usual, "reference", NULL);
     run_finish(&expected);
-    for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) {
+    for (size_t i = 0; i < 3; i++) {
+      if (!has_isa(isas[i])) continue;
       char settings[32];
       snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
       start(&got, hard ? &steep : &usual, "cpu", settings);

@@ -13,9 +13,8 @@
 
 #include "brim/random.h"
 #include "conformance/load.h"
+#include "cpu/isa.h"
 #include "exec/exec.h"
-
-static const char *const isas[] = {"v2", "v3", "v4"};
 
 /* ---- a backend ---- */
 
@@ -33,11 +32,7 @@ static void open_backend(loaded *l, const char *settings)
 static bool open_isa(loaded *l, const char *isa, int threads)
 {
   char settings[64];
-  const bool has = strcmp(isa, "v2") == 0 || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
-  const bool has_512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                       __builtin_cpu_supports("avx512cd");
-  if (!has || (strcmp(isa, "v4") == 0 && !has_512)) return false;
+  if (!has_isa(isa)) return false;
   snprintf(settings, sizeof settings, "{threads: %d, isa: %s}", threads, isa);
   open_backend(l, settings);
   return true;

@@ -22,7 +22,10 @@ static const cpu_federate_simd *const tables[TABLES] = {&cpu_federate_o0, &cpu_f
                                                         &cpu_federate_fma};
 static int tables_here(void)
 {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? TABLES : TABLES - 1;
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return TABLES - 1;
+#endif
+  return TABLES;
 }
 
 static uint64_t next(uint64_t *state)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/isa.h"
 #include "half.h"
 
 enum { VALUES = 65536 };
@@ -87,16 +88,13 @@ static void check_settled(const cpu_half *half)
 static void each_instruction_set_rounds_as_the_standard_says(void **unused)
 {
   (void)unused;
-  const struct {
-    const cpu_halves *table;
-    bool there;
-  } sets[] = {{&cpu_halves_v2, true}, {&cpu_halves_v3, __builtin_cpu_supports("avx2")}};
-  for (size_t i = 0; i < 2; i++) {
-    if (!sets[i].there) continue;
-    check_table(sets[i].table);
-    check_rounding(&sets[i].table->f16);
-    check_ends(&sets[i].table->f16);
-    check_settled(&sets[i].table->f16);
+  static const cpu_halves *const tables[] = {CPU_OF_ISAS(&, cpu_halves)};
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+    if (!has_isa(isas[i])) continue;
+    check_table(tables[i]);
+    check_rounding(&tables[i]->f16);
+    check_ends(&tables[i]->f16);
+    check_settled(&tables[i]->f16);
   }
 }
 

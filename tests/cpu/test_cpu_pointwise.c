@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/isa.h"
 #include "cpu/run.h"
 
 /* All functions one after another, on rows that are not a multiple of a vector, with all operands broadcast. */
@@ -52,11 +53,11 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;
-  static const char *const isas[] = {"v2", "v3", "v4"};
   run expected, got;
   start(&expected, &all, "reference", NULL);
   run_finish(&expected);
-  for (size_t i = 0; i < 3 && run_has_isa(isas[i]); i++) {
+  for (size_t i = 0; i < 3; i++) {
+    if (!has_isa(isas[i])) continue;
     char settings[32];
     snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
     start(&got, &all, "cpu", settings);

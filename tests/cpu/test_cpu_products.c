@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/isa.h"
 #include "simd.h"
 
 enum { M = 70, N = 203, K = 1500, MOST = K * N };
@@ -16,16 +17,7 @@ typedef struct matrices {
   float a[M * K], b[MOST], bias[N], whole[M * N], parts[M * N];
 } matrices;
 
-static const cpu_simd *const tables[] = {&cpu_simd_v2, &cpu_simd_v3, &cpu_simd_v4};
-
-/* The same check as in plugin.c. */
-static bool has(size_t table)
-{
-  if (table == 0) return __builtin_cpu_supports("sse4.2");
-  if (table == 1) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
+static const cpu_simd *const tables[] = {CPU_OF_ISAS(&, cpu_simd)};
 
 static void fill(float *to, size_t count, unsigned seed)
 {
@@ -53,8 +45,8 @@ static void same(const matrices *v, const char *isa, int64_t rows)
 static void test_few_rows_have_the_bits_of_many(void **state)
 {
   matrices *v = *state;
-  for (size_t i = 0; i < 3 && has(i); i++)
-    for (int way = 0; way < 4; way++)
+  for (size_t i = 0; i < 3; i++)
+    for (int way = 0; has_isa(isas[i]) && way < 4; way++)
       for (int64_t rows = 1; rows < M; rows += 4) {
         float *scratch = aligned_alloc(64, (tables[i]->gemm_scratch_bytes + 63) / 64 * 64);
         cpu_gemm g = {.m = M,
@@ -81,8 +73,8 @@ static void test_few_rows_have_the_bits_of_many(void **state)
 static void test_a_small_sum_continues_where_the_one_before_ended(void **state)
 {
   matrices *v = *state;
-  for (size_t i = 0; i < 3 && has(i); i++)
-    for (int64_t rows = 1; rows < 45; rows += 3) {
+  for (size_t i = 0; i < 3; i++)
+    for (int64_t rows = 1; has_isa(isas[i]) && rows < 45; rows += 3) {
       float *scratch = aligned_alloc(64, (tables[i]->gemm_scratch_bytes + 63) / 64 * 64);
       cpu_gemm g = {.m = M, .n = N, .a_transposed = true, .lda = M, .ldb = N, .ldc = N, .accumulate = true};
       const int64_t all = 100;

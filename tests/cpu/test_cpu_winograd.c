@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/isa.h"
 #include "cpu/run.h"
 
 /* After the first convolution channels lie in blocks, and so do the gradients before the last function. */
@@ -50,16 +51,17 @@ static void compare(const run *got, const run *expected, const char *isa)
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
   (void)state;
-  static const char *const isas[] = {"v4", "v3", "v2"};
-  for (size_t i = 0; i < 3; i++)
-    for (size_t k = 0; k < ROWS && run_has_isa(isas[i]); k++) {
+  for (size_t i = 3; i-- > 0;)
+    for (size_t k = 0; k < ROWS && has_isa(isas[i]); k++) {
       const bench_options options = options_of(&rows[k], 5);
       run expected, got;
       char settings[32];
       snprintf(settings, sizeof settings, "{isa: %s}", isas[i]);
       run_start(&expected, &options, "reference", NULL);
       run_start(&got, &options, "cpu", settings);
+#if defined(__x86_64__) /* elsewhere oneDNN may have no convolution with channels in blocks, which Winograd's needs */
       assert_true(got.b->g->node[0]->out[0]->channel_block >= 8);
+#endif
       run_finish(&expected);
       run_finish(&got);
       compare(&got, &expected, isas[i]);

@@ -36,7 +36,7 @@ static brim_status run_flat(cpu_backend *b, const brim_launch *launch, cpu_funct
 
 static const cpu_activation *table_of(const cpu_backend *b)
 {
-  static const cpu_activation *const tables[] = {&cpu_activation_v2, &cpu_activation_v3, &cpu_activation_v4};
+  static const cpu_activation *const tables[] = {CPU_OF_ISAS(&, cpu_activation)};
   return tables[b->isa];
 }
 

@@ -65,7 +65,7 @@ static scratch *scratch_of(const attention *a, int32_t thread)
 
 const cpu_attention_simd *cpu_attention_simd_of(int32_t isa)
 {
-  static const cpu_attention_simd *const tables[] = {&cpu_attention_v2, &cpu_attention_v3, &cpu_attention_v4};
+  static const cpu_attention_simd *const tables[] = {CPU_OF_ISAS(&, cpu_attention)};
   return tables[isa];
 }
 

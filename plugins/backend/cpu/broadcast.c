@@ -3,7 +3,7 @@
 
 const cpu_broadcast *cpu_broadcast_table(const cpu_backend *b)
 {
-  static const cpu_broadcast *const tables[] = {&cpu_broadcast_v2, &cpu_broadcast_v3, &cpu_broadcast_v4};
+  static const cpu_broadcast *const tables[] = {CPU_OF_ISAS(&, cpu_broadcast)};
   return tables[b->isa];
 }
 

@@ -38,7 +38,7 @@ static inline uint64_t cpu_winograd_places_bytes(int64_t numbers)
 
 static inline const cpu_winograd_simd *cpu_winograd_of(const cpu_backend *b)
 {
-  static const cpu_winograd_simd *const tables[] = {&cpu_winograd_v2, &cpu_winograd_v3, &cpu_winograd_v4};
+  static const cpu_winograd_simd *const tables[] = {CPU_OF_ISAS(&, cpu_winograd)};
   return tables[b->isa];
 }
 

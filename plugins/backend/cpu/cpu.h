@@ -8,6 +8,7 @@
 
 #include "brim/brim.h"
 #include "gemm16.h"
+#include "isa.h"
 #include "pool.h"
 #include "simd.h"
 #include "simd_activation.h"
@@ -26,7 +27,7 @@ typedef struct cpu_backend {
   cpu_pool *pool;
   int32_t threads;
   const cpu_simd *simd;
-  int32_t isa;             /* x86-64 level, 0: v2, 1: v3, 2: v4: index of a family's three tables of functions */
+  int32_t isa;             /* index of a family's tables of functions; see isa.h */
   int64_t block;           /* channel block that oneDNN prefers on this CPU: 8 or 16 */
   cpu_gemm16_block gemm16; /* NULL: without instructions for bfloat16 */
   dnnl_engine_t engine;
@@ -61,6 +62,9 @@ static inline int64_t cpu_rows(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
 }
+
+/* isa.c */
+brim_status cpu_isa_choose(cpu_backend *b); /* sets isa, simd, block and gemm16 */
 
 /* device.c */
 brim_status cpu_device_open(cpu_backend *b); /* the ledger, if there are limits */

@@ -15,7 +15,7 @@ typedef struct federated {
 
 static brim_status run_pieces(cpu_backend *b, const brim_launch *launch, cpu_task_fn piece)
 {
-  static const cpu_federate_simd *const tables[] = {&cpu_federate_v2, &cpu_federate_v3, &cpu_federate_v4};
+  static const cpu_federate_simd *const tables[] = {CPU_OF_ISAS(&, cpu_federate)};
   federated f = {tables[b->isa], launch, brim_shape_count(&launch->node->in[0]->shape)};
   cpu_pool_run(b->pool, cpu_divide_up(f.count, PIECE), piece, &f);
   return BRIM_OK;

@@ -227,7 +227,7 @@ static float *splat(scratch *s, int place, float value)
 
 static CPU_RUN(formula_run)
 {
-  static const cpu_formula_run *const tables[] = {&cpu_formula_v2, &cpu_formula_v3, &cpu_formula_v4};
+  static const cpu_formula_run *const tables[] = {CPU_OF_ISAS(&, cpu_formula)};
   cpu_backend *b = self;
   const brim_node *n = launch->node;
   const brim_formula *f = n->attr.formula.formula;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "brim/tensor.h"
+#include "isa.h"
 
 static inline uint32_t cpu_float_bits(float x)
 {
@@ -66,11 +67,11 @@ typedef struct cpu_half {
 typedef struct cpu_halves {
   cpu_half bf16, f16;
 } cpu_halves;
-extern const cpu_halves cpu_halves_v2, cpu_halves_v3, cpu_halves_v4;
+extern const cpu_halves CPU_OF_ISAS(, cpu_halves);
 /* isa: see cpu_backend. */
 static inline const cpu_half *cpu_half_of(int isa, uint32_t dtype)
 {
-  static const cpu_halves *const tables[] = {&cpu_halves_v2, &cpu_halves_v3, &cpu_halves_v4};
+  static const cpu_halves *const tables[] = {CPU_OF_ISAS(&, cpu_halves)};
   return dtype == BRIM_DTYPE_F16 ? &tables[isa]->f16 : &tables[isa]->bf16;
 }
 #endif

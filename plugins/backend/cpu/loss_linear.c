@@ -145,7 +145,7 @@ static CPU_PREPARE(linear_loss_both_prepare)
 /* `bias`: its input's index, if the node has a bias. */
 static brim_status begin(cpu_backend *b, const brim_launch *launch, uint32_t bias, bool keeps_logits, problem *p)
 {
-  static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
+  static const cpu_loss_simd *const tables[] = {CPU_OF_ISAS(&, cpu_loss)};
   const brim_shape *product = &launch->node->in[1]->shape;
   *p = (problem){.backend = b,
                  .simd = tables[b->isa],

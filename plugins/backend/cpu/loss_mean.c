@@ -48,7 +48,7 @@ static void give_back(void *arg, int64_t task, int32_t thread)
 
 static brim_status run_samples(cpu_backend *b, const brim_launch *launch, enum cpu_mean_loss kind, cpu_task_fn fn)
 {
-  static const cpu_loss_simd *const tables[] = {&cpu_loss_v2, &cpu_loss_v3, &cpu_loss_v4};
+  static const cpu_loss_simd *const tables[] = {CPU_OF_ISAS(&, cpu_loss)};
   const brim_tensor *y = launch->node->in[0], *target = launch->node->in[1];
   const brim_loss_attr *attr = &launch->node->attr.loss;
   const bool by_label = target->dtype == BRIM_DTYPE_I32;

@@ -25,7 +25,7 @@ typedef struct sequences {
 
 static const cpu_lstm_simd *simd_of(const cpu_backend *b)
 {
-  static const cpu_lstm_simd *const tables[] = {&cpu_lstm_v2, &cpu_lstm_v3, &cpu_lstm_v4};
+  static const cpu_lstm_simd *const tables[] = {CPU_OF_ISAS(&, cpu_lstm)};
   return tables[b->isa];
 }
 

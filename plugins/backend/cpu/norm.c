@@ -16,7 +16,7 @@ enum {
 
 static const cpu_norm_simd *simd_of(const cpu_backend *b)
 {
-  static const cpu_norm_simd *const tables[] = {&cpu_norm_v2, &cpu_norm_v3, &cpu_norm_v4};
+  static const cpu_norm_simd *const tables[] = {CPU_OF_ISAS(&, cpu_norm)};
   return tables[b->isa];
 }
 

@@ -305,7 +305,7 @@ static work work_of(const brim_node *node, int64_t unit)
 
 static void fill(work *w, cpu_backend *b, const brim_launch *launch)
 {
-  static const cpu_norm_simd *const tables[] = {&cpu_norm_v2, &cpu_norm_v3, &cpu_norm_v4};
+  static const cpu_norm_simd *const tables[] = {CPU_OF_ISAS(&, cpu_norm)};
   w->simd = tables[b->isa];
   w->pointwise = b->simd;
   w->pool = b->pool;

@@ -21,7 +21,7 @@ enum {
 
 static const cpu_optimizer_simd *simd_of(const cpu_backend *b)
 {
-  static const cpu_optimizer_simd *const tables[] = {&cpu_optimizer_v2, &cpu_optimizer_v3, &cpu_optimizer_v4};
+  static const cpu_optimizer_simd *const tables[] = {CPU_OF_ISAS(&, cpu_optimizer)};
   return tables[b->isa];
 }
 

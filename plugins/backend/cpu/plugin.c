@@ -1,6 +1,6 @@
 /* The `cpu` backend: fp32 on this host's CPUs. oneDNN computes convolutions, in memory orders of its choice, which are
- * kept between operations; the rest is this plugin's vector code, compiled for three instruction sets and chosen when
- * an instance is made.
+ * kept between operations; the rest is this plugin's vector code, compiled for three instruction sets, of which isa.c
+ * chooses one when an instance is made.
  *
  * Work is divided by shape and grain only, so neither the thread count nor the micro-batch (if it is a multiple of the
  * grain) changes a bit of a result. */
@@ -10,7 +10,12 @@
 
 #define THREADS_MAX 1024
 
-enum { ISA_AUTO, ISA_V2, ISA_V3, ISA_V4 };
+#if defined(__x86_64__)
+#define ISA_HELP                                                                                                       \
+  "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the processor's best, at most $ONEDNN_MAX_CPU_ISA"
+#else
+#define ISA_HELP "instruction set (sve256: SVE of 256 bits); auto: the one for the length of this process's vectors"
+#endif
 
 static const brim_param params[] = {
     BRIM_PARAM(I64, cpu_params, threads, "0", "[0,1024]",
@@ -19,64 +24,7 @@ static const brim_param params[] = {
                "number of devices into which the host is divided; all processes share the memory of each"),
     BRIM_PARAM(BYTES, cpu_params, memory_mb, "0", NULL,
                "memory of each device in MiB, for all processes together; 0: an equal part of the host's memory"),
-    BRIM_PARAM(
-        ENUM, cpu_params, isa, "auto", "auto|v2|v3|v4",
-        "instruction set (x86-64-v3 has AVX2, -v4 AVX-512); auto: the processor's best, at most $ONEDNN_MAX_CPU_ISA"),
-    BRIM_PARAMS_END};
-
-/* Returns the best of the three that this CPU can run. */
-static int best_isa(void)
-{
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
-    return __builtin_cpu_supports("sse4.2") ? ISA_V2 : ISA_AUTO;
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-      !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
-    return ISA_V3;
-  return ISA_V4;
-}
-
-/* Returns which of the three oneDNN uses: the CPU's best, or ONEDNN_MAX_CPU_ISA if that is less. */
-static int library_isa(void)
-{
-  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  if ((isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core) return ISA_V4;
-  return (isa & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2 ? ISA_V3 : ISA_V2;
-}
-
-/* Returns the function for products in bfloat16: with AMX or AVX512_BF16, if the processor has it and
- * $ONEDNN_MAX_CPU_ISA allows it; else NULL. */
-static cpu_gemm16_block choose_gemm16(void)
-{
-  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  cpu_gemm16_block block = NULL;
-  if ((isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx) block = cpu_gemm16_tiles();
-  if (!block && (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16) block = cpu_gemm16_vectors();
-  return block;
-}
-
-/* oneDNN accepts a limit only once in a process, before its first use; an earlier instance may have used it. */
-static brim_status choose_isa(cpu_backend *b)
-{
-  static const cpu_simd *const tables[] = {[ISA_V2] = &cpu_simd_v2, [ISA_V3] = &cpu_simd_v3, [ISA_V4] = &cpu_simd_v4};
-  static const dnnl_cpu_isa_t limit[] = {
-      [ISA_V2] = dnnl_cpu_isa_sse41, [ISA_V3] = dnnl_cpu_isa_avx2, [ISA_V4] = dnnl_cpu_isa_avx512_core};
-  const int best = best_isa();
-  int isa = b->params->isa;
-  if (best == ISA_AUTO)
-    return brim_fail(BRIM_ENOTSUP, "this processor has no SSE4.2, which the cpu backend needs\nuse backend=reference");
-  if (isa > best) return brim_fail(BRIM_ENOTSUP, "backend.isa=v%d: this processor has only v%d", isa + 1, best + 1);
-  if (isa != ISA_AUTO && dnnl_set_max_cpu_isa(limit[isa]) != dnnl_success)
-    brim_log(BRIM_LOG_DEBUG,
-             "oneDNN is in use already, so it keeps its instruction set instead of that of backend.isa");
-  const int library = library_isa();
-  if (isa == ISA_AUTO) isa = library < best ? library : best;
-  b->simd = tables[isa];
-  b->isa = isa - ISA_V2;
-  b->block = library == ISA_V4 ? 16 : 8;
-  b->gemm16 = b->params->isa == ISA_AUTO && isa == ISA_V4 ? choose_gemm16() : NULL;
-  return BRIM_OK;
-}
+    BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|" CPU_ISA_NAMES, ISA_HELP), BRIM_PARAMS_END};
 
 /* Frees what start() allocated. */
 static void stop(cpu_backend *b)
@@ -110,7 +58,7 @@ static brim_status start(cpu_backend *b)
   if (b->threads == 0) b->threads = brim_host_threads();
   BRIM_TRY(cpu_device_open(b));
   cpu_pool_single_openmp();
-  BRIM_TRY(choose_isa(b));
+  BRIM_TRY(cpu_isa_choose(b));
   dnnl_status_t status = dnnl_engine_create(&b->engine, dnnl_cpu, 0);
   if (status != dnnl_success) return cpu_conv_failed(status, "creating the engine");
   b->streams = brim_try_calloc((size_t)b->threads, sizeof(dnnl_stream_t));

@@ -55,6 +55,8 @@ static void relax(void)
 {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb"); /* as long as x86's pause; yield does nothing on most processors */
 #endif
 }
 

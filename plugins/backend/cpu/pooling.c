@@ -2,7 +2,7 @@
 #include "cpu.h"
 #include "simd_pool.h"
 
-const cpu_pooling *const cpu_pooling_of_isa[3] = {&cpu_pooling_v2, &cpu_pooling_v3, &cpu_pooling_v4};
+const cpu_pooling *const cpu_pooling_of_isa[3] = {CPU_OF_ISAS(&, cpu_pooling)};
 
 typedef struct planes {
   const cpu_pooling *simd;

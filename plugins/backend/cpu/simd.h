@@ -1,5 +1,5 @@
-/* Vectors for the files that are compiled once for each instruction set (x86-64-v2, v3, v4), and the table of functions
- * that each compilation fills. plugin.c selects one table when the backend is created.
+/* Vectors for the files that are compiled once for each instruction set (isa.h), and the table of functions that each
+ * compilation fills. isa.c selects one table when the backend is created.
  *
  * Every function works on a range that its caller chooses; an element's value depends neither on the range nor on its
  * vector lane. */
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "brim/random.h"
+#include "isa.h"
 
 /* C[M,N] = (accumulate ? C : bias or 0) + A[M,K] B[K,N], all fp32; each element adds its K products in
  * ascending order, for any M and N. With relu, values not above 0 then become 0. */
@@ -88,7 +89,7 @@ typedef struct cpu_simd {
                   int64_t count);
 } cpu_simd;
 
-extern const cpu_simd cpu_simd_v2, cpu_simd_v3, cpu_simd_v4;
+extern const cpu_simd CPU_OF_ISAS(, cpu_simd);
 
 /* The rest is for the files of one instruction set. */
 #ifdef CPU_ISA
@@ -97,9 +98,17 @@ extern const cpu_simd cpu_simd_v2, cpu_simd_v3, cpu_simd_v4;
 #define CPU_JOIN(a, b) CPU_JOIN_(a, b)
 #define CPU_NAME(name) CPU_JOIN(name, CPU_ISA) /* max_pool -> max_pool_v4 */
 
+/* The rows of a tile of a product, each of two vectors, whose sums stay in registers. */
 #if defined(__AVX512F__)
+#define TILE_ROWS 14 /* 28 of 32 registers; an instruction reads its factor from memory */
+#elif defined(__aarch64__)
+#define TILE_ROWS 12 /* 24 of 32 */
+#else
+#define TILE_ROWS 6 /* 12 of 16 */
+#endif
+#if defined(__AVX512F__) || __ARM_FEATURE_SVE_BITS == 512
 #define LANES 16
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || __ARM_FEATURE_SVE_BITS == 256
 #define LANES 8
 #else
 #define LANES 4
@@ -175,9 +184,9 @@ void CPU_NAME(simd_gemm)(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n0, 
 enum {
   GEMM_VECTORS = 2, /* of a row of a tile */
   GEMM_COLUMNS = GEMM_VECTORS * LANES,
-  GEMM_ROWS = LANES == 16 ? 14 : 6, /* 28 accumulators of 32 registers, or 12 of 16 */
-  GEMM_DEPTH = 256,                 /* K of a packed block: a panel of B fits the L1 cache */
-  GEMM_ROWS_MAX = (LANES == 16 ? 9 : 22) * GEMM_ROWS,
+  GEMM_ROWS = TILE_ROWS,
+  GEMM_DEPTH = 256, /* K of a packed block: a panel of B fits the L1 cache */
+  GEMM_ROWS_MAX = (TILE_ROWS > 6 ? 9 : 22) * GEMM_ROWS,
   GEMM_A_STRIDE = GEMM_DEPTH + 16, /* so that rows do not fall into the same cache set */
   GEMM_SCRATCH_FLOATS = GEMM_ROWS_MAX * GEMM_A_STRIDE + GEMM_DEPTH * GEMM_COLUMNS
 };

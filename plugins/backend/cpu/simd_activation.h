@@ -3,6 +3,8 @@
 #define CPU_SIMD_ACTIVATION_H
 #include <stdint.h>
 
+#include "isa.h"
+
 /* y = f(x); `factor` is the attribute's. x and y may be the same memory. */
 typedef void (*cpu_function)(const float *x, float *y, int64_t count, float factor);
 /* dx = dy f'; `kept` is x or y, see brim/ops.h. dx may overwrite either input. */
@@ -15,6 +17,6 @@ typedef struct cpu_activation {
   cpu_slope gelu_grad[3];
 } cpu_activation;
 
-extern const cpu_activation cpu_activation_v2, cpu_activation_v3, cpu_activation_v4;
+extern const cpu_activation CPU_OF_ISAS(, cpu_activation);
 
 #endif

@@ -42,7 +42,7 @@ typedef struct cpu_attention_simd {
   void (*turn_interleaved)(const float *x, float *y, const float *cosine, const float *sine, int64_t dims);
 } cpu_attention_simd;
 
-extern const cpu_attention_simd cpu_attention_v2, cpu_attention_v3, cpu_attention_v4;
+extern const cpu_attention_simd CPU_OF_ISAS(, cpu_attention);
 /* attention.c. isa: as in cpu_backend. */
 const cpu_attention_simd *cpu_attention_simd_of(int32_t isa);
 #endif

@@ -4,6 +4,8 @@
 #define CPU_SIMD_BROADCAST_H
 #include <stdint.h>
 
+#include "isa.h"
+
 /* y[i] = a[i] op b[i]; an operand that is repeated has one element. y may be the memory of one that is not. */
 typedef void (*cpu_binary)(const float *a, const float *b, float *y, int64_t count);
 
@@ -20,7 +22,7 @@ typedef struct cpu_broadcast {
   void (*log_softmax_grad)(const float *y, const float *dy, float *dx, int64_t count);
 } cpu_broadcast;
 
-extern const cpu_broadcast cpu_broadcast_v2, cpu_broadcast_v3, cpu_broadcast_v4;
+extern const cpu_broadcast CPU_OF_ISAS(, cpu_broadcast);
 
 /* The functions of softmax are in simd_softmax.c. */
 #ifdef CPU_ISA

@@ -19,9 +19,9 @@ typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
 /* The full product of the lower halves. */
 static inline vq product(vq a, vq b)
 {
-#if LANES == 16
+#if defined(__AVX512F__)
   return (vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
-#elif LANES == 8
+#elif defined(__AVX2__)
   return (vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 #elif defined(__x86_64__)
   return (vq)_mm_mul_epu32((__m128i)a, (__m128i)b);

@@ -17,5 +17,5 @@ typedef struct cpu_federate_simd {
   void (*serve)(double factor, const double *sum, const float *x, float *y, int64_t count);
 } cpu_federate_simd;
 
-extern const cpu_federate_simd cpu_federate_v2, cpu_federate_v3, cpu_federate_v4;
+extern const cpu_federate_simd CPU_OF_ISAS(, cpu_federate);
 #endif

@@ -28,5 +28,5 @@ typedef struct cpu_formula_places {
 
 /* Runs all lines for `count` values, in whole vectors. */
 typedef void (*cpu_formula_run)(const cpu_formula *f, const cpu_formula_places *p, int64_t count);
-extern const cpu_formula_run cpu_formula_v2, cpu_formula_v3, cpu_formula_v4;
+extern const cpu_formula_run CPU_OF_ISAS(, cpu_formula);
 #endif

@@ -13,7 +13,7 @@
  * when a text is generated, the time is that of reading the weights. */
 #include "simd_math.h"
 
-enum { GEMM_ROWS_PART = LANES == 16 ? 8 : 3 }; /* rows of the smaller tile at the end of the rows */
+enum { GEMM_ROWS_PART = TILE_ROWS > 6 ? 8 : 3 }; /* rows of the smaller tile at the end of the rows */
 
 typedef struct tile {
   vf v[GEMM_ROWS][GEMM_VECTORS];
@@ -248,7 +248,7 @@ static void multiply_panel(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t n,
 
 enum {
   FEW_ROWS = 2 * GEMM_ROWS, /* that read a row of B before it leaves the L1 cache */
-  TURNED_ROWS = LANES == 16 ? 8 : 6,
+  TURNED_ROWS = TILE_ROWS > 6 ? 8 : 6,
   FEWEST_ROWS = 4,     /* for which squares of B are transposed in registers */
   FEW_DEPTH = 64,      /* rows of B at once, each on a page of its own */
   TURNED_DEPTH = 1024, /* K of a packed block of A: long runs along the rows of B */

@@ -1,10 +1,12 @@
 /* Conversions between floats and types of 16 bits for one instruction set: bfloat16 needs shifts, which the compiler
- * vectorizes; binary16 has instructions of its own from AVX2 on. */
+ * vectorizes; binary16 has instructions of its own on ARM, and from AVX2 on. */
 #include "half.h"
 #include "simd.h"
 
-#ifdef __F16C__
+#if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 static void bf16_widen(const uint16_t *from, float *to, int64_t count)
@@ -28,12 +30,14 @@ static void bf16_settle(float *a, float *b, int64_t count)
 static void f16_widen(const uint16_t *from, float *to, int64_t count)
 {
   int64_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
   for (; i + 8 <= count; i += 8) {
     __m128i half;
     memcpy(&half, from + i, sizeof half);
     _mm256_storeu_ps(to + i, _mm256_cvtph_ps(half));
   }
+#elif defined(__aarch64__)
+  for (; i + 4 <= count; i += 4) vst1q_f32(to + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from + i))));
 #endif
   for (; i < count; i++) to[i] = cpu_f16_widen(from[i]);
 }
@@ -41,11 +45,13 @@ static void f16_widen(const uint16_t *from, float *to, int64_t count)
 static void f16_round(const float *from, uint16_t *to, int64_t count)
 {
   int64_t i = 0;
-#ifdef __F16C__
+#if defined(__F16C__)
   for (; i + 8 <= count; i += 8) {
     const __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     memcpy(to + i, &half, sizeof half);
   }
+#elif defined(__aarch64__)
+  for (; i + 4 <= count; i += 4) vst1_u16(to + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(from + i))));
 #endif
   for (; i < count; i++) to[i] = cpu_f16_round(from[i]);
 }

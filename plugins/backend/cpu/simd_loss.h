@@ -34,5 +34,5 @@ typedef struct cpu_loss_simd {
   void (*mean_grad[CPU_MEAN_COUNT])(const cpu_mean_row *row, float *dy); /* dy may be y */
 } cpu_loss_simd;
 
-extern const cpu_loss_simd cpu_loss_v2, cpu_loss_v3, cpu_loss_v4;
+extern const cpu_loss_simd CPU_OF_ISAS(, cpu_loss);
 #endif

@@ -12,5 +12,5 @@ typedef struct cpu_lstm_simd {
                     float *dgates, int64_t hidden);
 } cpu_lstm_simd;
 
-extern const cpu_lstm_simd cpu_lstm_v2, cpu_lstm_v3, cpu_lstm_v4;
+extern const cpu_lstm_simd CPU_OF_ISAS(, cpu_lstm);
 #endif

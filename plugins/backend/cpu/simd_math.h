@@ -8,14 +8,14 @@
 #ifndef CPU_SIMD_MATH_H
 #define CPU_SIMD_MATH_H
 #include "simd.h"
-#if LANES == 16
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
 /* `count` < LANES elements; the other lanes are 0. */
 static inline vf load_part(const float *p, int64_t count)
 {
-#if LANES == 16
+#ifdef __AVX512F__
   return _mm512_maskz_loadu_ps((__mmask16)((1u << count) - 1), p);
 #else
   float v[LANES] = {0};
@@ -25,7 +25,7 @@ static inline vf load_part(const float *p, int64_t count)
 }
 static inline void store_part(float *p, vf v, int64_t count)
 {
-#if LANES == 16
+#ifdef __AVX512F__
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << count) - 1), v);
 #else
   float values[LANES];

@@ -6,6 +6,8 @@
 #define CPU_SIMD_NORM_H
 #include <stdint.h>
 
+#include "isa.h"
+
 enum { CPU_NORM_LANES = 64 }; /* maximum lanes of a call */
 
 /* `pixels` times `lanes` contiguous values, `stride` apart; lanes are channels. */
@@ -42,6 +44,6 @@ typedef struct cpu_norm_simd {
   void (*row_grad)(const cpu_norm_row *r, const float *x, const float *dy, float *dx, float *dweight, float *dbias);
 } cpu_norm_simd;
 
-extern const cpu_norm_simd cpu_norm_v2, cpu_norm_v3, cpu_norm_v4;
+extern const cpu_norm_simd CPU_OF_ISAS(, cpu_norm);
 
 #endif

@@ -50,5 +50,5 @@ typedef struct cpu_optimizer_simd {
                 int64_t count);
 } cpu_optimizer_simd;
 
-extern const cpu_optimizer_simd cpu_optimizer_v2, cpu_optimizer_v3, cpu_optimizer_v4;
+extern const cpu_optimizer_simd CPU_OF_ISAS(, cpu_optimizer);
 #endif

@@ -24,7 +24,7 @@ typedef struct cpu_pooling {
   void (*add_to_pixels)(float *x, int64_t pixels, int64_t lanes, const float *value);
 } cpu_pooling;
 
-extern const cpu_pooling cpu_pooling_v2, cpu_pooling_v3, cpu_pooling_v4;
+extern const cpu_pooling CPU_OF_ISAS(, cpu_pooling);
 extern const cpu_pooling *const cpu_pooling_of_isa[3]; /* by cpu_backend.isa; pooling.c */
 
 #ifdef CPU_ISA

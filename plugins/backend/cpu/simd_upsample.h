@@ -23,5 +23,5 @@ typedef struct cpu_upsampling {
   void (*upsample_grad)(const cpu_upsample_plane *plane, const float *dy, float *dx, float *scratch);
 } cpu_upsampling;
 
-extern const cpu_upsampling cpu_upsampling_v2, cpu_upsampling_v3, cpu_upsampling_v4;
+extern const cpu_upsampling CPU_OF_ISAS(, cpu_upsampling);
 #endif

@@ -30,5 +30,5 @@ typedef struct cpu_winograd_simd {
   void (*weights)(const float *from, int64_t step, int64_t count, float *dw);
 } cpu_winograd_simd;
 
-extern const cpu_winograd_simd cpu_winograd_v2, cpu_winograd_v3, cpu_winograd_v4;
+extern const cpu_winograd_simd CPU_OF_ISAS(, cpu_winograd);
 #endif

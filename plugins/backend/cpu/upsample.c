@@ -70,7 +70,7 @@ static void run_task(void *arg, int64_t task, int32_t thread)
 /* x and y, or their gradients. */
 static brim_status run(cpu_backend *b, const brim_launch *launch, const brim_tensor *x, const brim_tensor *y)
 {
-  static const cpu_upsampling *const tables[] = {&cpu_upsampling_v2, &cpu_upsampling_v3, &cpu_upsampling_v4};
+  static const cpu_upsampling *const tables[] = {CPU_OF_ISAS(&, cpu_upsampling)};
   const int64_t lanes = launch->node->in[0]->channel_block;
   planes v = {.simd = tables[b->isa],
               .plane = {.extent = {x->shape.dim[2], x->shape.dim[3]},
