@@ -133,8 +133,8 @@ class Doctor(Case):
         self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "policy=auto_plan", *SMALL,
                           "backend=cpu")
         self.train("run", *SMALL, "backend=cpu")  # training measures nothing
-        self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "nothing to do for training", *SMALL,
-                          "backend=cpu")
+        self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "nothing to do for training",
+                          *SMALL, "backend=cpu")
 
     def test_an_old_profile(self):
         words = [word for word in SMALL if not word.startswith("memory.timing")]

@@ -153,7 +153,8 @@ def broken():
                   left=[-5, 1e30, 1e8][i % 3])
         bad |= {"step": [-5, 2 ** 62, 7, 300][i % 4], "steps": [-1, 3, 0, 100][i % 4], "model": name, "dataset": name,
                 "loss": [1e300, -1e-300, None][i % 3], "score": 1e9, "score_name": name, "device": name,
-                "started": -1e300, "changed": 1e300, "silent_seconds": [1e300, -5, None][i % 3], "epoch": -1e18, "epochs": 1e18, "folder": f"/tmp/{name}",
+                "started": -1e300, "changed": 1e300,
+                "silent_seconds": [1e300, -5, None][i % 3], "epoch": -1e18, "epochs": 1e18, "folder": f"/tmp/{name}",
                 "device_bytes": 2 ** 62, "micro_batch": 2 ** 62, "batch": 1, "step_seconds": 1e-300, "rank": 2 ** 62,
                 "ranks": 2 ** 62, "retries": -3,
                 "memory": [{"class": name, "bytes": 2 ** 62}, {"class": "", "bytes": None}],
