@@ -1,6 +1,7 @@
 #include "base/process.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,4 +63,17 @@ void brim_touch_code(void)
 {
   uintptr_t own = (uintptr_t)brim_touch_code;
   (void)dl_iterate_phdr(touch_object, &own);
+}
+
+bool brim_process_is_stopped(int64_t pid)
+{
+  char path[64], line[512];
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+  FILE *file = fopen(path, "re");
+  if (!file) return false;
+  const size_t n = fread(line, 1, sizeof line - 1, file);
+  fclose(file);
+  line[n] = '\0';
+  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
 }

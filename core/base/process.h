@@ -1,6 +1,7 @@
-/* The host memory of this process. */
+/* The host memory of this process, and the state of others. */
 #ifndef BRIM_BASE_PROCESS_H
 #define BRIM_BASE_PROCESS_H
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Bytes; 0 if the system does not report it. */
@@ -9,4 +10,6 @@ uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
 /* Reads a byte of each page of brim's own code, so that the resident memory has all of it from here on, whatever part
  * of it runs. */
 void brim_touch_code(void);
+/* Whether the kernel has stopped a process of this pid namespace, by a signal such as Ctrl-Z's or for a debugger. */
+bool brim_process_is_stopped(int64_t pid);
 #endif

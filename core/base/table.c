@@ -34,10 +34,11 @@ static bool is_absent(const char *s)
   return s[0] == '\0' || strcmp(s, "-") == 0;
 }
 
-/* Whether the text starts with a number: 0.1, 92.5 %, 0:12. */
+/* Whether the text starts with a number: 0.1, 92.5 %, 0:12, and ?0.1 for a guessed one. */
 static bool is_number(const char *s)
 {
   char *end = NULL;
+  if (*s == '?') s++;
   strtod(s, &end);
   return end != s;
 }

@@ -28,6 +28,12 @@ static struct {
 
 static _Thread_local uint16_t own_thread;
 
+/* Within a step: when the thread's newest span ended, or the step began. */
+static _Thread_local struct {
+  bool is_on;
+  int64_t last;
+} chain;
+
 int64_t brim_tracing_clock(void)
 {
   struct timespec now;
@@ -95,13 +101,29 @@ void brim_tracing_add(int64_t begin, int64_t end, enum brim_tracing_kind kind, c
 int64_t brim_tracing_open_span(const char *name)
 {
   push(name);
-  return brim_tracing_clock();
+  return chain.is_on ? chain.last : brim_tracing_clock();
+}
+
+int64_t brim_tracing_begin_step(const char *name)
+{
+  chain.is_on = false;
+  const int64_t began = brim_tracing_begin(name);
+  chain.is_on = began != 0;
+  chain.last = began;
+  return began;
 }
 
 void brim_tracing_close_span(int64_t begin, enum brim_tracing_kind kind, const void *of, uint64_t value)
 {
+  static const char *const other = "other";
+  const bool records = brim_tracing_records();
+  const int64_t now = records || chain.is_on ? brim_tracing_clock() : 0;
   pop();
-  if (brim_tracing_records()) brim_tracing_add(begin, brim_tracing_clock(), kind, of, value);
+  if (chain.is_on && chain.last > begin && now > chain.last) /* it has spans within it */
+    brim_tracing_add(chain.last, now, BRIM_TRACING_PHASE, other, 0);
+  if (records) brim_tracing_add(begin, now, kind, of, value);
+  chain.last = now;
+  if (kind == BRIM_TRACING_STEP) chain.is_on = false;
 }
 
 void brim_tracing_note(const char *text)

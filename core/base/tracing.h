@@ -18,7 +18,7 @@ enum brim_tracing_kind {
   BRIM_TRACING_WORK,     /* other work in the order of nodes; of: its name; value: bytes */
   BRIM_TRACING_IN,       /* a copy to the device; the same */
   BRIM_TRACING_OUT,      /* a copy from the device; the same */
-  BRIM_TRACING_SUM,      /* a collective, from its start to the end of the first wait for it; the same */
+  BRIM_TRACING_SUM,      /* a collective, from its start to the end of the first wait for it; value: brim_tracing_sum */
   BRIM_TRACING_PHASE,    /* an activity of the thread; of: its name; value: a number that follows the name, or 0 */
   BRIM_TRACING_STEP,     /* a whole step; of: a name; value: its number, from 1 */
   BRIM_TRACING_LOADED,   /* a thread decoded a micro-batch; of: a name; value: samples */
@@ -39,6 +39,12 @@ typedef struct brim_tracing_event {
   uint16_t kind, thread;
 } brim_tracing_event;
 
+/* The value of a collective: its bytes, less than 1 TiB, and its number, which is the same on all ranks. */
+static inline uint64_t brim_tracing_sum(uint64_t number, uint64_t bytes)
+{
+  return number << 40 | (bytes & ((UINT64_C(1) << 40) - 1));
+}
+
 #define BRIM_TRACING_RING 1u
 #define BRIM_TRACING_NVTX 2u
 extern atomic_uint brim_tracing_modes; /* bits: where spans go now */
@@ -52,6 +58,9 @@ static inline int64_t brim_tracing_begin(const char *name)
 {
   return atomic_load_explicit(&brim_tracing_modes, memory_order_relaxed) ? brim_tracing_open_span(name) : 0;
 }
+/* [step] The same for a step. Until its end the thread's spans leave no gap: each begins where the one before ended,
+ * and what a span does after the last span within it is a span "other". So the innermost spans add up to the step. */
+int64_t brim_tracing_begin_step(const char *name);
 /* [step] Ends the span that began then, on the same thread. */
 static inline void brim_tracing_end(int64_t begin, enum brim_tracing_kind kind, const void *of, uint64_t value)
 {

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/monitor_print.h"
+#include "monitor/draw.h"
 #include "monitor/metrics.h"
 #include "monitor/screen.h"
 #include "monitor/source.h"
@@ -18,6 +20,7 @@
 
 #define HOSTS_WAIT_SECONDS 12.0 /* for the first answer of other hosts: longer than ssh tries to connect */
 #define SCREEN_SECONDS 1.0      /* between two looks of the interactive view */
+#define PIPE_COLUMNS 132        /* of the picture as text, where there is no terminal */
 #define EVERY_MIN 0.1
 #define EVERY_MAX 86400.0
 
@@ -69,10 +72,18 @@ static brim_status print_json(const monitor *m, const brim_look *look)
   return BRIM_OK;
 }
 
-static void print_text(const monitor *m, brim_look *look)
+static int text_columns(void)
+{
+  struct winsize size = {0};
+  const bool is_known = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : PIPE_COLUMNS;
+}
+
+/* The picture, without colours: it is the same in a terminal and in a pipe, but for its width. */
+static void print_text(const monitor *m, const brim_look *look)
 {
   brim_text out = {0};
-  brim_monitor_print(look, &out);
+  brim_picture_text(look, text_columns(), brim_utf8_is_locale(), false, &out);
   if (m->seconds > 0) brim_text_add(&out, "\n");
   brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
@@ -183,7 +194,7 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
 }
 
 static const brim_option options[] = {
-    {"--once", BRIM_CLI_FLAG(monitor, once), NULL, "take one snapshot and print it as text"},
+    {"--once", BRIM_CLI_FLAG(monitor, once), NULL, "take one snapshot and print the picture as text"},
     {"--json", BRIM_CLI_FLAG(monitor, json), NULL, "print JSON; with --every a line for each snapshot"},
     {"--every", BRIM_CLI_STRING(monitor, every), "SECONDS", "take a snapshot at this interval"},
     {"--metrics", BRIM_CLI_STRING(monitor, metrics), "FILE",

@@ -11,16 +11,22 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/table.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/run_folder.h"
+#include "memory/live.h"
 #include "store/rundir.h"
 #include "store/summary.h"
 #include "store/trace_files.h"
 
 #define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
 #define ROWS 20                           /* operations that --top shows */
+#define SILENCE_SECONDS 2.0               /* after which a wait says what it is for */
+#define SAME_LENGTH 24                    /* characters by which two such texts are the same, whatever their figures */
 
 typedef struct wishes {
   const char *steps_text;
@@ -100,12 +106,67 @@ static bool find_end(FILE *events, char **line, size_t *room, bool *failed, json
   }
 }
 
+/* The slot of the process that trains in the folder; false if it publishes none. */
+static bool find_process(const char *run, brim_live_entry *out)
+{
+  char dir[BRIM_PATH_MAX];
+  struct stat own, other;
+  size_t count = 0;
+  bool found = false;
+  brim_live_entry *entry = brim_xcalloc(BRIM_BOARD_SLOTS, sizeof *entry);
+  if (stat(run, &own) != 0 || brim_live_list(entry, &count) != BRIM_OK) count = 0;
+  for (size_t i = 0; i < count && !found; i++) {
+    found = entry[i].of.rank == 0 && brim_live_folder(&entry[i], dir, sizeof dir) && stat(dir, &other) == 0 &&
+            own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+    if (found) *out = entry[i];
+  }
+  free(entry);
+  return found;
+}
+
+/* What keeps the run from its next steps; "" if it makes steps. */
+static void describe_wait(const char *run, char *out, size_t room)
+{
+  brim_live_entry e;
+  char time[32];
+  const bool found = find_process(run, &e);
+  const double since = found ? brim_wall_now() - e.of.updated : 0;
+  brim_format_seconds(time, sizeof time, since);
+  snprintf(out, room, "the run has not begun its next step");
+  if (found && e.is_here && brim_process_is_stopped(e.of.pid))
+    snprintf(out, room,
+             "its process %" PRId64 " is stopped, as by Ctrl-Z, after step %" PRId64 "; kill -CONT %" PRId64
+             " lets it continue",
+             e.of.pid, e.of.step, e.of.pid);
+  else if (found && e.of.state != BRIM_LIVE_TRAINING)
+    snprintf(out, room, "the run is in state '%s', and makes its next step after that",
+             brim_live_state_name(e.of.state));
+  else if (found && since >= SILENCE_SECONDS)
+    snprintf(out, room, "the run has made no step for %s, since step %" PRId64 " (process %" PRId64 ")", time,
+             e.of.step, e.of.pid);
+  else if (found)
+    out[0] = '\0';
+}
+
+/* Says what is waited for when that takes long, and again when it has become something else. */
+static void say_wait(const char *run, double *next, char said[256])
+{
+  char text[256];
+  if (brim_now() < *next) return;
+  *next = brim_now() + SILENCE_SECONDS;
+  describe_wait(run, text, sizeof text);
+  const bool is_other = strncmp(text, said, SAME_LENGTH) != 0;
+  if (text[0] && is_other) brim_log(BRIM_LOG_INFO, "waiting: %s", text);
+  snprintf(said, 256, "%s", text);
+}
+
 static brim_status wait_for(const char *run, FILE *events, json_t **event)
 {
-  char *line = NULL;
+  char *line = NULL, said[256] = "";
   size_t room = 0;
   bool failed = false;
   brim_status status = BRIM_OK;
+  double next = brim_now() + SILENCE_SECONDS;
   for (;;) {
     const bool runs = brim_run_is_open(run); /* before the events are read, so that none is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
@@ -114,6 +175,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
     else if (!runs)
       status = brim_fail(BRIM_EINVAL, "run '%s' ended before its next steps were traced", run);
     if (status != BRIM_OK) break;
+    say_wait(run, &next, said);
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   }
   free(line);
@@ -199,13 +261,53 @@ static const char *text_of(const json_t *row, const char *key)
   return s ? s : "";
 }
 
-/* Milliseconds and share of the step of measured and predicted seconds. */
-static void add_times(brim_table *t, double seconds, double predicted, double step)
+/* Milliseconds and share of the step of measured and predicted seconds. `guessed`: the prediction is marked. */
+static void add_times(brim_table *t, double seconds, double predicted, bool guessed, double step)
 {
   brim_table_number(t, seconds * 1e3, 3);
   brim_table_number(t, step > 0 ? 100 * seconds / step : NAN, 1);
-  brim_table_number(t, predicted > 0 ? predicted * 1e3 : NAN, 3);
+  if (guessed && predicted > 0)
+    brim_table_add(t, brim_arena_printf(t->arena, "?%.3f", predicted * 1e3));
+  else
+    brim_table_number(t, predicted > 0 ? predicted * 1e3 : NAN, 3);
   brim_table_number(t, predicted > 0 ? seconds / predicted : NAN, 2);
+}
+
+/* Sums of rows. */
+typedef struct sums {
+  double seconds, predicted, runs;
+  bool guessed;
+} sums;
+
+static void add_sum(sums *to, const json_t *row)
+{
+  to->seconds += number_of(row, "seconds");
+  to->predicted += number_of(row, "predicted_seconds");
+  to->runs += number_of(row, "runs");
+  to->guessed = to->guessed || json_is_true(json_object_get(row, "guessed"));
+}
+
+static void add_row(brim_table *t, const char *op, const char *name, const char *phase, const sums *s, double step)
+{
+  brim_table_add(t, op);
+  brim_table_add(t, name);
+  brim_table_add(t, phase);
+  brim_table_number(t, s->runs, 0);
+  add_times(t, s->seconds, s->predicted, s->guessed, step);
+}
+
+/* The other parts of the step, so that the rows add up to it. */
+static void add_host(brim_table *t, const json_t *phases, sums *all, double step)
+{
+  size_t i;
+  const json_t *phase;
+  json_array_foreach(phases, i, phase)
+  {
+    sums one = {0};
+    add_sum(&one, phase);
+    add_sum(all, phase);
+    add_row(t, text_of(phase, "name"), "", "host", &one, step);
+  }
 }
 
 static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
@@ -215,31 +317,22 @@ static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
   brim_table t = {.arena = arena, .columns = columns};
   const json_t *rows = json_object_get(table, "operations"), *steps = json_object_get(table, "steps");
   const double step = number_of(table, "step_seconds");
-  double seconds[2] = {0, 0}, predicted[2] = {0, 0}, runs[2] = {0, 0}; /* of the others, and of all */
-  char text[64];
+  const size_t count = json_array_size(rows);
+  sums others = {0}, all = {0};
   for (size_t i = 0; i < columns; i++) brim_table_add(&t, heads[i]);
-  for (size_t i = 0; i < json_array_size(rows); i++) {
+  for (size_t i = 0; i < count; i++) {
     const json_t *row = json_array_get(rows, i);
-    for (size_t k = i >= ROWS ? 0 : 1; k < 2; k++) {
-      seconds[k] += number_of(row, "seconds");
-      predicted[k] += number_of(row, "predicted_seconds");
-      runs[k] += number_of(row, "runs");
-    }
-    if (i >= ROWS) continue;
-    brim_table_add(&t, text_of(row, "op"));
-    brim_table_add(&t, text_of(row, "name"));
-    brim_table_add(&t, text_of(row, "phase"));
-    brim_table_number(&t, number_of(row, "runs"), 0);
-    add_times(&t, number_of(row, "seconds"), number_of(row, "predicted_seconds"), step);
+    sums one = {0};
+    add_sum(&one, row);
+    if (strcmp(text_of(row, "phase"), "evaluation") != 0) add_sum(&all, row); /* evaluations are between steps */
+    if (i < ROWS)
+      add_row(&t, text_of(row, "op"), text_of(row, "name"), text_of(row, "phase"), &one, step);
+    else
+      add_sum(&others, row);
   }
-  for (size_t k = json_array_size(rows) > ROWS ? 0 : 1; k < 2; k++) {
-    snprintf(text, sizeof text, "%zu others", json_array_size(rows) - ROWS);
-    brim_table_add(&t, k == 0 ? text : "all");
-    brim_table_add(&t, "");
-    brim_table_add(&t, "");
-    brim_table_number(&t, runs[k], 0);
-    add_times(&t, seconds[k], predicted[k], step);
-  }
+  if (count > ROWS) add_row(&t, brim_arena_printf(arena, "%zu others", count - ROWS), "", "", &others, step);
+  add_host(&t, json_object_get(table, "host"), &all, step);
+  add_row(&t, "all", "", "", &all, step);
   brim_text_printf(out, "steps %lld to %lld on ", (long long)json_integer_value(json_array_get(steps, 0)),
                    (long long)json_integer_value(json_array_get(steps, 1)));
   brim_text_add_shown(out, text_of(table, "device"), "");
@@ -247,6 +340,8 @@ static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
   brim_text_add_shown(out, text_of(table, "measured_by"), "");
   brim_text_add(out, "\n");
   brim_table_print(&t, out);
+  if (all.guessed)
+    brim_text_add(out, "? guessed from the operation's work: it was not timed in this shape; brim plan times it\n");
 }
 
 static brim_status show(const wishes *w, brim_arena *arena)

@@ -347,7 +347,11 @@ static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half
     BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
     if (sums) BRIM_TRY(brim_reduction_after(&exec->reduction, walk->program, i));
   }
-  return exec->backend->synchronize(exec->self);
+  static const char *const waiting = "wait for the device";
+  const int64_t began = brim_tracing_begin(waiting);
+  const brim_status status = exec->backend->synchronize(exec->self);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, waiting, 0);
+  return status;
 }
 
 /* For a rank without a micro-batch, whose sums are zero: runs only the nodes that other ranks need. */

@@ -30,13 +30,13 @@ static const char *name_of(uint32_t kind)
   return kind < sizeof names / sizeof names[0] && names[kind] ? names[kind] : "collective";
 }
 
-/* For traces: a collective that has just started. */
-static void follow(brim_reduction *r, const brim_collective *what)
+/* For traces: a collective that has started, in the span that began then. */
+static void follow(brim_reduction *r, const brim_collective *what, int64_t began)
 {
   if (!brim_tracing_records() || r->open_count == BRIM_REDUCTIONS_OPEN) return;
   r->open[r->open_count].ticket = r->ticket;
   r->open[r->open_count].bytes = what->count * brim_dtype_bytes(what->dtype);
-  r->open[r->open_count].began = brim_tracing_clock();
+  r->open[r->open_count].began = began;
   r->open[r->open_count++].name = name_of(what->kind);
 }
 
@@ -48,7 +48,8 @@ static void end_followed(brim_reduction *r, uint64_t ticket)
   const int64_t now = brim_tracing_clock();
   for (size_t i = 0; i < r->open_count; i++)
     if (r->open[i].ticket <= ticket)
-      brim_tracing_add(r->open[i].began, now, BRIM_TRACING_SUM, r->open[i].name, r->open[i].bytes);
+      brim_tracing_add(r->open[i].began, now, BRIM_TRACING_SUM, r->open[i].name,
+                       brim_tracing_sum(r->open[i].ticket, r->open[i].bytes));
     else
       r->open[kept++] = r->open[i];
   r->open_count = kept;
@@ -59,25 +60,29 @@ static brim_status finish(brim_reduction *r, uint64_t ticket)
   static const char *const name = "wait for a collective";
   const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_dist_finish(r->dist, ticket);
+  end_followed(r, ticket); /* within the span, to which an arrow from another rank leads */
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
-  end_followed(r, ticket);
   return status;
+}
+
+static brim_status start_on_queue(brim_reduction *r, const brim_collective *what)
+{
+  BRIM_TRY(r->backend->mark(r->self, BRIM_QUEUE_COMPUTE, KERNELS));
+  BRIM_TRY(r->backend->wait(r->self, BRIM_QUEUE_COMM, KERNELS));
+  BRIM_TRY(brim_dist_start(r->dist, what, r->queue, &r->ticket));
+  return r->backend->mark(r->self, BRIM_QUEUE_COMM, DONE(r->ticket));
 }
 
 static brim_status start(brim_reduction *r, uint32_t kind, uint32_t dtype, uint64_t offset, uint64_t count)
 {
+  static const char *const name = "start a collective";
   const brim_collective what = {.kind = kind, .dtype = dtype, .buffer = r->base + offset, .count = count};
   if (!r->dist) return BRIM_OK;
-  if (!r->queue) {
-    BRIM_TRY(brim_dist_start(r->dist, &what, NULL, &r->ticket));
-    follow(r, &what);
-    return BRIM_OK;
-  }
-  BRIM_TRY(r->backend->mark(r->self, BRIM_QUEUE_COMPUTE, KERNELS));
-  BRIM_TRY(r->backend->wait(r->self, BRIM_QUEUE_COMM, KERNELS));
-  BRIM_TRY(brim_dist_start(r->dist, &what, r->queue, &r->ticket));
-  follow(r, &what);
-  return r->backend->mark(r->self, BRIM_QUEUE_COMM, DONE(r->ticket));
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = r->queue ? start_on_queue(r, &what) : brim_dist_start(r->dist, &what, NULL, &r->ticket);
+  if (status == BRIM_OK && began) follow(r, &what, began);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
 }
 
 /* Makes later work wait for a collective. */
@@ -111,7 +116,11 @@ brim_status brim_reduction_after(brim_reduction *r, const brim_program *program,
 {
   if (!r->dist) return BRIM_OK;
   while (r->next < r->plan->bucket_count && program->bucket_ready[r->next] <= (int32_t)node) BRIM_TRY(start_bucket(r));
-  return brim_dist_progress(r->dist);
+  static const char *const name = "work on collectives";
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_dist_progress(r->dist);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
 }
 
 brim_status brim_reduction_rest(brim_reduction *r)

@@ -1,6 +1,7 @@
 #include "memory/live.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -36,12 +37,16 @@ static struct live {
   size_t slot;
   pthread_t thread;
   bool is_open;
-  pthread_mutex_t lock; /* protects what follows */
-  pthread_cond_t wake;
+  int folder_fd;          /* keeps the folder's name for others; -1: none */
+  pthread_mutex_t lock;   /* protects what follows */
+  pthread_cond_t wake;    /* of the thread */
+  pthread_cond_t written; /* by the thread */
   brim_live_slot own;
   uint32_t before_wait; /* state */
   bool is_changed, is_idle, stop;
-} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  bool is_urgent; /* a change is to be written at once */
+  bool is_over;   /* the thread has given up */
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER, .folder_fd = -1};
 
 /* ---- the board ---- */
 
@@ -110,14 +115,20 @@ static void wait_for_change(void)
   live.is_idle = false;
 }
 
-static void pause_between_writes(void)
+static struct timespec time_in(double seconds)
 {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += (long)(1e9 * WRITE_SECONDS);
-  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec += (long)(1e9 * fmod(seconds, 1));
+  until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
-  while (!live.stop && pthread_cond_timedwait(&live.wake, &live.lock, &until) != ETIMEDOUT) continue;
+  return until;
+}
+
+static void pause_between_writes(void)
+{
+  const struct timespec until = time_in(WRITE_SECONDS);
+  while (!live.stop && !live.is_urgent && pthread_cond_timedwait(&live.wake, &live.lock, &until) != ETIMEDOUT) continue;
 }
 
 static void *work(void *context)
@@ -130,6 +141,7 @@ static void *work(void *context)
     wait_for_change();
     if (live.stop) break;
     brim_live_slot copy = live.own;
+    const bool is_urgent = live.is_urgent;
     live.is_changed = false;
     pthread_mutex_unlock(&live.lock);
     copy.stamp = stamp;
@@ -138,7 +150,11 @@ static void *work(void *context)
     if (!works) warn();
     pthread_mutex_lock(&live.lock);
     live.own.board_fd = copy.board_fd;
+    if (is_urgent) live.is_urgent = false; /* else it may have become so during the write */
+    pthread_cond_signal(&live.written);
   }
+  live.is_over = true;
+  pthread_cond_signal(&live.written);
   pthread_mutex_unlock(&live.lock);
   return context;
 }
@@ -194,12 +210,13 @@ void brim_live_command(const char *name)
   snprintf(live.command, sizeof live.command, "%s", name);
 }
 
-static void open_wake(void)
+static void open_conditions(void)
 {
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
   pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
   pthread_cond_init(&live.wake, &attr);
+  pthread_cond_init(&live.written, &attr);
   pthread_condattr_destroy(&attr);
 }
 
@@ -214,8 +231,8 @@ void brim_live_begin(enum brim_live_mode mode, const brim_world *world)
     warn();
     return;
   }
-  open_wake();
-  live.stop = live.is_changed = live.is_idle = false;
+  open_conditions();
+  live.stop = live.is_changed = live.is_idle = live.is_urgent = live.is_over = false;
   const int failed = brim_thread_start(&live.thread, "brim-live", work, NULL);
   live.is_open = failed == 0;
   if (live.is_open) return;
@@ -234,7 +251,10 @@ void brim_live_end(void)
   pthread_mutex_unlock(&live.lock);
   pthread_join(live.thread, NULL);
   pthread_cond_destroy(&live.wake);
+  pthread_cond_destroy(&live.written);
   brim_board_close(&live.board);
+  if (live.folder_fd >= 0) close(live.folder_fd);
+  live.folder_fd = -1;
   live.is_open = false;
 }
 
@@ -300,18 +320,44 @@ void brim_live_place(const brim_live_placed *p)
   done();
 }
 
+/* Opens the lock's file once more, only to name it: this descriptor holds no lock, and stays when the run gives its
+ * folder back and still works, for example in its last hook. */
+static int open_name(int lock_fd)
+{
+  char link[64];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", lock_fd);
+  const int fd = lock_fd >= 0 ? open(link, O_PATH | O_CLOEXEC) : -1;
+  return fd >= 0 ? fd : lock_fd;
+}
+
+/* Waits until the slot is written, so that who sees the run's folder finds its slot there too. */
+static void wait_until_written(void)
+{
+  const struct timespec until = time_in(LOCK_SECONDS);
+  pthread_mutex_lock(&live.lock);
+  live.is_urgent = live.is_changed;
+  pthread_cond_signal(&live.wake);
+  while (live.is_urgent && !live.is_over && pthread_cond_timedwait(&live.written, &live.lock, &until) != ETIMEDOUT)
+    continue;
+  pthread_mutex_unlock(&live.lock);
+}
+
 void brim_live_run(const char *dir, int lock_fd, const char *model)
 {
   char path[PATH_MAX];
+  const int name_fd = live.is_open ? open_name(lock_fd) : -1;
   brim_live_slot *s = change();
   if (!s) return;
-  s->folder_fd = lock_fd;
+  if (live.folder_fd >= 0) close(live.folder_fd);
+  live.folder_fd = name_fd == lock_fd ? -1 : name_fd;
+  s->folder_fd = name_fd;
   if (live.mode == BRIM_LIVE_ALL) {
     const char *whole = realpath(dir, path);
     if (whole && strlen(whole) < sizeof s->run) snprintf(s->run, sizeof s->run, "%s", whole);
     snprintf(s->model, sizeof s->model, "%s", model);
   }
   done();
+  wait_until_written();
 }
 
 static double known_or_nan(double value)

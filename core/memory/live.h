@@ -57,7 +57,7 @@ typedef struct brim_live_slot {
   int32_t rank, ranks; /* of the job; 0 of 1 for a single process */
   uint32_t state;      /* enum brim_live_state */
   int32_t device;      /* as the process numbers it; -1: none yet */
-  int32_t folder_fd;   /* its descriptor of the run folder's lock: see brim_live_folder; -1: none */
+  int32_t folder_fd;   /* its descriptor of the run folder's lock file: see brim_live_folder; -1: none */
   uint32_t place;      /* WAITING: in the queue, from 1; else 0 */
   uint32_t flags;      /* enum brim_live_flag */
   int32_t board_fd;    /* its descriptor of the board, by which the kernel can prove who owns the slot */
@@ -111,7 +111,8 @@ typedef struct brim_live_placed {
   double queue_seconds;
 } brim_live_placed;
 void brim_live_place(const brim_live_placed *placed);
-/* [init] The run's folder, its lock's descriptor, and its model. */
+/* [init] The run's folder, its lock's descriptor, and its model. Waits until others can see it, but at most a second.
+ */
 void brim_live_run(const char *dir, int lock_fd, const char *model);
 /* [step] Progress. Copies these figures under a mutex. */
 typedef struct brim_live_step {

@@ -14,7 +14,7 @@
 #define SLOWER_FACTOR 1.3  /* than predicted */
 #define IDLE_SECONDS 600.0 /* of a device whose memory is in use */
 #define IDLE_SHARE 0.1     /* of its memory */
-#define SILENT_SECONDS 300 /* without a step or a change of state */
+#define SILENT_SECONDS 60  /* without a step */
 
 static void advise(brim_look *look, const char *text, const char *command)
 {
@@ -123,19 +123,22 @@ static bool idle_device(brim_look *look)
   return false;
 }
 
-/* A run of mine shows no sign of life: it may be stopped, or wait for a file system. */
+/* A run of mine makes no step: it was stopped, or waits for a file system or another process. */
 static bool silent_run(brim_look *look)
 {
   char time[32];
   for (size_t i = 0; i < look->runs; i++) {
     const brim_look_run *run = &look->run[i];
-    const double silent = look->host[run->host].time - run->changed;
-    const bool steps = run->state == BRIM_LOOK_TRAINING || run->state == BRIM_LOOK_EVALUATING;
-    if (!run->is_mine || !steps || !(silent >= SILENT_SECONDS) || run->step_seconds * 2 > silent) continue;
-    advise(look,
-           brim_arena_printf(&look->arena, "%s has made no step for %s", run->name,
-                             brim_format_seconds(time, sizeof time, silent)),
-           brim_arena_printf(&look->arena, "ps -o stat,wchan:20,etime,args -p %" PRId64, run->pid));
+    const bool is_long = run->silent_seconds >= SILENT_SECONDS;
+    if (!run->is_mine || !brim_look_is_live(run->state) || !(run->is_stopped || is_long)) continue;
+    if (run->is_stopped)
+      advise(look, brim_arena_printf(&look->arena, "%s is stopped, as by Ctrl-Z, and keeps its memory", run->name),
+             brim_arena_printf(&look->arena, "kill -CONT %" PRId64, run->pid));
+    else
+      advise(look,
+             brim_arena_printf(&look->arena, "%s has made no step for %s", run->name,
+                               brim_format_seconds(time, sizeof time, run->silent_seconds)),
+             brim_arena_printf(&look->arena, "ps -o stat,wchan:20,etime,args -p %" PRId64, run->pid));
     return true;
   }
   return false;

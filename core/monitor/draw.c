@@ -18,6 +18,7 @@
 #define QUEUE_SHOWN 8
 #define PANEL_COLUMNS 150 /* width from which the chosen run stands beside the list */
 #define PANEL_ROWS 24
+#define WIDE 100         /* columns from which the head has all it can say */
 #define COMMAND_LEAST 24 /* columns in which part of a command is shown */
 #define DOUBLE_RUNS 8    /* most runs that have two rows each */
 #define PREVIEW_ROWS 11  /* fewest free rows in which the chosen run stands below the list */
@@ -32,21 +33,24 @@ typedef struct frame {
 
 /* ---- the head ---- */
 
-/* "11 active, 5 waiting" */
-static const char *summary_of(char *out, size_t room, const brim_look *look, size_t host)
+/* "11 active, 5 waiting, 2 ended"; the last where there is room, or nothing else. */
+static const char *summary_of(char *out, size_t room, const brim_look *look, size_t host, bool is_wide)
 {
-  size_t live = 0, waiting = 0;
+  size_t live = 0, waiting = 0, ended = 0, length;
   for (size_t i = 0; i < look->runs; i++) {
-    if (look->run[i].host != host || !brim_look_is_live(look->run[i].state)) continue;
-    if (look->run[i].state == BRIM_LOOK_WAITING)
+    if (look->run[i].host != host) continue;
+    if (!brim_look_is_live(look->run[i].state))
+      ended++;
+    else if (look->run[i].state == BRIM_LOOK_WAITING)
       waiting++;
     else
       live++;
   }
-  if (waiting)
-    snprintf(out, room, "%zu active, %zu waiting", live, waiting);
-  else
-    snprintf(out, room, live ? "%zu active" : "no runs", live);
+  snprintf(out, room, live || waiting ? "%zu active" : "no runs", live);
+  length = strlen(out);
+  if (waiting) snprintf(out + length, room - length, ", %zu waiting", waiting);
+  length = strlen(out);
+  if (ended && (is_wide || live + waiting == 0)) snprintf(out + length, room - length, ", %zu ended", ended);
   return out;
 }
 
@@ -63,7 +67,8 @@ static void draw_host(const frame *f, int row, size_t index)
     brim_cells_put(f->cells, row, column, end, BRIM_PAINT_BAD, h->failure);
     return;
   }
-  brim_cells_put_right(f->cells, row, column, right, BRIM_PAINT_STRONG, summary_of(text, sizeof text, f->look, index));
+  brim_cells_put_right(f->cells, row, column, right, BRIM_PAINT_STRONG,
+                       summary_of(text, sizeof text, f->look, index, f->area.columns >= WIDE));
   right -= brim_cells_width(f->cells, text) + 2;
   if (isfinite(h->load)) {
     snprintf(text, sizeof text, "load %.1f%s%.0f", h->load, isfinite(h->processors) ? " of " : "", h->processors);
@@ -116,6 +121,25 @@ static void draw_keys(const frame *f, int row)
   }
 }
 
+/* The answers are always there; the name is cut, and what follows from a yes is left out, where there is no room. */
+static void draw_question(const frame *f, int row)
+{
+  static const char effect[] = "it writes a checkpoint and ends";
+  const int answers = 14, end = f->area.column + f->area.columns; /* "? y yes  n no" and a space */
+  char pid[BRIM_DRAW_TEXT];
+  snprintf(pid, sizeof pid, " (pid %" PRId64 ")", f->view->asked.pid);
+  int column = brim_cells_put(f->cells, row, f->area.column, end, BRIM_PAINT_WARN, "interrupt ");
+  const int most = end - answers - brim_cells_width(f->cells, pid);
+  column = brim_cells_put(f->cells, row, column, most, BRIM_PAINT_WARN, f->view->asked_name);
+  column = brim_cells_printf(f->cells, row, column, end, BRIM_PAINT_WARN, "%s?", pid);
+  column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_KEY, "y");
+  column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_PLAIN, "yes");
+  column = brim_cells_put(f->cells, row, column + 2, end, BRIM_PAINT_KEY, "n");
+  column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_PLAIN, "no") + 2;
+  if (column + brim_cells_width(f->cells, effect) <= end)
+    brim_cells_put(f->cells, row, column, end, BRIM_PAINT_DIM, effect);
+}
+
 /* The last row: a question, a message, or the keys. */
 static void draw_foot(const frame *f, int row)
 {
@@ -123,13 +147,7 @@ static void draw_foot(const frame *f, int row)
   const int end = f->area.column + f->area.columns;
   int column = f->area.column;
   if (v->question == BRIM_VIEW_ASK_INTERRUPT) {
-    column = brim_cells_printf(f->cells, row, column, end - 8, BRIM_PAINT_WARN, "interrupt %s (pid %" PRId64 ")?",
-                               v->asked_name, v->asked.pid);
-    column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_KEY, "y");
-    column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_PLAIN, "yes");
-    column = brim_cells_put(f->cells, row, column + 2, end, BRIM_PAINT_KEY, "n");
-    column = brim_cells_put(f->cells, row, column + 1, end, BRIM_PAINT_PLAIN, "no");
-    brim_cells_put(f->cells, row, column + 2, end, BRIM_PAINT_DIM, "it writes a checkpoint and ends, as by Ctrl-C");
+    draw_question(f, row);
   } else if (v->question == BRIM_VIEW_ASK_FILTER) {
     column = brim_cells_put(f->cells, row, column, end, BRIM_PAINT_KEY, "/");
     column = brim_cells_put(f->cells, row, column, end - 1, BRIM_PAINT_STRONG, v->filter);
@@ -292,7 +310,7 @@ static rows divide(const frame *f, int all)
                                                    : all >= 10 ? 2
                                                    : all >= 8  ? 1
                                                                : 0);
-  r.advice = at_most(advice_rows(f), all >= 18 ? 5 : all >= 14 ? 2 : all >= 10 ? 1 : 0);
+  r.advice = !f->view ? 0 : at_most(advice_rows(f), all >= 18 ? 5 : all >= 14 ? 2 : all >= 10 ? 1 : 0);
   left -= r.queue + r.advice + r.devices_title + 1 + r.names;
   const int wish = f->count > 0 ? (int)f->count : 2;
   const int least = at_most(wish, left * 45 / 100 > 3 ? left * 45 / 100 : 3);
@@ -421,6 +439,21 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   free(f.list);
 }
 
+/* What a picture would cut: the whole commands of the advice, all that could not be read, and why hosts are missing. */
+static void add_lines(const brim_look *look, brim_text *out)
+{
+  const char *gap = "\n";
+  for (size_t i = 0; i < look->advices; i++, gap = "")
+    brim_text_printf(out, "%s%zu %s\n  %s\n", gap, i + 1, look->advice[i].text, look->advice[i].command);
+  gap = "\n";
+  for (size_t i = 0; i < look->problems; i++, gap = "") brim_text_printf(out, "%s! %s\n", gap, look->problem[i]);
+  for (size_t i = 0; i < look->hosts; i++)
+    if (look->host[i].failure[0]) {
+      brim_text_printf(out, "%s! %s: %s\n", gap, look->host[i].name, look->host[i].failure);
+      gap = "";
+    }
+}
+
 void brim_picture_text(const brim_look *look, int columns, bool unicode, bool color, brim_text *out)
 {
   brim_cells cells;
@@ -434,6 +467,7 @@ void brim_picture_text(const brim_look *look, int columns, bool unicode, bool co
   draw_list(&f, f.area);
   brim_cells_text(&cells, color, out);
   while (out->length > 1 && out->s[out->length - 2] == '\n') out->s[--out->length] = '\0'; /* rows without text */
+  add_lines(look, out);
   free(f.list);
   brim_cells_release(&cells);
 }

@@ -13,7 +13,8 @@
 /* Draws the list of runs with devices, queue and advice, or the chosen run, or the help, as the view says. Scrolls the
  * view, so that the chosen run is visible. */
 void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells);
-/* The same for a file or a pipe, without keys and with a row for everything, added to `out`. */
+/* The same for a file or a pipe, without keys and with a row for everything, added to `out`; below it the advice with
+ * its commands, and all problems. Texts in these lines are as in the look: show it with brim_cli_print. */
 void brim_picture_text(const brim_look *look, int columns, bool unicode, bool color, brim_text *out);
 
 /* ---- draw_parts.c: small pieces; texts are written to `out` and returned ---- */
@@ -63,7 +64,10 @@ void brim_draw_devices_title(brim_cells *cells, brim_area area);
 /* Rows for `each` lines a run (1 or 2), and a title if `title`. */
 void brim_draw_runs(brim_cells *cells, brim_area area, const brim_look *look, const brim_view *view, const size_t *list,
                     size_t count, int each, bool title);
-enum brim_paint brim_draw_state_paint(enum brim_look_state state);
+/* The state of a run, or that it is stopped or stalled, which is no state of its own. */
+const char *brim_draw_state(const brim_look_run *run);
+enum brim_paint brim_draw_state_paint(const brim_look_run *run);
+const char *brim_draw_silence(char *out, const brim_look_run *run); /* "no step for 40 s"; "" */
 
 /* ---- draw_queue.c ---- */
 

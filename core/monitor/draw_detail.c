@@ -88,9 +88,7 @@ static void draw_head(brim_cells *cells, int row, brim_area area, const brim_loo
     end -= width + GAP;
   }
   column = brim_cells_put(cells, row, column, end - 14, BRIM_PAINT_STRONG, run->name) + GAP;
-  column =
-      brim_cells_put(cells, row, column, end, brim_draw_state_paint(run->state), brim_look_state_names[run->state]) +
-      GAP;
+  column = brim_cells_put(cells, row, column, end, brim_draw_state_paint(run), brim_draw_state(run)) + GAP;
   if (run->model[0]) {
     snprintf(text, sizeof text, "%s%s%s", run->model, run->dataset[0] ? " on " : "", run->dataset);
     brim_cells_put(cells, row, column, end, BRIM_PAINT_PLAIN, text);
@@ -119,7 +117,9 @@ static int draw_way(brim_cells *cells, brim_area *at, const brim_look *look, siz
     count_text(text, run->step);
   }
   add_fact(cells, at, &column, run->is_federated ? "round" : "step", text);
-  if (brim_look_is_live(run->state)) {
+  if (brim_draw_silence(one, run)[0]) {
+    add_fact(cells, at, &column, "", one);
+  } else if (brim_look_is_live(run->state)) {
     add_fact(cells, at, &column, "", brim_draw_rate(one, run->rate, run->counts_tokens));
     add_fact(cells, at, &column, "left", brim_draw_seconds(one, run->seconds_left));
   }

@@ -11,6 +11,7 @@
 #define GAP 1
 #define WIDE 64 /* from here on states have their full names */
 #define STATE_SHORT 5
+#define ROOMY 100 /* from here on names are whole before further columns are added */
 #define NAME_MOST 28
 
 enum column_id {
@@ -68,9 +69,30 @@ static const struct {
     [BRIM_LOOK_FAILED] = {"FAIL", BRIM_PAINT_BAD},      [BRIM_LOOK_KILLED] = {"KILL", BRIM_PAINT_BAD},
 };
 
-enum brim_paint brim_draw_state_paint(enum brim_look_state state)
+static bool is_silent(const brim_look_run *run)
 {
-  return states[state].paint;
+  return run->is_stopped || run->silent_seconds > 0;
+}
+
+enum brim_paint brim_draw_state_paint(const brim_look_run *run)
+{
+  return is_silent(run) ? BRIM_PAINT_BAD : states[run->state].paint;
+}
+
+const char *brim_draw_state(const brim_look_run *run)
+{
+  return run->is_stopped ? "stopped" : is_silent(run) ? "stalled" : brim_look_state_names[run->state];
+}
+
+const char *brim_draw_silence(char *out, const brim_look_run *run)
+{
+  char time[BRIM_DRAW_TEXT];
+  out[0] = '\0';
+  if (run->silent_seconds > 0 && run->silent_seconds < 100)
+    snprintf(out, BRIM_DRAW_TEXT, "no step for %.0f s", run->silent_seconds);
+  else if (run->silent_seconds > 0 && brim_draw_seconds(time, run->silent_seconds)[0])
+    snprintf(out, BRIM_DRAW_TEXT, "no step for %.16s", time);
+  return out;
 }
 
 static double share_of(const brim_look_run *run)
@@ -78,12 +100,14 @@ static double share_of(const brim_look_run *run)
   return run->steps > 0 ? (double)run->step / (double)run->steps : NAN;
 }
 
-/* The time since a run ended: "2h ago". */
+/* The time since a run ended: "12s ago", "2h ago". */
 static const char *ago_text(char *out, double seconds)
 {
   out[0] = '\0';
   if (!(seconds >= 0 && seconds < 1e9)) return out;
-  if (seconds < 3600)
+  if (seconds < 60)
+    snprintf(out, BRIM_DRAW_TEXT, "%.0fs ago", floor(seconds));
+  else if (seconds < 3600)
     snprintf(out, BRIM_DRAW_TEXT, "%.0fm ago", floor(seconds / 60));
   else if (seconds < 100 * 3600)
     snprintf(out, BRIM_DRAW_TEXT, "%.0fh ago", floor(seconds / 3600));
@@ -126,7 +150,7 @@ static const char *cell_text(char *out, enum column_id id, const brim_look *look
   case NAME:
     return run->name;
   case STATE:
-    return width <= STATE_SHORT ? states[run->state].brief : brim_look_state_names[run->state];
+    return width > STATE_SHORT ? brim_draw_state(run) : is_silent(run) ? "STALL" : states[run->state].brief;
   case SHARE:
     if (isfinite(share)) snprintf(out, BRIM_DRAW_TEXT, "%.0f%%", 100 * fmax(0, fmin(share, 1)));
     return out;
@@ -159,7 +183,7 @@ static const char *cell_text(char *out, enum column_id id, const brim_look *look
 
 static enum brim_paint cell_paint(enum column_id id, const brim_look_run *run)
 {
-  if (id == STATE) return states[run->state].paint;
+  if (id == STATE) return brim_draw_state_paint(run);
   if (id == NAME && brim_look_is_live(run->state)) return BRIM_PAINT_STRONG;
   if (id == USER && run->is_mine) return BRIM_PAINT_CHOSEN;
   return id == NAME || id == SHARE || id == LOSS || id == LEFT ? BRIM_PAINT_PLAIN : BRIM_PAINT_DIM;
@@ -207,6 +231,7 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
       const int titled = (int)strlen(columns[id].title);
       if (longest < least) least = longest < titled ? titled : longest;
     }
+    if (id == NAME && room >= ROOMY) least = most_of(cells, look, id) > least ? most_of(cells, look, id) : least;
     if (left < least + GAP) continue;
     w.of[id] = least;
     left -= least + GAP;
@@ -224,17 +249,20 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
 
 /* ---- drawing ---- */
 
-/* Columns BAR to RATE have no content before a run has begun: a sentence takes their place. */
-static bool is_sentence(const brim_look_run *run)
+/* Columns BAR to LEFT have no content before a run has begun, and RATE and LEFT mean nothing while it makes no step: a
+ * sentence takes their place. Returns the first of these columns; COLUMNS: there is no sentence. */
+static enum column_id sentence_from(const brim_look_run *run)
 {
-  return run->state == BRIM_LOOK_WAITING || run->state == BRIM_LOOK_PLANNING ||
-         (run->state == BRIM_LOOK_WORKING && run->steps <= 0);
+  if (run->state == BRIM_LOOK_WAITING || run->state == BRIM_LOOK_PLANNING) return BAR;
+  if (run->state == BRIM_LOOK_WORKING && run->steps <= 0) return BAR;
+  return is_silent(run) && brim_look_is_live(run->state) ? SPARK : COLUMNS;
 }
 
 static const char *sentence_of(char *out, size_t room, const brim_look *look, size_t index)
 {
   const brim_look_run *run = &look->run[index];
   if (run->state == BRIM_LOOK_WAITING) return brim_draw_place(out, room, look, index);
+  if (is_silent(run)) return brim_draw_silence(out, run);
   snprintf(out, room, "%s%s", run->state == BRIM_LOOK_WORKING ? "brim " : "makes its plan",
            run->state == BRIM_LOOK_WORKING ? run->command : "");
   return out;
@@ -244,11 +272,12 @@ static void draw_row(brim_cells *cells, int row, brim_area area, const brim_look
 {
   const brim_look_run *run = &look->run[index];
   char text[160];
+  const enum column_id sentence = sentence_from(run);
   int column = area.column + MARK, sentence_at = -1, sentence_end = -1;
   for (int id = 0; id < COLUMNS; id++) {
     const int width = w->of[id];
     if (width == 0) continue;
-    if (is_sentence(run) && id >= BAR && id <= LEFT) {
+    if (id >= (int)sentence && id <= LEFT) {
       if (sentence_at < 0) sentence_at = column;
       sentence_end = column + width;
     } else if (id == BAR) {
@@ -269,7 +298,7 @@ static void draw_row(brim_cells *cells, int row, brim_area area, const brim_look
     column += width + GAP;
   }
   if (sentence_at >= 0)
-    brim_cells_put(cells, row, sentence_at, sentence_end, BRIM_PAINT_PLAIN,
+    brim_cells_put(cells, row, sentence_at, sentence_end, is_silent(run) ? BRIM_PAINT_BAD : BRIM_PAINT_PLAIN,
                    sentence_of(text, sizeof text, look, index));
 }
 
@@ -293,7 +322,7 @@ static void draw_more(brim_cells *cells, int row, brim_area area, const brim_loo
     column = brim_cells_printf(cells, row, column, end, BRIM_PAINT_DIM, "%s %s", run->score_name, text) + 2;
   if (w->of[MEMORY] == 0 && cell_text(text, MEMORY, look, run, 99)[0])
     column = brim_cells_printf(cells, row, column, end, BRIM_PAINT_DIM, "%s", text) + 2;
-  if (w->of[USER] == 0 || w->of[PID] == 0)
+  if (w->of[USER] == 0 || (w->of[PID] == 0 && run->pid > 0))
     brim_cells_printf(cells, row, column, end, BRIM_PAINT_DIM, "%s%s%s", w->of[USER] ? "pid" : run->user,
                       w->of[PID] ? "" : " ", w->of[PID] ? "" : cell_text(other, PID, look, run, 99));
 }

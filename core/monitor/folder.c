@@ -80,7 +80,9 @@ struct brim_folder {
   bool counts_tokens;
   /* of events.jsonl */
   event event[BRIM_LOOK_EVENTS_MAX];
-  size_t events_seen; /* the newest is at (events_seen - 1) % BRIM_LOOK_EVENTS_MAX */
+  size_t events_seen;          /* the newest is at (events_seen - 1) % BRIM_LOOK_EVENTS_MAX */
+  enum brim_look_state ending; /* BRIM_LOOK_STATES: the last process has not ended, as far as it says */
+  double started, ended;
   int64_t retries;
   brim_openmetrics_counts decisions;
   tried tried[TRIED_MAX];
@@ -261,12 +263,28 @@ static void keep_event(brim_folder *f, const json_t *record, const char *kind)
     snprintf(e->text, sizeof e->text, "%s", text_of(record, "detail"));
 }
 
+/* A process begins with "started" or "resumed", and ends with one of the others, unless it is killed. */
+static void take_ending(brim_folder *f, const char *kind, double time)
+{
+  static const enum brim_look_state ends[] = {BRIM_LOOK_FINISHED, BRIM_LOOK_INTERRUPTED, BRIM_LOOK_FAILED};
+  if (strcmp(kind, "started") == 0 || strcmp(kind, "resumed") == 0) {
+    f->ending = BRIM_LOOK_STATES;
+    f->started = time;
+  }
+  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+    if (strcmp(kind, brim_look_state_names[ends[i]]) != 0) continue;
+    f->ending = ends[i];
+    f->ended = time;
+  }
+}
+
 static void take_event(brim_folder *f, const char *line, size_t length)
 {
   json_t *record = json_loadb(line, length, 0, NULL);
   const char *kind = text_of(record, "event");
   const double queued = number(record, "queue_seconds");
   if (strcmp(kind, "seen") == 0) take_tried(f, record);
+  take_ending(f, kind, number(record, "time"));
   if (strcmp(kind, "claimed") == 0 && queued > 0)
     f->queue_seconds = (f->queue_seconds > 0 ? f->queue_seconds : 0) + queued;
   if (strcmp(kind, "decision") == 0) {
@@ -358,6 +376,8 @@ brim_folder *brim_folder_follow(const char *dir)
   if (!f) return NULL;
   snprintf(f->dir, sizeof f->dir, "%s", dir);
   f->loss = f->score = f->epoch = f->epochs = f->rate = f->step_seconds = f->loader_share = f->queue_seconds = NAN;
+  f->started = f->ended = NAN;
+  f->ending = BRIM_LOOK_STATES;
   f->step = -1;
   return f;
 }
@@ -378,6 +398,18 @@ void brim_folder_update(brim_folder *f)
   read_plan(f);
   follow(f, "metrics.jsonl", &f->metrics, true, take_record);
   follow(f, "events.jsonl", &f->events, false, take_event);
+}
+
+bool brim_folder_ending(const brim_folder *f, enum brim_look_state *state, double *time)
+{
+  *state = f->ending;
+  *time = f->ended;
+  return f->ending != BRIM_LOOK_STATES;
+}
+
+double brim_folder_started(const brim_folder *f)
+{
+  return f->started;
 }
 
 static void describe_curves(const brim_folder *f, brim_arena *arena, brim_look_run *run)

@@ -12,6 +12,10 @@ void brim_folder_drop(brim_folder *folder);
 const char *brim_folder_dir(const brim_folder *folder);
 /* Reads what is new. */
 void brim_folder_update(brim_folder *folder);
+/* How the run's last process said that it ended, or false if it did not (yet); *time: when, or NAN. */
+bool brim_folder_ending(const brim_folder *folder, enum brim_look_state *state, double *time);
+/* When the run's last process began, as far as it is known; else NAN. */
+double brim_folder_started(const brim_folder *folder);
 /* Fills the members of `run` that come from the folder, and those of its progress that are unknown so far. Texts and
  * arrays are copied into `arena`. */
 void brim_folder_describe(const brim_folder *folder, brim_arena *arena, brim_look_run *run);

@@ -138,6 +138,8 @@ typedef struct brim_look_run {
   const char *command;     /* "train"; "" for a run that has ended */
   double started;          /* begin of the process; tells runs apart whose pid is the same */
   double since, changed;   /* begin of the state; last sign of life in its slot or folder */
+  double silent_seconds;   /* since its last step, if that is much longer than a step takes; else NAN */
+  bool is_stopped;         /* the kernel has stopped its process, by a signal such as Ctrl-Z's */
   /* progress; of a federation `step` counts rounds */
   int64_t step, steps; /* -1: not known */
   bool is_federated;

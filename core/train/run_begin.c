@@ -327,6 +327,7 @@ brim_status brim_running_begin(brim_running *r)
   BRIM_TRY(brim_running_begin_together(r, brim_setup_check_disk(r->drive->setup)));
   r->loop = brim_loop_begin(&r->drive, &r->work);
   BRIM_TRY(r->options->resume ? open_resumed(r) : open_new(r));
+  brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
   /* Printed if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
@@ -353,7 +354,6 @@ brim_status brim_running_begin(brim_running *r)
     r->hooks = brim_hooks_open(&r->settings->hooks, r->dir, brim_config_choice_of(r->config, "model")->plugin->id,
                                brim_config_choice_of(r->config, "dataset")->name);
   brim_running_hook(r, BRIM_HOOK_START, r->options->resume ? "resumed" : "started");
-  brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
   const brim_progress_state state = brim_running_progress(r);
   brim_running_publish(r, &state);
   return BRIM_OK;

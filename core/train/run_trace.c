@@ -167,7 +167,9 @@ static size_t events_of_step(const brim_running *r)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN && nodes > train) train = nodes;
     if (plan->program[i].kind == BRIM_PROGRAM_UPDATE || plan->program[i].kind == BRIM_PROGRAM_CHECK) other += nodes;
   }
-  return micros * (train + plan->bucket_count + 16) + other + 64;
+  /* with several ranks, two events more for each collective, and one after each node of the last micro-batch */
+  const size_t together = r->options->dist ? train + 2 * plan->bucket_count : 0;
+  return micros * (train + plan->bucket_count + 16) + together + other + 64;
 }
 
 static brim_status reserve(brim_running *r)
@@ -196,6 +198,7 @@ static brim_status open_writer(brim_running *r, int64_t origin)
                                   .first = t->from,
                                   .end = t->until,
                                   .origin = origin + t->offset.nanoseconds,
+                                  .adds_up = t->how == by_clock && !brim_setup_is_federated(r->drive->setup),
                                   .planner = &r->drive->planner};
   return brim_trace_writer_open(&about, &t->writer);
 }

@@ -67,7 +67,8 @@ static brim_status make(void *self)
   const double loaded = brim_trainer_loader_waited(r->trainer);
   const int64_t samples = r->state->samples, skipped = r->state->skipped_steps, step = r->state->step;
   BRIM_TRY(brim_running_trace_before(r));
-  const int64_t began = brim_tracing_begin(name);
+  const int64_t began =
+      brim_setup_is_federated(r->drive->setup) ? brim_tracing_begin(name) : brim_tracing_begin_step(name);
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
   brim_tracing_end(began, BRIM_TRACING_STEP, name, (uint64_t)step + 1);
   if (r->state->step == step) return status; /* else the step was committed, and the next one, begun ahead, failed */

@@ -21,6 +21,7 @@ typedef struct brim_trace_about {
   const char *how;       /* what measured operations: "the host's clock around each operation" */
   int64_t first, end;    /* steps [first, end), from 1 */
   int64_t origin;        /* time 0 of the file, on this rank's clock, in nanoseconds */
+  bool adds_up;          /* the host runs the operations itself: they and its phases add up to a step */
   brim_planner *planner; /* for predictions */
 } brim_trace_about;
 

@@ -31,16 +31,23 @@ static brim_span next_span(void *context, int64_t sequence)
 
 /* ---- the micro-batches of a step ---- */
 
+static brim_status open_loader(brim_trainer *t)
+{
+  static const char *const name = "start the loader";
+  brim_loader_options options = brim_setup_train_loader(t->drive->setup, t->drive->choice.micro_batch);
+  options.next = next_span;
+  options.context = t;
+  t->first_sequence = brim_order_sequence(&t->drive->order, t->state.step);
+  t->loader_bytes = brim_loader_bytes(&options);
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_loader_open(&options, &t->loader);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
+}
+
 static brim_status prepare(brim_trainer *t)
 {
-  if (!t->loader && brim_order_batch_max(&t->drive->order) > 0) {
-    brim_loader_options options = brim_setup_train_loader(t->drive->setup, t->drive->choice.micro_batch);
-    options.next = next_span;
-    options.context = t;
-    t->first_sequence = brim_order_sequence(&t->drive->order, t->state.step);
-    t->loader_bytes = brim_loader_bytes(&options);
-    BRIM_TRY(brim_loader_open(&options, &t->loader));
-  }
+  if (!t->loader && brim_order_batch_max(&t->drive->order) > 0) BRIM_TRY(open_loader(t));
   if (brim_fault_hit(BRIM_FAULT_BEGIN, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "failed at its beginning (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -80,11 +87,11 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 /* Advances to the next micro-batch before which the ranks meet, the last one or each, and runs those before it. */
 static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
-  static const char *const waiting = "wait for samples";
+  static const char *const waiting = "wait for samples", *const weighing = "weigh samples";
   for (;;) {
     m->batch = NULL;
     if (m->loaded == b->share.count) return BRIM_OK;
-    const int64_t began = brim_tracing_begin(waiting);
+    int64_t began = brim_tracing_begin(waiting);
     const double start = brim_now();
     const brim_status status = brim_loader_next(t->loader, &m->batch);
     t->loader_waited += brim_now() - start;
@@ -95,7 +102,9 @@ static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
     const brim_program *program = brim_plan_program(t->plan, BRIM_PROGRAM_TRAIN, span->count);
     BRIM_TRY(brim_exec_load(t->exec, program, m->batch->values, m->batch->labels));
     b->step.first_sample = span->first - b->span.first;
+    began = brim_tracing_begin(weighing);
     brim_setup_weigh(t->drive->setup, m->batch, &b->weight, &b->tokens);
+    brim_tracing_end(began, BRIM_TRACING_PHASE, weighing, 0);
     m->loaded += span->count;
     if (is_together(t) || m->loaded == b->share.count) return BRIM_OK;
     BRIM_TRY(run_batch(t, b, m));
@@ -180,11 +189,14 @@ static brim_status begin_step(brim_trainer *t)
     if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
     b->scale = state.loss_scale;
   }
-  BRIM_TRY(brim_trainer_make_step(t, t->begun_steps, b->span.count, b));
+  static const char *const preparing = "prepare the step", *const name = "micro-batches";
+  int64_t began = brim_tracing_begin(preparing);
+  brim_status status = brim_trainer_make_step(t, t->begun_steps, b->span.count, b);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, preparing, 0);
+  BRIM_TRY(status);
   b->norm[0] = NAN;
-  static const char *const name = "micro-batches";
-  const int64_t began = brim_tracing_begin(name);
-  const brim_status status = accumulate(t, b);
+  began = brim_tracing_begin(name);
+  status = accumulate(t, b);
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
   BRIM_TRY(status);
   if (b->failed != BRIM_OK && !t->drive->setup->options.dist) {
@@ -272,13 +284,22 @@ static brim_status look_at_loss(brim_trainer *t, brim_begun *b)
   return brim_exec_proof(t->exec, &b->proof);
 }
 
+static brim_status read_norm(brim_trainer *t, brim_begun *b)
+{
+  static const char *const name = "read the norm";
+  const int64_t began = brim_tracing_begin(name);
+  const brim_status status = brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm);
+  brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
+  return status;
+}
+
 static brim_status run_update(brim_trainer *t, brim_begun *b)
 {
   t->torn = true;
   const brim_exec_options backward = {.part = BRIM_EXEC_BACKWARD};
   if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, NULL));
-  if (norm_wanted(t)) BRIM_TRY(brim_exec_read(t->exec, t->update, norm_wanted(t), b->norm));
+  if (norm_wanted(t)) BRIM_TRY(read_norm(t, b));
   if (brim_fault_hit(BRIM_FAULT_UPDATE, NULL))
     return brim_fail(BRIM_ENOMEM_DEVICE, "update failed (injected by %s)", BRIM_FAULT_ENVIRONMENT);
   t->torn = false;

@@ -129,6 +129,13 @@ class Doctor(Case):
     def test_no_home(self):
         self.assert_named("warning", "cache", "no folder", "HOME", drop=("HOME", "XDG_CACHE_HOME"))
 
+    def test_a_profile_without_times(self):
+        self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "policy=auto_plan", *SMALL,
+                          "backend=cpu")
+        self.train("run", *SMALL, "backend=cpu")  # training measures nothing
+        self.assert_named("note", "profile", "no operation was timed on cpu:0 yet", "nothing to do for training",
+                          *SMALL, "backend=cpu")
+
     def test_an_old_profile(self):
         words = [word for word in SMALL if not word.startswith("memory.timing")]
         self.brim("plan", *words)

@@ -1,12 +1,14 @@
 """brim monitor: what it says of runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
 
+import fcntl
 import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 
-from support import BINARY, SMALL, Case, main, write
+from support import BINARY, INTERRUPTED, SMALL, Case, main, write
 from test_queue import JOB, WAIT, devices_of
 
 STATES = pathlib.Path(__file__).parents[1] / "monitor" / "states"
@@ -44,7 +46,7 @@ class Monitor(Case):
         self.assertGreater(run["loss"], 0)
         self.assertEqual(run["events"][0]["event"], "started")
         text = self.brim("monitor", "--once").out
-        self.assertIn("a    mlp", text)
+        self.assertRegex(text, r"\n  a +training .* mlp +mine")
         self.assertNotIn("\x1b", text)
 
     def test_memory_is_shared_out_among_owners(self):
@@ -74,14 +76,72 @@ class Monitor(Case):
         self.assertIn("fits on cpu:1 now", look["advice"][0]["text"])
         self.assertEqual(look["advice"][0]["command"], f"kill -INT {waiting.pid}  # then start it with device=cpu:1")
         text = self.brim("monitor", "--once").out
-        self.assertRegex(text, r"\n *1 +cpu:0 .*~\d\d:\d\d")
+        self.assertRegex(text, r"\nqueue 1 .* on cpu:0 .*~\d\d:\d\d")
+        self.assertIn(f"  kill -INT {waiting.pid}  # then start it with device=cpu:1\n", text)
 
-    def test_a_killed_run_is_gone_at_the_next_look(self):
+    def test_runs_that_have_ended_stay_with_their_end(self):
+        """As long as the monitor runs, and for ten minutes; a monitor that starts looks into runs/."""
+        processes = {name: self.hold(f"runs/{name}", *SMALL) for name in ("killed", "interrupted", "deleted")}
+        for name in processes:
+            self.until_run(processes[name], lambda run: run["step"] > 0, "the first step")
+        monitor = self.start("monitor", "--json", "--every", "0.1")
+        self.assertEqual({run["name"] for run in json.loads(monitor.stdout.readline())["runs"]},
+                         {"killed", "interrupted", "deleted"})
+        self.train("runs/finished", *SMALL)
+        processes["killed"].kill()
+        processes["deleted"].kill()
+        processes["interrupted"].send_signal(signal.SIGINT)
+        self.finish(processes["interrupted"], INTERRUPTED)
+        processes["killed"].wait()
+        processes["deleted"].wait()
+        shutil.rmtree(self.folder / "runs" / "deleted")
+        want = {"killed", "interrupted"}  # the finished one may have come and gone between two looks
+        while True:
+            runs = {run["name"]: run for run in json.loads(monitor.stdout.readline())["runs"]}
+            if {name for name, run in runs.items() if run["state"] == name} >= want and "deleted" not in runs:
+                break
+        self.assertGreater(runs["killed"]["step"], 0)
+        self.assertGreater(runs["killed"]["steps"], 0)
+        self.assertEqual((runs["killed"]["pid"], runs["killed"]["seconds_left"]), (0, None))
+        monitor.send_signal(signal.SIGINT)
+        later = {run["name"]: run for run in self.look()["runs"]}
+        self.assertEqual({name: run["state"] for name, run in later.items()},
+                         {name: name for name in ("killed", "interrupted", "finished")})
+        self.assertEqual(later["finished"]["model"], "mlp")
+        self.assertRegex(self.brim("monitor", "--once").out, r"\n  finished +finished +.* ago ")
+        os.utime(self.folder / "runs" / "killed" / "events.jsonl", (1, 1))
+        os.utime(self.folder / "runs" / "killed" / "metrics.jsonl", (1, 1))
+        self.assertNotIn("killed", {run["name"] for run in self.look()["runs"]})
+
+    def test_a_run_whose_last_hook_hangs_has_its_name(self):
+        os.mkfifo(self.folder / "pipe")
+        process = self.start("train", "run.dir=runs/hooked", *SMALL, f"hooks.on_end=read x <{self.folder / 'pipe'}")
+        run = self.until_run(process, lambda run: run["state"] == "stopping" and
+                             (self.folder / "runs/hooked/report.html").exists() and
+                             not self.holds_lock("runs/hooked"), "the hook")
+        self.assertEqual((run["name"], run["model"]), ("hooked", "mlp"))
+        write(self.folder / "pipe", b"x\n")
+        self.finish(process, 0)
+
+    def holds_lock(self, run):
+        with open(self.folder / run / ".lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def test_a_stopped_run_is_named_with_its_silence(self):
         process = self.hold("a", *SMALL)
-        self.until_run(process, lambda run: True, "the run")
-        process.kill()
-        process.wait()
-        self.assertEqual(self.look()["runs"], [])
+        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        process.send_signal(signal.SIGSTOP)
+        run = self.until_run(process, lambda run: run["stopped"] and run["silent_seconds"], "ten seconds of silence")
+        self.assertGreaterEqual(run["silent_seconds"], 10)
+        text = self.brim("monitor", "--once").out
+        self.assertRegex(text, r"\n  a +stopped .*no step for \d+ s")
+        self.assertIn(f"kill -CONT {process.pid}\n", text)
+        process.send_signal(signal.SIGCONT)
+        self.until_run(process, lambda run: not run["stopped"] and not run["silent_seconds"], "the next step")
 
     def test_a_folder_is_followed_while_it_grows(self):
         process = self.hold("a", *SMALL, "observe.log_every_steps=1", "training.eval_every_steps=2")

@@ -19,14 +19,14 @@ def check_format(events):
     """Asserts what Chrome's trace-event format requires."""
     for e in events:
         assert set(e) >= {"ph", "pid", "tid", "ts", "name"}, e
-        assert e["ph"] in "XMCibe" and isinstance(e["name"], str) and e["name"], e
+        assert e["ph"] in "XMCibesf" and isinstance(e["name"], str) and e["name"], e
         assert isinstance(e["pid"], int) and isinstance(e["tid"], int), e
         assert isinstance(e["ts"], (int, float)), e
         if e["ph"] == "X":
             assert e["dur"] >= 0, e
         if e["ph"] == "C":
             assert all(isinstance(value, int) for value in e["args"].values()), e
-        if e["ph"] in "be":
+        if e["ph"] in "besf":
             assert e["cat"] and e["id"].startswith("0x"), e
     tracks = collections.defaultdict(list)
     for e in events:
@@ -62,6 +62,17 @@ class Traces(Ranks):
         return sorted((e for e in events if e["ph"] == "X" and e["pid"] == rank and e["name"].startswith("step ")),
                       key=lambda e: e["ts"])
 
+    @staticmethod
+    def innermost(events, step):
+        """The spans of the training thread in a step that have no span within them, as (begin, end, name)."""
+        begin = round(step["ts"] * 1000)
+        spans = sorted({(round(e["ts"] * 1000), round(e["ts"] * 1000) + round(e["dur"] * 1000), e["name"])
+                        for e in events if e["ph"] == "X" and e["pid"] == step["pid"] and e["tid"] < 100},
+                       key=lambda span: (span[0], -span[1]))
+        spans = [s for s in spans if begin <= s[0] and s[1] <= begin + round(step["dur"] * 1000)]
+        return [s for i, s in enumerate(spans)
+                if s[1] > s[0] and not any(o[1] > o[0] and o != s and o[1] <= s[1] for o in spans[i + 1:i + 2])]
+
     def in_step(self, events, step):
         return [e for e in self.operations(events, step["pid"]) if step["ts"] <= e["ts"] <= step["ts"] + step["dur"]]
 
@@ -91,6 +102,27 @@ class Steps(Traces):
         tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
         self.assertLessEqual({"host", "operations", "copies in", "copies out"}, tracks)
         self.assertIn("traced", self.events("run"))
+
+    def check_that_steps_are_filled(self, events, rank=0):
+        """No time of a step is without the name of an operation, a copy or a phase of the host."""
+        for step in self.steps(events, rank):
+            spans = self.innermost(events, step)
+            begin, end = round(step["ts"] * 1000), round(step["ts"] * 1000) + round(step["dur"] * 1000)
+            self.assertNotIn(step["name"], [name for _, _, name in spans])
+            self.assertEqual((spans[0][0], spans[-1][1]), (begin, end))
+            for before, after in zip(spans, spans[1:]):
+                self.assertEqual(before[1], after[0], (before, after))
+
+    def test_operations_and_phases_of_the_host_add_up_to_a_step(self):
+        for run, more in (("mlp", []), ("accumulated", ["training.gradient_accumulation_steps=3",
+                                                        "training.clip_norm=1", "training.num_workers=0"]),
+                          ("evaluated", ["training.eval_every_steps=1", "training.checkpoint_every_steps=2"])):
+            with self.subTest(run):
+                self.train(run, *RUN, "observe.trace=2:6", *more)
+                self.check_that_steps_are_filled(self.trace_of(run, "trace-2-5.json.gz")[0])
+                table = self.json(run, "operations.json")
+                parts = [row for row in table["operations"] if row["phase"] != "evaluation"] + table["host"]
+                self.assertAlmostEqual(sum(row["seconds"] for row in parts), table["step_seconds"], delta=1e-7)
 
     def test_a_trace_has_the_threads_that_decode_samples(self):
         """They are some micro-batches ahead, but not forty."""
@@ -125,6 +157,10 @@ class Steps(Traces):
         shown = self.brim("trace", "run", "--top").out
         self.assertIn("steps 3 to 5 on ", shown)
         self.assertRegex(shown, r"(?m)^operation +name +phase +runs +ms a step +% +predicted +ratio$")
+        self.assertRegex(shown, r"(?m)^wait for samples +host +1 ")
+        self.assertTrue(all(row["guessed"] for row in rows))
+        self.assertRegex(shown, r"(?m)^adamw .* \?\d+\.\d{3} +\d")
+        self.assertIn("? guessed from the operation's work", shown)
         self.assertRegex(shown, rf"(?m)^{rows[0]['op'].replace('+', '.')} ")
         self.assertEqual(self.brim("trace", "run", "--json").json, table)
 
@@ -184,6 +220,8 @@ class Asked(Traces):
         os.kill(process.pid, signal.SIGSTOP)
         asking = self.start("trace", "run")
         self.until((self.folder / "run" / "trace.request").exists, asking)
+        said = asking.stderr.readline() + asking.stderr.readline()
+        self.assertRegex(said, rf"waiting: its process {process.pid} is stopped.* kill -CONT {process.pid} lets")
         asking.send_signal(signal.SIGINT)
         self.assertIn("the run will not trace its next steps", self.finish(asking, INTERRUPTED).err)
         self.assertFalse((self.folder / "run" / "trace.request").exists())
@@ -212,6 +250,24 @@ class Together(Traces):
             self.assertLess(own[0], other[1])
             self.assertLess(other[0], own[1])
         self.assertIn("all-reduce", {e["name"] for e in events if e["ph"] == "b"})
+        self.check_arrows(events)
+
+    def check_arrows(self, events):
+        """Each collective has an arrow from every rank's start to the end of the other's wait."""
+        ends = collections.defaultdict(dict)
+        for e in events:
+            if e["ph"] in "sf":
+                self.assertNotIn(e["ph"], ends[e["id"]], "an id has one arrow")
+                ends[e["id"]][e["ph"]] = e
+                around = [x["name"] for x in events if x["ph"] == "X" and (x["pid"], x["tid"]) == (e["pid"], e["tid"])
+                          and x["ts"] <= e["ts"] <= x["ts"] + x["dur"]]
+                self.assertIn("start a collective" if e["ph"] == "s" else "wait for a collective", around)
+        whole = [arrow for arrow in ends.values() if len(arrow) == 2]
+        self.assertEqual(2 * len(whole), len([e for e in events if e["ph"] == "b"]) * 2)
+        for arrow in whole:
+            self.assertNotEqual(arrow["s"]["pid"], arrow["f"]["pid"])
+            self.assertEqual(arrow["s"]["name"], arrow["f"]["name"])
+            self.assertLess(arrow["s"]["ts"], arrow["f"]["ts"])
 
     def test_ranks_have_one_clock(self):
         self.ranks(2, "run", *RUN, "observe.trace=3:6")

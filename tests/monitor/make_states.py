@@ -93,8 +93,9 @@ def lab():
         ("lora", "chat", 1.31, .66), counts_tokens=True)
     add("cnn-small", "training", 8203, "ann", 5, .611, 48213, 31, 4.1, ("cnn", "fashion_mnist", .2871, .9042))
     add("cnn-wide", "recovering", 8204, "ann", 5, .602, 40313, 35, 5.8, ("cnn", "fashion_mnist", .2613, .9117))
-    add("dmitri 8210", "training", 8210, "dmitri", 5, .12, 1.7, 250000, 39.8)
-    add("segformer", "training", 8300, "dmitri", 6, .33, 512, 12000, 61.0, ("unet", "cub200", .71, .8))
+    add("dmitri 8210", "training", 8210, "dmitri", 5, .12, 1.7, 250000, 39.8, silent_seconds=40)
+    add("segformer", "training", 8300, "dmitri", 6, .33, 512, 12000, 61.0, ("unet", "cub200", .71, .8),
+        silent_seconds=3725, stopped=True)
     add("fed-clients", "training", 8311, "eve", 7, .5, 210, 1900, .4, ("cnn", "cifar10", 1.01, .65), federated=True,)
     for i, (name, user) in enumerate((("vit-l-224", "ann"), ("vit-l-384", "ann"), ("bob 8402", "bob"),
                                       ("gpt2-long", "carla"), ("dmitri 8404", "dmitri"))):
@@ -152,7 +153,8 @@ def broken():
                   left=[-5, 1e30, 1e8][i % 3])
         bad |= {"step": [-5, 2 ** 62, 7, 300][i % 4], "steps": [-1, 3, 0, 100][i % 4], "model": name, "dataset": name,
                 "loss": [1e300, -1e-300, None][i % 3], "score": 1e9, "score_name": name, "device": name,
-                "started": -1e300, "changed": 1e300, "epoch": -1e18, "epochs": 1e18, "folder": f"/tmp/{name}",
+                "started": -1e300, "changed": 1e300,
+                "silent_seconds": [1e300, -5, None][i % 3], "epoch": -1e18, "epochs": 1e18, "folder": f"/tmp/{name}",
                 "device_bytes": 2 ** 62, "micro_batch": 2 ** 62, "batch": 1, "step_seconds": 1e-300, "rank": 2 ** 62,
                 "ranks": 2 ** 62, "retries": -3,
                 "memory": [{"class": name, "bytes": 2 ** 62}, {"class": "", "bytes": None}],

@@ -11,24 +11,7 @@
 #include <cmocka.h>
 
 #include "monitor/draw.h"
-
-static brim_look *open_look(const char *state)
-{
-  char path[512];
-  brim_look *look = test_calloc(1, sizeof *look);
-  snprintf(path, sizeof path, "%s/monitor/states/%s.json", BRIM_TESTS_DIR, state);
-  json_t *root = json_load_file(path, 0, NULL);
-  assert_non_null(root);
-  if (brim_look_add_json(root, look) != BRIM_OK) fail_msg("%s: %s", state, brim_error_text());
-  json_decref(root);
-  return look;
-}
-
-static void close_look(brim_look *look)
-{
-  brim_look_release(look);
-  test_free(look);
-}
+#include "recorded_looks.h"
 
 /* ---- recorded pictures ---- */
 

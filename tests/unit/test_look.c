@@ -30,7 +30,8 @@ static const char two_hosts[] =
     "\"starts\":null,\"accepts\":[0]}],"
     "\"runs\":[{\"host\":0,\"name\":\"runs/a\",\"state\":\"training\",\"pid\":7,\"user\":\"ann\",\"mine\":true,"
     "\"rank\":0,\"ranks\":1,\"device_index\":0,\"device\":\"cuda:0\",\"command\":\"train\",\"started\":1795811000,"
-    "\"since\":1795811001,\"changed\":1795811271.25,\"step\":205,\"steps\":220,\"federated\":false,\"rate\":1300,"
+    "\"since\":1795811001,\"changed\":1795811271.25,\"silent_seconds\":30,\"stopped\":true,\"step\":205,\"steps\":220,"
+    "\"federated\":false,\"rate\":1300,"
     "\"counts_tokens\":false,\"seconds_left\":3.5,\"device_bytes\":100,\"libraries_bytes\":50,"
     "\"memory\":[{\"class\":\"parameters\",\"bytes\":60},{\"class\":\"activations\",\"bytes\":40}],"
     "\"folder\":\"/home/ann/runs/a\",\"model\":\"vit\",\"dataset\":\"cifar\",\"loss\":0.48,\"score\":0.838,"
@@ -44,7 +45,8 @@ static const char two_hosts[] =
     "{\"host\":0,\"name\":\"pid 9\",\"state\":\"waiting\",\"pid\":9,\"user\":\"ann\",\"mine\":true,\"rank\":0,"
     "\"ranks\":1,\"device_index\":null,\"device\":null,\"command\":\"train\",\"started\":1795811100,\"since\":"
     "1795811200,"
-    "\"changed\":1795811200,\"step\":0,\"steps\":-1,\"federated\":false,\"rate\":null,\"counts_tokens\":false,"
+    "\"changed\":1795811200,\"silent_seconds\":null,\"stopped\":false,\"step\":0,\"steps\":-1,\"federated\":false,"
+    "\"rate\":null,\"counts_tokens\":false,"
     "\"seconds_left\":null,\"device_bytes\":700,\"libraries_bytes\":null,\"memory\":[],\"folder\":null,\"model\":null,"
     "\"dataset\":null,\"loss\":null,\"score\":null,\"score_name\":null,\"epoch\":null,\"epochs\":null,"
     "\"queue_seconds\":null,\"curves\":[],\"events\":[],\"retries\":0,\"decisions\":0,\"decided\":[],\"micro_batch\":0,"
@@ -373,12 +375,13 @@ static void advice_names_a_run_without_a_sign_of_life(void **state)
 {
   (void)state;
   brim_look_run *run = add_run("a", CPU0, 44, 50);
-  run->changed = 580;
+  run->silent_seconds = 420;
   assert_advice("a has made no step for 7:00", "ps -o stat,wchan:20,etime,args -p 101");
-  run->step_seconds = 400; /* its steps take that long */
+  run->silent_seconds = 40; /* seen, but not worth an advice yet */
   assert_advice("", "");
-  run->step_seconds = NAN;
-  run->state = BRIM_LOOK_CHECKPOINT;
+  run->is_stopped = true;
+  assert_advice("a is stopped, as by Ctrl-Z, and keeps its memory", "kill -CONT 101");
+  run->state = BRIM_LOOK_KILLED;
   assert_advice("", "");
 }
 
@@ -415,7 +418,7 @@ static void there_are_at_most_three_of_different_kinds(void **state)
   (void)state;
   for (int i = 0; i < 3; i++) {
     brim_look_run *run = add_run("a", CPU0, 10, 50);
-    run->changed = 100;
+    run->silent_seconds = 900;
     run->loader_share = 0.5;
     run->predicted_step_seconds = 0.001;
   }

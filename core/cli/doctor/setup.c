@@ -64,8 +64,9 @@ static void look_at_profile(brim_doctor *d, const brim_backend_seen *b, const ch
   brim_profile *profile = NULL;
   if (!brim_profile_default_path(&subject, path, sizeof path)) return; /* there is no cache: see the check of it */
   if (stat(path, &file) != 0) {
-    brim_doctor_add(d, BRIM_FINDING_NOTE, "profile", NULL, "%s has no times yet: the first plan measures what it needs",
-                    name);
+    brim_doctor_add(d, BRIM_FINDING_NOTE, "profile",
+                    "nothing to do for training; `brim plan` measures times, and so do runs with policy=auto_plan",
+                    "no operation was timed on %s yet, so predicted times are guesses", name);
     return;
   }
   if (brim_profile_open(path, &subject, &profile) != BRIM_OK) {
