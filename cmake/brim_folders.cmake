@@ -29,6 +29,9 @@ function(brim_folder name)
   set(BRIM_CORE_SOURCES ${BRIM_CORE_SOURCES} ${sources} PARENT_SCOPE)
 endfunction()
 
+# A square root that may set errno is not made into vector code.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/core/exec/normal.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+
 # A target that links brim_core gets all objects and sees all headers: the library, and tests of internals.
 set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"

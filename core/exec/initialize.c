@@ -1,19 +1,18 @@
 /* Initialisation from counters: a value depends only on the seed, the parameter's name and the element's index. */
 #include "exec/initialize.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "brim/host.h"
 #include "brim/random.h"
-
-#define TWO_PI 6.283185307179586
+#include "exec/normal.h"
 
 enum {
   THREADS_MAX = 64,
-  THREAD_MIN = 1 << 18 /* fewest values that justify a thread */
+  THREAD_MIN = 1 << 18, /* fewest values that justify a thread */
+  PIECE = 1 << 22       /* values that are in host memory at a time on their way to the device */
 };
 
 /* Turns four random numbers of the parameter's stream into values; normal ones by Box and Muller, in pairs. */
@@ -27,8 +26,7 @@ static void make_values(const brim_init *init, brim_philox random, double out[4]
       out[i + 1] = (2 * w - 1) * init->value;
       break;
     case BRIM_INIT_NORMAL:
-      out[i] = init->value * sqrt(-2 * log(1 - u)) * cos(TWO_PI * w);
-      out[i + 1] = init->value * sqrt(-2 * log(1 - u)) * sin(TWO_PI * w);
+      brim_normal_pair(init->value, u, w, out + i);
       break;
     default:
       out[i] = out[i + 1] = init->value;
@@ -41,46 +39,54 @@ static void make_values(const brim_init *init, brim_philox random, double out[4]
 typedef struct range {
   const brim_init *init;
   uint64_t seed, item;
-  int64_t first, end;
+  int64_t first, end, base; /* base: the element at `values` */
   uint32_t dtype;
-  void *values; /* of the whole parameter */
+  void *values;
 } range;
+
+/* Normal values in single precision, block by block; returns the first element that is left. */
+static int64_t make_blocks(const range *r)
+{
+  int64_t i = r->first;
+  if (r->init->kind != BRIM_INIT_NORMAL || r->dtype == BRIM_DTYPE_F64) return i;
+  for (; i + BRIM_NORMAL_BLOCK <= r->end; i += BRIM_NORMAL_BLOCK)
+    brim_normal_block(r->seed, r->item, r->init->value, i, (float *)r->values + (i - r->base));
+  return i;
+}
 
 static void *make_range(void *arg)
 {
   const range *r = arg;
-  for (int64_t i = r->first; i < r->end; i += 4) {
+  for (int64_t i = make_blocks(r); i < r->end; i += 4) {
     double value[4];
     make_values(r->init, brim_random4(r->seed, BRIM_STREAM_INIT, 0, r->item, (uint32_t)(i / 4)), value);
     for (int64_t k = i; k < i + 4 && k < r->end; k++) {
       if (r->dtype == BRIM_DTYPE_F64)
-        ((double *)r->values)[k] = value[k - i];
+        ((double *)r->values)[k - r->base] = value[k - i];
       else
-        ((float *)r->values)[k] = (float)value[k - i];
+        ((float *)r->values)[k - r->base] = (float)value[k - i];
     }
   }
   return NULL;
 }
 
-/* Computes ranges on several threads; the range of a thread that cannot be started is computed here. */
-void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
+/* Divides a range among threads; the part of a thread that cannot be started is computed here. */
+static void make_parts(const range *whole)
 {
-  const int64_t count = brim_shape_count(&p->value->shape);
-  const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
-  const range whole = {&p->init, seed, item, 0, count, dtype, values};
   range part[THREADS_MAX];
   pthread_t thread[THREADS_MAX];
   bool runs[THREADS_MAX];
+  const int64_t count = whole->end - whole->first;
   int64_t parts = brim_host_threads();
   if (parts > count / THREAD_MIN) parts = count / THREAD_MIN;
   if (parts > THREADS_MAX) parts = THREADS_MAX;
   for (int64_t i = 1; i < parts; i++) {
-    part[i] = whole;
-    part[i].first = count / parts * i / 4 * 4;
-    part[i].end = i + 1 < parts ? count / parts * (i + 1) / 4 * 4 : count;
+    part[i] = *whole;
+    part[i].first = whole->first + count / parts * i / 4 * 4;
+    part[i].end = i + 1 < parts ? whole->first + count / parts * (i + 1) / 4 * 4 : whole->end;
     runs[i] = brim_thread_start(&thread[i], "brim-init", make_range, &part[i]) == 0;
   }
-  part[0] = whole;
+  part[0] = *whole;
   if (parts > 1) part[0].end = part[1].first;
   make_range(&part[0]);
   for (int64_t i = 1; i < parts; i++) {
@@ -91,13 +97,38 @@ void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, v
   }
 }
 
+static range range_of(const brim_parameter *p, uint64_t seed, uint32_t dtype)
+{
+  const uint64_t item = brim_hash(BRIM_HASH_START, p->value->name, strlen(p->value->name));
+  return (range){
+      .init = &p->init, .seed = seed, .item = item, .end = brim_shape_count(&p->value->shape), .dtype = dtype};
+}
+
+void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, void *values)
+{
+  range whole = range_of(p, seed, dtype);
+  whole.values = values;
+  make_parts(&whole);
+}
+
+/* Values go through a small buffer, because the first use of host memory takes longer than drawing values. */
 brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *p,
                                       uint64_t seed)
 {
-  void *values = brim_try_malloc(p->value->bytes);
+  range piece = range_of(p, seed, p->value->dtype);
+  const uint64_t each = brim_dtype_bytes(p->value->dtype);
+  const int64_t count = piece.end, most = count < PIECE ? count : PIECE;
+  void *values = brim_try_malloc((uint64_t)most * each);
   if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
-  brim_first_values(p, seed, p->value->dtype, values);
-  const brim_status status = brim_exec_write(exec, program, p->value, values);
+  brim_status status = BRIM_OK;
+  piece.values = values;
+  for (; piece.first < count && status == BRIM_OK; piece.first = piece.end) {
+    piece.base = piece.first;
+    piece.end = piece.first + most < count ? piece.first + most : count;
+    make_parts(&piece);
+    status = brim_exec_write_part(exec, program, p->value, (uint64_t)piece.first * each,
+                                  (uint64_t)(piece.end - piece.first) * each, values);
+  }
   free(values);
   return status;
 }

@@ -35,6 +35,7 @@ typedef struct attention {
   float *dq, *dk, *dv;
   brim_dropout_key key;
   int64_t first_sample;
+  int64_t first_head; /* backward: the first key head of a job, of all samples' */
   char *workspace;
 } attention;
 
@@ -461,6 +462,7 @@ static void send_back(const attention *a, const tile *t, scratch *s, bool to_que
 static void send_to_queries(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
+  task += a->first_head * sharing(a) * a->q_blocks;
   const int64_t block = task % a->q_blocks, head = task / a->q_blocks % a->attr->heads;
   tile t = tile_of(a, task / a->q_blocks / a->attr->heads, head, block, 0);
   zero_rows(a, a->dq + at_query(a, &t), a->q_stride, t.rows);
@@ -488,6 +490,7 @@ static void send_to_keys_of(const attention *a, int64_t sample, int64_t kv_head,
 static void send_to_keys(void *arg, int64_t task, int32_t thread)
 {
   const attention *a = arg;
+  task += a->first_head * a->k_blocks;
   const int64_t kv_head = task / a->k_blocks % a->attr->kv_heads;
   send_to_keys_of(a, task / a->k_blocks / a->attr->kv_heads, kv_head, task % a->k_blocks, false, scratch_of(a, thread));
 }
@@ -515,14 +518,16 @@ static void send_all_back(attention *a, const brim_launch *launch, uint32_t y)
   if (cpu_is_widened(launch->node->in[y]))
     attend_all(a, launch->in[y], (float *)((char *)launch->workspace + scratch_end));
   cpu_pool *pool = a->backend->pool;
-  const int64_t tasks = a->samples * a->attr->kv_heads, threads = a->backend->threads;
-  /* A tile takes five products, or seven if computed twice. Threads without work cost more from 5/7 on. */
-  if (7 * tasks >= 5 * threads * cpu_divide_up(tasks, threads)) {
-    cpu_pool_run(pool, tasks, send_to_head, a);
-  } else {
-    cpu_pool_run(pool, a->samples * a->attr->heads * a->q_blocks, send_to_queries, a);
-    cpu_pool_run(pool, tasks * a->k_blocks, send_to_keys, a);
-  }
+  const int64_t heads = a->samples * a->attr->kv_heads, threads = a->backend->threads;
+  /* Each thread has the same number of whole heads; the rest is divided. A tile takes five products, or seven if
+   * computed twice. Threads without work cost more from 5/7 on. */
+  int64_t rest = heads % threads;
+  if (7 * rest >= 5 * threads) rest = 0;
+  if (heads > rest) cpu_pool_run(pool, heads - rest, send_to_head, a);
+  if (rest == 0) return;
+  a->first_head = heads - rest;
+  cpu_pool_run(pool, rest * sharing(a) * a->q_blocks, send_to_queries, a);
+  cpu_pool_run(pool, rest * a->k_blocks, send_to_keys, a);
 }
 
 static CPU_RUN(attention_grad_run)
