@@ -29,4 +29,8 @@ void brim_graph_drop_tensors(brim_graph *g, const bool *gone);
  * metrics, if the backend (g->offers) has that operation: the logits are computed once, not again for the gradient. Its
  * scratch holds the logits of some rows, for all classes. Results have the same bits. */
 void brim_graph_fuse_loss(brim_graph *g);
+/* Emits a norm's gradient `op` of of[0]; if of[0] has a gradient from later nodes, a kernel that adds to it, if the
+ * backend offers one (norm.c). */
+brim_status brim_norm_emit_gradient(brim_autodiff *ad, const brim_node *n, const char *op, brim_tensor *const *in,
+                                    uint32_t in_count, brim_tensor *const *of, uint32_t of_count);
 #endif

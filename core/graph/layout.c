@@ -332,3 +332,106 @@ void brim_layout_place(brim_program *p)
   choose_offsets(p);
   fetch_first_early(p);
 }
+
+/* ---- casts first ---- */
+
+/* Where a program's buffers lie, and their lifetimes. */
+typedef struct placed {
+  uint64_t height;
+  brim_buffer *buffer;
+} placed;
+
+static placed save(const brim_program *p)
+{
+  return (placed){p->transient_bytes,
+                  brim_arena_copy(&p->graph->arena, p->buffer, p->buffer_count * sizeof *p->buffer)};
+}
+
+static void restore(brim_program *p, const placed *s)
+{
+  p->transient_bytes = s->height;
+  memcpy(p->buffer, s->buffer, p->buffer_count * sizeof *p->buffer);
+}
+
+/* The buffer of a copy of a parameter in a smaller type, or NULL. */
+static brim_buffer *buffer_of_copy(const brim_program *p, const brim_node *n)
+{
+  if (!n->descriptor->converts || n->in[0]->role != BRIM_ROLE_PARAMETER || p->need[n->index].workspace_bytes)
+    return NULL;
+  const int32_t buffer = p->tensor_buffer[n->out[0]->id];
+  return buffer >= 0 ? &p->buffer[buffer] : NULL;
+}
+
+/* Lets the lifetimes of such copies begin at node 0, as long as no more bytes are alive at any node than at the peak.
+ * Returns their number. moved: by node. */
+static size_t extend_copies(brim_program *p, bool *moved)
+{
+  const brim_graph *g = p->graph;
+  const int64_t *live = count_live(p);
+  int64_t most = 0; /* at the nodes before the present one, with the copies extended so far */
+  size_t count = 0;
+  for (size_t i = 0; i < g->forward_count; i++) {
+    brim_buffer *b = buffer_of_copy(p, g->node[i]);
+    if (b && b->first == (int32_t)i && (uint64_t)most + b->bytes <= p->live_bytes) {
+      most += (int64_t)b->bytes;
+      b->first = 0;
+      moved[i] = true;
+      count++;
+    }
+    if (live[i] > most) most = live[i];
+  }
+  return count;
+}
+
+/* Moves these nodes before all others. */
+static void move_first(brim_program *p, const bool *moved, size_t count)
+{
+  brim_graph *g = p->graph;
+  brim_arena scratch = {0};
+  int32_t *to = BRIM_ARENA_NEW(&scratch, int32_t, g->node_count);
+  const brim_program was = *p;
+  brim_node **node = brim_arena_copy(&scratch, g->node, g->node_count * sizeof(brim_node *));
+  p->kernel = BRIM_ARENA_NEW(&g->arena, const brim_kernel *, g->node_count);
+  p->state = BRIM_ARENA_NEW(&g->arena, void *, g->node_count);
+  p->need = BRIM_ARENA_NEW(&g->arena, brim_kernel_need, g->node_count);
+  p->workspace_buffer = BRIM_ARENA_NEW(&g->arena, int32_t, g->node_count);
+  for (size_t i = 0, first = 0, next = count; i < g->node_count; i++) {
+    const size_t at = moved[i] ? first++ : next++;
+    to[i] = (int32_t)at;
+    node[i]->index = (uint32_t)at;
+    g->node[at] = node[i];
+    p->kernel[at] = was.kernel[i];
+    p->state[at] = was.state[i];
+    p->need[at] = was.need[i];
+    p->workspace_buffer[at] = was.workspace_buffer[i];
+  }
+  for (size_t i = 0; i < g->tensor_count; i++)
+    if (g->tensor[i]->producer >= 0) g->tensor[i]->producer = to[g->tensor[i]->producer];
+  for (size_t i = 0; i < p->buffer_count; i++) {
+    brim_buffer *b = &p->buffer[i];
+    if (b->first > 0) b->first = to[b->first]; /* 0: from the start, as the inputs */
+    b->last = b->last < (int32_t)g->node_count ? to[b->last] : b->last;
+  }
+  p->live_node = to[p->live_node];
+  brim_arena_release(&scratch);
+}
+
+void brim_layout_place_casts_first(brim_program *p)
+{
+  const placed before = save(p);
+  bool *moved = BRIM_ARENA_NEW(&p->graph->arena, bool, p->graph->node_count + 1);
+  const size_t count = p->group_count > 0 || p->graph->passes ? 0 : extend_copies(p, moved);
+  if (count == 0) {
+    brim_layout_place(p);
+    return;
+  }
+  choose_offsets(p);
+  const placed first = save(p);
+  if (first.height > before.height || first.height > p->live_bytes) {
+    restore(p, &before);
+    brim_layout_place(p);
+    if (p->transient_bytes < first.height) return;
+    restore(p, &first);
+  }
+  move_first(p, moved, count);
+}

@@ -12,4 +12,8 @@ void brim_layout_find(brim_program *p, uint64_t alignment);
 /* Fills the buffers' offsets (from the start of the transient part) and transient_bytes, which is BRIM_LAYOUT_UNPLACED
  * before. Does nothing if they are placed. */
 void brim_layout_place(brim_program *p);
+/* The same for a backend that records programs, which then makes the copies of parameters in a smaller type in one
+ * launch. Casts of parameters in the forward pass move to the program's start, those whose results have room from there
+ * on; the program never takes more memory for it. Node indices change. */
+void brim_layout_place_casts_first(brim_program *p);
 #endif

@@ -429,7 +429,11 @@ static brim_status create(brim_plan *plan)
   }
   brim_place_persistent(plan, train, eval, update);
   BRIM_TRY(recompute(plan));
-  for (size_t i = 0; i < plan->program_count; i++) brim_layout_place(&plan->program[i]);
+  for (size_t i = 0; i < plan->program_count; i++)
+    if (BRIM_HAS(brim_backend_ops, r->backend, run_program))
+      brim_layout_place_casts_first(&plan->program[i]);
+    else
+      brim_layout_place(&plan->program[i]);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)

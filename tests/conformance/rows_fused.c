@@ -289,5 +289,31 @@ static brim_tensor *make_sum_rms_norm(bench *b)
 {
   return make_sum_norm(b, true);
 }
+/* The norm of a tensor that is needed later too, so the gradient of each norm is added to what is there. */
+static brim_tensor *make_norm_add(bench *b, bool rms)
+{
+  brim_graph *g = b->g;
+  const int64_t features = (b->o.size == SIZE_ANY ? 7 : 1) * bench_pick_channels(b);
+  brim_tensor *x =
+      bench_pick(b, 0, 2) ? bench_input2(b, features) : bench_input4(b, 2, bench_pick_extent(b, 1), features);
+  for (int i = 0; i < 2; i++) {
+    const char *name = i ? "norm2" : "norm1";
+    brim_tensor *y = rms ? brim_rms_norm_offset(g, name, x, 0.5, i) : brim_layer_norm(g, name, x, 0.5);
+    x = brim_add(g, x, bench_pick(b, 0, 1) ? brim_relu(g, y) : y);
+  }
+  return x;
+}
+static brim_tensor *make_layer_norm_grad_add(bench *b)
+{
+  return make_norm_add(b, false);
+}
+static brim_tensor *make_rms_norm_grad_add(bench *b)
+{
+  return make_norm_add(b, true);
+}
+BENCH_ROW(layer_norm_grad_add) = {"layer_norm_grad+add", make_layer_norm_grad_add, .composite = true,
+                                  .by_sample = true};
+BENCH_ROW(rms_norm_grad_add) = {"rms_norm_grad+add", make_rms_norm_grad_add, .composite = true, .by_sample = true};
+
 BENCH_ROW(sum_layer_norm) = {"add+layer_norm", make_sum_layer_norm, .by_sample = true};
 BENCH_ROW(sum_rms_norm) = {"add+rms_norm", make_sum_rms_norm, .by_sample = true};

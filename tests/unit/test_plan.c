@@ -99,6 +99,58 @@ static void a_plan_for_evaluation_holds_no_gradients_and_no_optimizer(void **unu
   brim_plan_free(evaluation);
 }
 
+static brim_status run_no_program(void *self, const brim_program_run *run)
+{
+  (void)self;
+  (void)run;
+  return BRIM_ENOTSUP;
+}
+
+/* The casts of parameters before the first other node. */
+static size_t count_leading_casts(const brim_program *p)
+{
+  size_t count = 0;
+  while (strcmp(p->graph->node[count]->op, "cast") == 0 && p->graph->node[count]->in[0]->role == BRIM_ROLE_PARAMETER)
+    count++;
+  return count;
+}
+
+static void check_casts_come_first(brim_status (*build)(const void *self, brim_graph *g), size_t casts)
+{
+  brim_backend_ops recording = mock_backend;
+  recording.run_program = run_no_program;
+  brim_plan_request request = request_of(build, 64);
+  request.graph.activations = BRIM_DTYPE_BF16;
+  brim_plan *plain = NULL, *recorded = NULL;
+  assert_int_equal(brim_plan_create(&request, &plain), BRIM_OK);
+  request.backend = &recording;
+  assert_int_equal(brim_plan_create(&request, &recorded), BRIM_OK);
+  const brim_program *p = &recorded->program[0];
+  assert_true(count_leading_casts(&plain->program[0]) <= 2);
+  assert_int_equal(count_leading_casts(p), casts);
+  assert_int_equal(p->graph->node_count, plain->program[0].graph->node_count);
+  assert_true(recorded->peak_bytes <= plain->peak_bytes);
+  assert_int_equal(recorded->lower_bound_bytes, plain->lower_bound_bytes);
+  assert_int_equal(brim_plan_check(recorded), BRIM_OK);
+  for (size_t i = 0; i < p->graph->node_count; i++) {
+    const brim_node *n = p->graph->node[i];
+    assert_int_equal(n->index, i);
+    assert_string_equal(p->kernel[i]->op, n->op);
+    for (uint32_t k = 0; k < n->in_count; k++) assert_true(n->in[k]->producer < (int32_t)i);
+    if (p->workspace_buffer[i] >= 0) assert_int_equal(p->buffer[p->workspace_buffer[i]].last, i);
+  }
+  brim_plan_free(plain);
+  brim_plan_free(recorded);
+}
+
+/* A backend that records programs makes them in one launch; others compute a cast right before it is read. */
+static void casts_of_parameters_come_first_in_recorded_programs(void **unused)
+{
+  (void)unused;
+  check_casts_come_first(build_cnn, 8);
+  check_casts_come_first(build_blocks, 28);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -107,6 +159,7 @@ int main(void)
       cmocka_unit_test(classes_add_up_to_the_lower_bound),
       cmocka_unit_test(programs_share_the_persistent_part),
       cmocka_unit_test(the_plan_is_a_function_of_its_request),
+      cmocka_unit_test(casts_of_parameters_come_first_in_recorded_programs),
       cmocka_unit_test(a_plan_for_evaluation_holds_no_gradients_and_no_optimizer),
   };
   return cmocka_run_group_tests(tests, make_mock_backend_with_conv, NULL);

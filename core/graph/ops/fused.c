@@ -300,7 +300,7 @@ static brim_status gradient_sum_norm(brim_autodiff *ad, const brim_node *n, cons
   brim_tensor *sum = n->out[0], *dy = brim_autodiff_of(ad, n->out[1]);
   brim_tensor *const in[] = {sum, n->in[2], n->out[2], mean ? n->out[3] : dy, dy};
   brim_tensor *const of[] = {sum, n->in[2], mean ? n->in[3] : NULL};
-  if (dy) BRIM_TRY(brim_autodiff_emit(ad, op, n, NULL, in, mean ? 5 : 4, of, mean ? 3 : 2));
+  if (dy) BRIM_TRY(brim_norm_emit_gradient(ad, n, op, in, mean ? 5 : 4, of, mean ? 3 : 2));
   brim_tensor *const flow[] = {brim_autodiff_of(ad, sum)};
   for (uint32_t i = 0; flow[0] && i < 2; i++)
     if (brim_autodiff_needs(ad, n->in[i])) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, flow, 1, &n->in[i], 1));

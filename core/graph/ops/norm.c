@@ -3,8 +3,10 @@
  * 2018) over groups of channels and all positions. Mean and 1/deviation are outputs, so that the gradient need not
  * recompute them. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-#include "graph/graph.h"
+#include "graph/fuse.h"
 
 #undef brim_layer_norm
 #undef brim_rms_norm
@@ -46,10 +48,22 @@ static brim_status infer_group_norm(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
+brim_status brim_norm_emit_gradient(brim_autodiff *ad, const brim_node *n, const char *op, brim_tensor *const *in,
+                                    uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
+{
+  char name[64];
+  snprintf(name, sizeof name, "%s+add", op);
+  const brim_op *adding = brim_op_find(name);
+  brim_tensor *all[6] = {adding && brim_autodiff_offers(ad, name) ? brim_autodiff_take(ad, of[0]) : NULL};
+  if (!all[0]) return brim_autodiff_emit(ad, op, n, NULL, in, in_count, of, of_count);
+  memcpy(all + 1, in, in_count * sizeof *in);
+  return brim_autodiff_emit(ad, adding->name, n, NULL, all, in_count + 1, of, of_count);
+}
+
 static brim_status gradient_with_mean(brim_autodiff *ad, const brim_node *n, const char *op)
 {
   brim_tensor *const in[] = {n->in[0], n->in[1], n->out[1], n->out[2], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, op, n, NULL, in, 5, n->in, 3);
+  return brim_norm_emit_gradient(ad, n, op, in, 5, n->in, 3);
 }
 
 static brim_status gradient_layer_norm(brim_autodiff *ad, const brim_node *n)
@@ -65,7 +79,7 @@ static brim_status gradient_group_norm(brim_autodiff *ad, const brim_node *n)
 static brim_status gradient_rms_norm(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->in[0], n->in[1], n->out[1], brim_autodiff_of(ad, n->out[0])};
-  return brim_autodiff_emit(ad, "rms_norm_grad", n, NULL, in, 4, n->in, 2);
+  return brim_norm_emit_gradient(ad, n, "rms_norm_grad", in, 4, n->in, 2);
 }
 
 /* Two passes for the statistics and one for the result; backward, two sums and the result. */
@@ -100,6 +114,14 @@ BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
                             .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_norm_grad};
+BRIM_OP(layer_norm_grad_add) = {.name = "layer_norm_grad+add",
+                                .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
+                                .signature = "a, x, weight, mean, rstd, dy -> dx, dweight, dbias",
+                                .in_count = 6,
+                                .out_count = 3,
+                                .accumulates = BRIM_OP_FROM(1),
+                                .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
+                                .cost = cost_norm_grad};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .kind = BRIM_KIND_NORM,
                      .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -122,6 +144,14 @@ BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
                           .accumulates = BRIM_OP_FROM(1),
                           .inplace = BRIM_OP_INPLACE(3),
                           .cost = cost_norm_grad};
+BRIM_OP(rms_norm_grad_add) = {.name = "rms_norm_grad+add",
+                              .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
+                              .signature = "a, x, weight, rstd, dy -> dx, dweight",
+                              .in_count = 5,
+                              .out_count = 2,
+                              .accumulates = BRIM_OP_FROM(1),
+                              .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
+                              .cost = cost_norm_grad};
 BRIM_OP(group_norm) = {.name = "group_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},

@@ -29,12 +29,12 @@ typedef struct rows {
   float *mean, *rstd;
   const float *given_mean, *given_rstd;
   int64_t count, per_task;
-  const float *a, *b; /* x is computed as their sum; NULL if x is given */
+  const float *a, *b; /* x is computed as their sum; NULL if x is given. Backward: dx is added to a */
   float *sum;
   bool relu;
   /* backward */
   int64_t sample_rows, sample_pieces, pieces, first; /* first: of the present pieces */
-  float *sums;                                       /* of each piece: dweight [F], dbias [F] */
+  float *sums;                                       /* of each piece: dweight [F], dbias [F], a row [F] */
   float *dweight, *dbias;
 } rows;
 
@@ -60,13 +60,15 @@ static void differentiate_piece(void *arg, int64_t task, int32_t thread)
   cpu_norm_row row = v->row;
   const int64_t piece = v->first + task, sample = piece / v->sample_pieces;
   const int64_t from = piece % v->sample_pieces * PIECE_ROWS, to = cpu_min(from + PIECE_ROWS, v->sample_rows);
-  float *dweight = v->sums + task * 2 * row.count, *dbias = v->dbias ? dweight + row.count : NULL;
+  float *dweight = v->sums + task * 3 * row.count, *dbias = v->dbias ? dweight + row.count : NULL;
   memset(dweight, 0, (size_t)(2 * row.count) * sizeof *dweight);
   for (int64_t r = sample * v->sample_rows + from; r < sample * v->sample_rows + to; r++) {
     const int64_t at = r * row.count;
     row.mean = v->given_mean ? v->given_mean[r] : 0;
     row.rstd = v->given_rstd[r];
-    v->simd->row_grad(&row, v->x + at, v->dy + at, v->y + at, dweight, dbias);
+    float *dx = v->a ? dweight + 2 * row.count : v->y + at;
+    v->simd->row_grad(&row, v->x + at, v->dy + at, dx, dweight, dbias);
+    if (v->a) v->pointwise->add(v->a + at, dx, v->y + at, row.count);
   }
 }
 
@@ -76,19 +78,20 @@ static void add_strip(void *arg, int64_t task, int32_t thread)
   const rows *v = arg;
   const int64_t from = task * STRIP, to = cpu_min(from + STRIP, v->row.count);
   for (int64_t i = 0; i < cpu_min(PIECES, v->pieces - v->first); i++) {
-    const float *sums = v->sums + i * 2 * v->row.count;
+    const float *sums = v->sums + i * 3 * v->row.count;
     for (int64_t f = from; f < to; f++) v->dweight[f] += sums[f];
     for (int64_t f = from; v->dbias && f < to; f++) v->dbias[f] += sums[v->row.count + f];
   }
 }
 
-static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
+/* x: the input that is or was normalised; the weight follows. */
+static rows rows_from(cpu_backend *b, const brim_launch *launch, bool centred, uint32_t input)
 {
-  const brim_tensor *x = launch->node->in[0];
+  const brim_tensor *x = launch->node->in[input];
   rows v = {.simd = simd_of(b), .pointwise = b->simd, .y = launch->out[0], .count = cpu_rows(x)};
-  v.x = cpu_plain_input(b, launch, 0);
+  v.x = cpu_plain_input(b, launch, input);
   v.row = (cpu_norm_row){.count = x->shape.dim[x->shape.rank - 1],
-                         .weight = launch->in[1],
+                         .weight = launch->in[input + 1],
                          .eps = launch->node->attr.norm.eps,
                          .offset = (float)launch->node->attr.norm.offset,
                          .centred = centred};
@@ -99,13 +102,28 @@ static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
   return v;
 }
 
-static void run_grad(cpu_backend *b, const brim_launch *launch, rows *v)
+static rows rows_of(cpu_backend *b, const brim_launch *launch, bool centred)
 {
+  return rows_from(b, launch, centred, 0);
+}
+
+/* `adds`: to in[0]. */
+static brim_status run_grad(cpu_backend *b, const brim_launch *launch, bool centred, bool adds)
+{
+  void *const *in = launch->in + adds;
+  rows given = rows_from(b, launch, centred, adds), *v = &given;
+  v->a = adds ? cpu_plain_input(b, launch, 0) : NULL;
+  v->given_mean = centred ? in[2] : NULL;
+  v->given_rstd = in[centred ? 3 : 2];
+  v->dy = cpu_plain_input(b, launch, adds + (centred ? 4 : 3));
+  v->dweight = launch->out[1];
+  v->dbias = centred ? launch->out[2] : NULL;
   v->sums = cpu_plain_end(launch);
   for (; v->first < v->pieces; v->first += PIECES) {
     cpu_pool_run(b->pool, cpu_min(PIECES, v->pieces - v->first), differentiate_piece, v);
     cpu_pool_run(b->pool, cpu_divide_up(v->row.count, STRIP), add_strip, v);
   }
+  return BRIM_OK;
 }
 
 static brim_status run_layer_norm(cpu_backend *b, const brim_launch *launch, bool relu)
@@ -171,38 +189,37 @@ static CPU_PREPARE(grad_prepare)
   const brim_shape *x = &node->in[0]->shape;
   const int64_t F = x->dim[x->rank - 1], sample_rows = brim_shape_count(x) / F / x->dim[0];
   const int64_t pieces = cpu_min(PIECES, x->dim[0] * cpu_divide_up(sample_rows, PIECE_ROWS));
-  need->workspace_bytes += (uint64_t)(pieces * 2 * F) * sizeof(float);
+  need->workspace_bytes += (uint64_t)(pieces * 3 * F) * sizeof(float);
   return BRIM_OK;
 }
 
 static CPU_RUN(layer_norm_grad_run)
 {
-  cpu_backend *b = self;
-  rows v = rows_of(b, launch, true);
-  v.given_mean = launch->in[2];
-  v.given_rstd = launch->in[3];
-  v.dy = cpu_plain_input(b, launch, 4);
-  v.dweight = launch->out[1];
-  v.dbias = launch->out[2];
-  run_grad(b, launch, &v);
-  return BRIM_OK;
+  return run_grad(self, launch, true, false);
+}
+
+static CPU_RUN(layer_norm_grad_add_run)
+{
+  return run_grad(self, launch, true, true);
 }
 
 static CPU_RUN(rms_norm_grad_run)
 {
-  cpu_backend *b = self;
-  rows v = rows_of(b, launch, false);
-  v.given_rstd = launch->in[2];
-  v.dy = cpu_plain_input(b, launch, 3);
-  v.dweight = launch->out[1];
-  run_grad(b, launch, &v);
-  return BRIM_OK;
+  return run_grad(self, launch, false, false);
+}
+
+static CPU_RUN(rms_norm_grad_add_run)
+{
+  return run_grad(self, launch, false, true);
 }
 
 CPU_KERNEL(layer_norm) = {.op = "layer_norm", .prepare = cpu_plain_prepare, .run = layer_norm_run};
 CPU_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
+CPU_KERNEL(layer_norm_grad_add) = {
+    .op = "layer_norm_grad+add", .prepare = grad_prepare, .run = layer_norm_grad_add_run};
 CPU_KERNEL(rms_norm) = {.op = "rms_norm", .prepare = cpu_plain_prepare, .run = rms_norm_run};
 CPU_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};
+CPU_KERNEL(rms_norm_grad_add) = {.op = "rms_norm_grad+add", .prepare = grad_prepare, .run = rms_norm_grad_add_run};
 CPU_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .prepare = cpu_plain_prepare, .run = layer_norm_relu_run};
 CPU_KERNEL(add_layer_norm) = {.op = "add+layer_norm", .prepare = cpu_plain_prepare, .run = add_layer_norm_run};
 CPU_KERNEL(add_rms_norm) = {.op = "add+rms_norm", .prepare = cpu_plain_prepare, .run = add_rms_norm_run};

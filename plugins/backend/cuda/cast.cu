@@ -1,20 +1,27 @@
-/* Converts values from one storage type to another, rounded to nearest. Each element is read and written once, eight by
- * a thread, so that both sides move at least 16 bytes at a time. */
+/* Converts values from one storage type to another, rounded to nearest. Each element is read and written once, as
+ * many by a thread as both sides need to move at least 16 bytes at a time. A training program in 16 bits casts every
+ * parameter, and most are tiny, so one launch processes a table of them (update_table.h). */
+#include <string.h>
+
 #include "kernel.cuh"
+extern "C" {
+#include "update.h"
+}
 
-enum { PER_THREAD = 8 };
+/* ---- the kernel ---- */
 
-template <typename To, typename From>
-static __global__ void __launch_bounds__(CUDA_THREADS) cast_kernel(To *y, const From *x, int64_t count)
+template <typename To, typename From> static __device__ inline void cast_piece(const cuda_table_entry &e, int64_t start)
 {
-  const int64_t whole = count / PER_THREAD;
-  for (int64_t i = cuda_first(); i < whole; i += cuda_step_width()) {
+  constexpr int in = cuda_pack<From>::count, out = cuda_pack<To>::count, PER_THREAD = in > out ? in : out;
+  const From *x = static_cast<const From *>(e.tensor[0]);
+  To *y = static_cast<To *>(e.tensor[1]);
+  const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE), whole = end / PER_THREAD * PER_THREAD;
+  for (int64_t i = start + PER_THREAD * threadIdx.x; i < whole; i += PER_THREAD * CUDA_THREADS) {
     float v[PER_THREAD];
-    constexpr int in = cuda_pack<From>::count, out = cuda_pack<To>::count;
 #pragma unroll
     for (int k = 0; k < PER_THREAD; k += in) {
       cuda_pack<From> p;
-      p.load(x + i * PER_THREAD + k);
+      p.load(x + i + k);
 #pragma unroll
       for (int j = 0; j < in; j++) v[k + j] = p.v[j];
     }
@@ -23,23 +30,72 @@ static __global__ void __launch_bounds__(CUDA_THREADS) cast_kernel(To *y, const 
       cuda_pack<To> p;
 #pragma unroll
       for (int j = 0; j < out; j++) p.v[j] = v[k + j];
-      p.store(y + i * PER_THREAD + k);
+      p.store(y + i + k);
     }
   }
-  for (int64_t i = whole * PER_THREAD + cuda_first(); i < count; i += cuda_step_width())
-    cuda_store(&y[i], cuda_load(&x[i]));
+  const int64_t i = whole + threadIdx.x; /* fewer than PER_THREAD are left */
+  if (i < end) cuda_store(&y[i], cuda_load(&x[i]));
 }
 
-template <typename To> static brim_status launch_cast(cuda_backend *b, const brim_launch *l)
+/* Entries: tensor[0] is read, tensor[1] is written. */
+template <typename To, typename From, typename TABLE>
+static __global__ void __launch_bounds__(CUDA_THREADS) cast_kernel(const __grid_constant__ TABLE table)
 {
-  const int64_t count = brim_shape_count(&l->node->out[0]->shape);
-  const cuda_geometry g = cuda_stride(count, PER_THREAD, b->processors);
-  CUDA_WITH_TYPE(l->node->in[0]->dtype, From,
-                 return cuda_launch(b, cast_kernel<To, From>, g, (To *)l->out[0], (const From *)l->in[0], count));
+  for (uint32_t part = blockIdx.x; part < table.head.parts; part += gridDim.x) {
+    const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
+    cast_piece<To, From>(e, (int64_t)(part - e.first) * CUDA_UPDATE_PIECE);
+  }
+}
+
+/* ---- launching ---- */
+
+template <typename To, typename From> static brim_status launch_table(cuda_backend *b, const cuda_table *table)
+{
+  if (table->head.entries == 0) return BRIM_OK;
+  const cuda_geometry g = cuda_stride((int64_t)table->head.parts * CUDA_THREADS, 1, b->processors);
+  if (table->head.entries > CUDA_TABLE_FEW) return cuda_launch(b, cast_kernel<To, From, cuda_table>, g, *table);
+  cuda_table_few few;
+  memcpy(&few, table, sizeof few);
+  return cuda_launch(b, cast_kernel<To, From, cuda_table_few>, g, few);
+}
+
+template <typename To> static brim_status launch_typed(cuda_backend *b, uint32_t from, const cuda_table *table)
+{
+  CUDA_WITH_TYPE(from, From, return (launch_table<To, From>(b, table)));
+}
+
+/* Casts from one type to another; none needs the result of another. */
+static brim_status launch_casts(cuda_backend *b, uint32_t to, uint32_t from, const cuda_table *table)
+{
+  CUDA_WITH_TYPE(to, To, return launch_typed<To>(b, from, table));
+}
+
+static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
+{
+  cuda_table table;
+  uint32_t to = 0, from = 0;
+  cuda_table_clear(&table, nullptr);
+  for (size_t i = 0; i < count; i++) {
+    const brim_tensor *x = launch[i]->node->in[0], *y = launch[i]->node->out[0];
+    cuda_table_entry e = {};
+    e.count = brim_shape_count(&y->shape);
+    e.tensor[0] = launch[i]->in[0];
+    e.tensor[1] = launch[i]->out[0];
+    const int64_t parts = cuda_update_parts(e.count);
+    const bool same = x->dtype == from && y->dtype == to;
+    if (same && cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX)) continue;
+    BRIM_TRY(launch_casts(b, to, from, &table));
+    cuda_table_clear(&table, nullptr);
+    to = y->dtype;
+    from = x->dtype;
+    cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX);
+  }
+  return launch_casts(b, to, from, &table);
 }
 
 static CUDA_RUN(run)
 {
-  CUDA_WITH_TYPE(launch->node->out[0]->dtype, To, return launch_cast<To>((cuda_backend *)self, launch));
+  return run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
 BRIM_KERNEL(cast) = {.op = "cast", .prepare = cuda_follow_prepare, .run = run};
+CUDA_GATHERING(cast, run_all, true);

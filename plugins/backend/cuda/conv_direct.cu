@@ -201,10 +201,11 @@ extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_
 
 /* ---- dbias ---- */
 
-/* For plain values; channels-last it is a sum of columns. */
+/* For plain values; channels-last it is a sum of columns. The last block of a channel adds up the parts. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    grad_bias_kernel(const T *__restrict__ dy, int64_t samples, const cuda_divider pixels, double *__restrict__ part)
+    grad_bias_kernel(const T *__restrict__ dy, int64_t samples, const cuda_divider pixels, double *part, float *dbias,
+                     cuda_control *control)
 {
   const int64_t channel = blockIdx.x, channels = gridDim.x, places = samples * pixels.by;
   const int64_t each = cuda_divide_up(places, gridDim.y), to = cuda_min(places, (blockIdx.y + 1) * each);
@@ -216,24 +217,34 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     sum += cuda_load(&dy[(sample * channels + channel) * pixels.by + pixel]);
   }
   sum = cuda_block_sum(sum);
-  if (threadIdx.x == 0) part[blockIdx.y * channels + channel] = sum;
+  if (gridDim.y > 1) {
+    if (threadIdx.x == 0) part[blockIdx.y * channels + channel] = sum;
+    if (!cuda_last_block(control, blockIdx.x, gridDim.y)) return;
+    sum = 0;
+    for (int64_t p = threadIdx.x; p < gridDim.y; p += blockDim.x) sum += __ldcg(&part[p * channels + channel]);
+    sum = cuda_block_sum(sum);
+  }
+  if (threadIdx.x == 0) dbias[channel] = (float)(dbias[channel] + sum);
+}
+
+/* Blocks of a channel; each channel that has several needs a ticket. */
+static int64_t bias_parts_of(const cuda_conv *v)
+{
+  return v->K > CUDA_TICKETS ? 1 : parts_of(v, v->K);
 }
 
 extern "C" uint64_t cuda_conv_bias_bytes(const cuda_conv *v)
 {
-  return v->y_last ? cuda_column_sum_bytes(v->dtype, v->N * v->P * v->Q, v->K) : part_bytes(v, v->K);
+  if (v->y_last) return cuda_column_sum_bytes(v->dtype, v->N * v->P * v->Q, v->K);
+  return cuda_round_up((uint64_t)(bias_parts_of(v) * v->K) * sizeof(double), CUDA_ALIGNMENT);
 }
 
 extern "C" brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias,
                                            void *scratch)
 {
   if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, v->K, dbias, scratch);
-  const int64_t parts = parts_of(v, v->K);
-  const cuda_geometry g = {{(unsigned)v->K, (unsigned)parts, 1}, CUDA_THREADS, 0};
-  double *part = (double *)scratch;
-  CUDA_WITH_TYPE(
-      v->dtype, T,
-      BRIM_TRY(cuda_launch(b, grad_bias_kernel<T>, g, (const T *)dy, v->N, cuda_divider_of(v->P * v->Q), part)));
-  return cuda_launch(b, add_parts_kernel, cuda_stride(v->K, 1, b->processors), (const double *)part, parts, v->K,
-                     dbias);
+  const cuda_geometry g = {{(unsigned)v->K, (unsigned)bias_parts_of(v), 1}, CUDA_THREADS, 0};
+  CUDA_WITH_TYPE(v->dtype, T,
+                 return cuda_launch(b, grad_bias_kernel<T>, g, (const T *)dy, v->N, cuda_divider_of(v->P * v->Q),
+                                    (double *)scratch, dbias, b->control));
 }

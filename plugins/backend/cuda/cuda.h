@@ -34,11 +34,13 @@ typedef struct cuda_flags {
   cuda_fault fault;
 } cuda_flags;
 #define CUDA_PARTIALS 16384
+#define CUDA_TICKETS 1024
 typedef struct cuda_control {
   brim_step step;
   int32_t proved; /* 1: the running program has a proof, and its updates check flags.refused */
   cuda_flags flags;
   double partial[CUDA_PARTIALS]; /* sums, from one launch of an operation to its next */
+  uint32_t ticket[CUDA_TICKETS]; /* blocks that have drawn each (cuda_last_block); 0 between launches */
 } cuda_control;
 
 /* The results of a fetch, in pinned memory. */

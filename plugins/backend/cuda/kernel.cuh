@@ -193,6 +193,26 @@ static __device__ inline float cuda_block_max(float value)
   return value;
 }
 
+/* ---- sums of blocks ---- */
+
+/* For a kernel whose blocks write parts of sums, which the block that ends last adds up, always in the same order, so
+ * that no second launch is needed. All threads of a block must call it once. Returns whether the block is the last of
+ * `blocks` blocks with this ticket; then the others' parts can be read with __ldcg, as the first-level cache may hold
+ * older values. */
+static __device__ inline bool cuda_last_block(cuda_control *control, unsigned ticket, unsigned blocks)
+{
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(&control->ticket[ticket], 1u) == blocks - 1;
+    if (last) control->ticket[ticket] = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
 /* ---- reports of kernels ---- */
 
 /* Reports an index out of range. The first one is kept and becomes the run's error. `sample`: in the micro-batch;

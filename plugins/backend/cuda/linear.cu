@@ -27,8 +27,10 @@
 
 /* A block adds up a part of the rows of a tile of columns. A thread has the columns of 16 bytes, neighbouring threads
  * go along a row, and the threads that are left take the next rows, so warps read whole cache lines whatever the number
- * of columns. Sums are double, because there may be millions of rows. A warp for each column adds up the parts. */
-enum { SUM_THREADS = 256, SUM_PARTS_MAX = 1024, SUM_BLOCKS = 1024, SUM_EACH = 4 /* minimum rows of a thread */ };
+ * of columns. Sums are double, because there may be millions of rows. The last block of a tile adds up the parts; there
+ * are as many as two or three blocks for each multiprocessor need, so that it has little to do. */
+enum { SUM_THREADS = 256, SUM_BLOCKS = 320, SUM_EACH = 4 /* minimum rows of a thread */ };
+static_assert(SUM_BLOCKS <= CUDA_TICKETS, "a tile of several parts needs a ticket");
 
 /* The division of a sum's rows, which depends on type, rows and columns alone. */
 typedef struct sum_cut {
@@ -43,7 +45,7 @@ static sum_cut sum_cut_of(uint32_t dtype, int64_t rows, int64_t columns)
   while (c.lanes < CUDA_WARP && c.lanes * c.pack < columns) c.lanes *= 2;
   c.tiles = cuda_divide_up(columns, c.lanes * c.pack);
   const int64_t enough = cuda_divide_up(rows, SUM_THREADS / c.lanes * SUM_EACH);
-  c.parts = cuda_max(1, cuda_min(cuda_min(cuda_divide_up(SUM_BLOCKS, c.tiles), SUM_PARTS_MAX), enough));
+  c.parts = cuda_max(1, cuda_min(cuda_divide_up(SUM_BLOCKS, c.tiles), enough));
   return c;
 }
 
@@ -52,70 +54,76 @@ extern "C" uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t 
   return cuda_round_up((uint64_t)(sum_cut_of(dtype, rows, columns).parts * columns) * sizeof(double), CUDA_ALIGNMENT);
 }
 
+/* Adds up the parts of a tile's columns: thread t those of column t % width, of every SUM_THREADS / width-th part. */
+static __device__ inline void add_parts(const double *part, int64_t columns, int64_t first, int width, float *sum)
+{
+  __shared__ double sums[SUM_THREADS];
+  const int t = threadIdx.x, each_time = SUM_THREADS / width;
+  const int64_t column = first + t % width;
+  double total = 0;
+  if (column < columns)
+#pragma unroll 8
+    for (int64_t p = t / width; p < gridDim.y; p += each_time) total += __ldcg(&part[p * columns + column]);
+  sums[t] = total;
+  for (int half = each_time / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (t < half * width) sums[t] += sums[t + half * width];
+  }
+  if (t < width && column < columns) sum[column] = (float)(sum[column] + sums[t]);
+}
+
 template <typename T, int V>
 static __global__ void __launch_bounds__(SUM_THREADS)
-    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, int lanes,
-                      double *__restrict__ part)
+    column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, int lanes, double *part,
+                      float *sum, cuda_control *control)
 {
   __shared__ double sums[V][SUM_THREADS];
   const int t = threadIdx.x, row = t / lanes, each_time = SUM_THREADS / lanes;
   const int64_t column = ((int64_t)blockIdx.x * lanes + t % lanes) * V;
   const int64_t each = cuda_divide_up(rows, gridDim.y), from = blockIdx.y * each, to = cuda_min(rows, from + each);
-  double sum[V] = {};
+  double value[V] = {};
   if (column < columns) {
 #pragma unroll 4
     for (int64_t r = from + row; r < to; r += each_time) {
       float v[V];
       cuda_load_values<V>(&x[r * ld + column], v);
 #pragma unroll
-      for (int k = 0; k < V; k++) sum[k] += (double)v[k];
+      for (int k = 0; k < V; k++) value[k] += (double)v[k];
     }
   }
 #pragma unroll
-  for (int k = 0; k < V; k++) sums[k][t] = sum[k];
+  for (int k = 0; k < V; k++) sums[k][t] = value[k];
   for (int half = each_time / 2; half > 0; half /= 2) {
     __syncthreads();
     if (row >= half) continue;
 #pragma unroll
     for (int k = 0; k < V; k++) sums[k][t] += sums[k][t + half * lanes];
   }
-  if (row > 0 || column >= columns) return;
+  if (row == 0 && column < columns) {
 #pragma unroll
-  for (int k = 0; k < V; k++) part[blockIdx.y * columns + column + k] = sums[k][t];
-}
-
-/* A warp for each column: a single thread would wait for memory too often. */
-static __global__ void __launch_bounds__(CUDA_THREADS)
-    add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t columns, float *__restrict__ sum)
-{
-  const int lane = threadIdx.x % CUDA_WARP;
-  for (int64_t c = cuda_first() / CUDA_WARP; c < columns; c += cuda_step_width() / CUDA_WARP) {
-    double total = 0;
-#pragma unroll 4
-    for (int64_t p = lane; p < parts; p += CUDA_WARP) total += part[p * columns + c];
-    total = cuda_warp_sum(total);
-    if (lane == 0) sum[c] = (float)(sum[c] + total);
+    for (int k = 0; k < V; k++) part[blockIdx.y * columns + column + k] = sums[k][t];
   }
+  if (gridDim.y > 1 && !cuda_last_block(control, blockIdx.x, gridDim.y)) return;
+  if (gridDim.y == 1) __syncthreads();
+  add_parts(part, columns, (int64_t)blockIdx.x * lanes * V, lanes * V, sum);
 }
 
 template <typename T>
 static brim_status sum_columns(cuda_backend *b, const sum_cut *c, const T *x, int64_t rows, int64_t columns, int64_t ld,
-                               double *part)
+                               float *sum, double *part)
 {
   constexpr int P = cuda_pack<T>::count;
   const cuda_geometry g = {{(unsigned)c->tiles, (unsigned)c->parts, 1}, SUM_THREADS, 0};
-  if (c->pack > 1) return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, ld, c->lanes, part);
-  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, ld, c->lanes, part);
+  if (c->pack > 1)
+    return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, ld, c->lanes, part, sum, b->control);
+  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, ld, c->lanes, part, sum, b->control);
 }
 
 extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
                                        int64_t ld, float *sum, void *scratch)
 {
   const sum_cut c = sum_cut_of(dtype, rows, columns);
-  double *part = (double *)scratch;
-  CUDA_WITH_TYPE(dtype, T, BRIM_TRY(sum_columns<T>(b, &c, (const T *)x, rows, columns, ld, part)));
-  return cuda_launch(b, add_parts_kernel, cuda_stride(columns * CUDA_WARP, 1, b->processors), (const double *)part,
-                     c.parts, columns, sum);
+  CUDA_WITH_TYPE(dtype, T, return sum_columns<T>(b, &c, (const T *)x, rows, columns, ld, sum, (double *)scratch));
 }
 
 /* ---- plans ---- */

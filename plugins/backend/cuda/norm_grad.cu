@@ -10,12 +10,15 @@
  * order, and adds the result to the gradient. Their number is that of the blocks that an H100 holds at a time, so their
  * size is some percent of the rows' size.
  *
+ * layer_norm_grad+add and rms_norm_grad+add write a + dx, which saves a pass over both: a is the gradient that x has
+ * from later nodes, as where a residual sum is also normalised.
+ *
  * Rows that are too long for registers are read twice for dx. A separate kernel adds up the columns first, because dx
  * may overwrite dy. */
 #include "norm.cuh"
 
 typedef struct backward {
-  const void *x, *dy;
+  const void *x, *dy, *a; /* a: what dx is added to, or NULL; dx may have its memory or that of dy */
   void *dx;
   const float *weight, *mean, *rstd; /* mean is NULL for RMS norm */
   float offset;                      /* added to weight */
@@ -43,6 +46,12 @@ static __device__ inline void write_gradient(const backward &v, int64_t at, int6
 #pragma unroll
   for (int k = 0; k < W; k++)
     dx[k] = r.rstd * (__fmul_rn(dy[k], weight[k] + v.offset) - mean_g - (x[k] - r.mean) * r.rstd * mean_gh);
+  if (v.a) {
+    float a[W];
+    cuda_load_values<W>((const T *)v.a + at + i * W, a);
+#pragma unroll
+    for (int k = 0; k < W; k++) dx[k] = __fadd_rn(a[k], dx[k]);
+  }
   cuda_store_values<W>((T *)v.dx + at + i * W, dx);
 }
 
@@ -216,19 +225,22 @@ static brim_status launch_typed(cuda_backend *b, uint32_t dtype, const cuda_norm
   CUDA_WITH_TYPE(dtype, T, CUDA_WITH_WIDTH(r->wide, T, W, return (launch_rows<T, W>(b, r, v))));
 }
 
-static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred)
+/* adds: 1 if in[0] is what dx is added to, else 0. */
+static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred, uint32_t adds)
 {
-  const brim_tensor *x = launch->node->in[0];
+  const brim_tensor *x = launch->node->in[adds];
+  void *const *in = launch->in + adds;
   backward v = {};
   v.rows = cuda_rows_of(x);
   v.length = cuda_last(x);
-  v.x = cuda_plain_input(b, launch, 0);
-  v.dy = cuda_plain_input(b, launch, centred ? 4 : 3);
-  if (!v.x || !v.dy) return BRIM_EDEVICE;
-  v.weight = (const float *)launch->in[1];
+  v.x = cuda_plain_input(b, launch, adds);
+  v.dy = cuda_plain_input(b, launch, adds + (centred ? 4 : 3));
+  v.a = adds ? cuda_plain_input(b, launch, 0) : NULL;
+  if (!v.x || !v.dy || (adds && !v.a)) return BRIM_EDEVICE;
+  v.weight = (const float *)in[1];
   v.offset = (float)launch->node->attr.norm.offset;
-  v.mean = centred ? (const float *)launch->in[2] : NULL;
-  v.rstd = (const float *)launch->in[centred ? 3 : 2];
+  v.mean = centred ? (const float *)in[2] : NULL;
+  v.rstd = (const float *)in[centred ? 3 : 2];
   v.dx = launch->out[0];
   v.part = (float *)cuda_scratch_end(launch, true);
   const int64_t pack = pack_of(x->dtype);
@@ -251,11 +263,22 @@ static CUDA_PREPARE(grad_prepare)
 
 static CUDA_RUN(layer_norm_grad_run)
 {
-  return run((cuda_backend *)self, launch, true);
+  return run((cuda_backend *)self, launch, true, 0);
+}
+static CUDA_RUN(layer_norm_grad_add_run)
+{
+  return run((cuda_backend *)self, launch, true, 1);
 }
 static CUDA_RUN(rms_norm_grad_run)
 {
-  return run((cuda_backend *)self, launch, false);
+  return run((cuda_backend *)self, launch, false, 0);
+}
+static CUDA_RUN(rms_norm_grad_add_run)
+{
+  return run((cuda_backend *)self, launch, false, 1);
 }
 BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .prepare = grad_prepare, .run = layer_norm_grad_run};
+BRIM_KERNEL(layer_norm_grad_add) = {
+    .op = "layer_norm_grad+add", .prepare = grad_prepare, .run = layer_norm_grad_add_run};
 BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .prepare = grad_prepare, .run = rms_norm_grad_run};
+BRIM_KERNEL(rms_norm_grad_add) = {.op = "rms_norm_grad+add", .prepare = grad_prepare, .run = rms_norm_grad_add_run};

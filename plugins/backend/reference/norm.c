@@ -7,7 +7,7 @@
  *     dbias[f]   += dy[f]
  *
  * RMS norm has mean 0, weight + offset instead of weight, and no bias; the mean of g, which comes from the gradient of
- * the mean, then vanishes too. */
+ * the mean, then vanishes too. layer_norm_grad+add and rms_norm_grad+add add dx to a tensor a. */
 #include "reference.h"
 
 static brim_status layer_norm(void *self, const brim_launch *launch)
@@ -31,16 +31,16 @@ static brim_status layer_norm(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .run = layer_norm};
 
-static brim_status layer_norm_grad(void *self, const brim_launch *launch)
+/* a: what dx is added to, or NULL; in: the inputs after it. */
+static brim_status differentiate_layer_norm(const brim_launch *launch, const double *a, void *const *in)
 {
-  (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
-  const double *weight = launch->in[1], *mean = launch->in[2], *rstd = launch->in[3];
+  const double *weight = in[1], *mean = in[2], *rstd = in[3];
   double *dweight = launch->out[1], *dbias = launch->out[2];
 
   for (int64_t r = 0; r < rows; r++) { /* rows outermost: their order is the order of the sums */
-    const double *x = (const double *)launch->in[0] + r * F, *dy = (const double *)launch->in[4] + r * F;
+    const double *x = (const double *)in[0] + r * F, *dy = (const double *)in[4] + r * F;
     double *dx = (double *)launch->out[0] + r * F, sum = 0, product = 0;
     for (int64_t f = 0; f < F; f++) {
       const double g = dy[f] * weight[f], h = (x[f] - mean[r]) * rstd[r];
@@ -51,12 +51,26 @@ static brim_status layer_norm_grad(void *self, const brim_launch *launch)
     }
     for (int64_t f = 0; f < F; f++) {
       const double g = dy[f] * weight[f], h = (x[f] - mean[r]) * rstd[r];
-      dx[f] = rstd[r] * (g - sum / (double)F - h * product / (double)F);
+      const double value = rstd[r] * (g - sum / (double)F - h * product / (double)F);
+      dx[f] = a ? a[r * F + f] + value : value;
     }
   }
   return BRIM_OK;
 }
+
+static brim_status layer_norm_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return differentiate_layer_norm(launch, NULL, launch->in);
+}
 BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .run = layer_norm_grad};
+
+static brim_status layer_norm_grad_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return differentiate_layer_norm(launch, launch->in[0], launch->in + 1);
+}
+BRIM_KERNEL(layer_norm_grad_add) = {.op = "layer_norm_grad+add", .run = layer_norm_grad_add};
 
 static brim_status rms_norm(void *self, const brim_launch *launch)
 {
@@ -77,25 +91,39 @@ static brim_status rms_norm(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .run = rms_norm};
 
-static brim_status rms_norm_grad(void *self, const brim_launch *launch)
+static brim_status differentiate_rms_norm(const brim_launch *launch, const double *a, void *const *in)
 {
-  (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
-  const double *weight = launch->in[1], *rstd = launch->in[2], offset = launch->node->attr.norm.offset;
+  const double *weight = in[1], *rstd = in[2], offset = launch->node->attr.norm.offset;
   double *dweight = launch->out[1];
 
   for (int64_t r = 0; r < rows; r++) {
-    const double *x = (const double *)launch->in[0] + r * F, *dy = (const double *)launch->in[3] + r * F;
+    const double *x = (const double *)in[0] + r * F, *dy = (const double *)in[3] + r * F;
     double *dx = (double *)launch->out[0] + r * F, product = 0;
     for (int64_t f = 0; f < F; f++) {
       const double h = x[f] * rstd[r];
       product += dy[f] * (weight[f] + offset) * h;
       dweight[f] += dy[f] * h;
     }
-    for (int64_t f = 0; f < F; f++)
-      dx[f] = rstd[r] * (dy[f] * (weight[f] + offset) - x[f] * rstd[r] * product / (double)F);
+    for (int64_t f = 0; f < F; f++) {
+      const double value = rstd[r] * (dy[f] * (weight[f] + offset) - x[f] * rstd[r] * product / (double)F);
+      dx[f] = a ? a[r * F + f] + value : value;
+    }
   }
   return BRIM_OK;
 }
+
+static brim_status rms_norm_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return differentiate_rms_norm(launch, NULL, launch->in);
+}
 BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .run = rms_norm_grad};
+
+static brim_status rms_norm_grad_add(void *self, const brim_launch *launch)
+{
+  (void)self;
+  return differentiate_rms_norm(launch, launch->in[0], launch->in + 1);
+}
+BRIM_KERNEL(rms_norm_grad_add) = {.op = "rms_norm_grad+add", .run = rms_norm_grad_add};

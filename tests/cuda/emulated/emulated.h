@@ -166,6 +166,10 @@ template <typename T> static inline T atomicMin(T *p, T value)
   if (value < old) *p = value;
   return old;
 }
+template <typename T> static inline T __ldcg(const T *p)
+{
+  return *p;
+}
 template <typename T> static inline T __ldg(const T *p)
 {
   return *p;
