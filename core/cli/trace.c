@@ -19,6 +19,7 @@
 #include "cli/cli.h"
 #include "cli/run_folder.h"
 #include "memory/live.h"
+#include "monitor/look.h"
 #include "store/rundir.h"
 #include "store/summary.h"
 #include "store/trace_files.h"
@@ -138,9 +139,9 @@ static void describe_wait(const char *run, char *out, size_t room)
              "its process %" PRId64 " is stopped, as by Ctrl-Z, after step %" PRId64 "; kill -CONT %" PRId64
              " lets it continue",
              e.of.pid, e.of.step, e.of.pid);
-  else if (found && e.of.state != BRIM_LIVE_TRAINING)
+  else if (found && e.of.state != BRIM_LIVE_TRAINING && e.of.state < BRIM_LIVE_STATE_COUNT)
     snprintf(out, room, "the run is in state '%s', and makes its next step after that",
-             brim_live_state_name(e.of.state));
+             brim_look_state_names[e.of.state]);
   else if (found && since >= SILENCE_SECONDS)
     snprintf(out, room, "the run has made no step for %s, since step %" PRId64 " (process %" PRId64 ")", time,
              e.of.step, e.of.pid);

@@ -72,9 +72,8 @@ void brim_trace_add_string(brim_text *out, const char *s);
 
 /* "forward", "update", ...: the part of a step to which a node belongs. */
 const char *brim_trace_phase_of(const brim_program *program, const brim_node *node);
-/* The texts of a program of `plan` or its lanes; NULL: it is not theirs, or no memory. */
-brim_trace_program *brim_trace_find_program(brim_trace_writer *writer, const brim_plan *plan,
-                                            const brim_program *program);
+/* The texts of program `p` of plan `all` or of its lanes; NULL: it is not theirs, or no memory. */
+brim_trace_program *brim_trace_find_program(brim_trace_writer *w, const brim_plan *all, const brim_program *p);
 /* Counts an event of the training thread: times of nodes, copies and phases of the host within steps. */
 void brim_trace_count(brim_trace_writer *writer, const brim_tracing_event *event);
 /* Moves the times so far into rows, as the plan of these programs may be released. */
