@@ -63,7 +63,7 @@ run(${FOLDER}/elsewhere ${brim} plugins model/cnn)
 expect("KEY +TYPE +DEFAULT +RANGE +HELP\n")
 run(${FOLDER}/elsewhere ${brim} version --json)
 string(JSON value GET "${output}" abi)
-if(NOT value STREQUAL "1.12")
+if(NOT value STREQUAL "1.13")
   message(FATAL_ERROR "another ABI than expected:\n${output}")
 endif()
 

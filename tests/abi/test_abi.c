@@ -164,9 +164,9 @@ static const struct {
 } wrong[] = {
     {"magic", "is not a brim plugin: magic is 0x12345678, expected 0x4D495242"},
     {"module_size", SDK "size of brim_module: plugin 40, this brim 48 bytes" REBUILD},
-    {"abi_newer", SDK "abi: plugin 1.13, this brim 1.12 (a plugin may be older than brim, but not newer)" REBUILD},
-    {"abi_before", SDK "abi: plugin 0.1, this brim 1.12 (the major versions must be equal)" REBUILD},
-    {"abi_other", SDK "abi: plugin 7.12, this brim 1.12 (the major versions must be equal)\n"
+    {"abi_newer", SDK "abi: plugin 1.14, this brim 1.13 (a plugin may be older than brim, but not newer)" REBUILD},
+    {"abi_before", SDK "abi: plugin 0.1, this brim 1.13 (the major versions must be equal)" REBUILD},
+    {"abi_other", SDK "abi: plugin 7.13, this brim 1.13 (the major versions must be equal)\n"
                       "abi tag: plugin 'lp64 dims8', this brim 'lp64 dims6'\n"
                       "size of brim_module: plugin 64, this brim 48 bytes" REBUILD},
     {"tag_null", SDK "abi tag: plugin none, this brim 'lp64 dims6'" REBUILD},

@@ -33,7 +33,8 @@ class Monitor(Case):
 
     def test_a_run_is_shown_with_its_memory_progress_and_curves(self):
         process = self.hold("runs/a", *SMALL, "observe.log_every_steps=1")
-        run = self.until_run(process, lambda run: run["step"] > 2 and run["curves"], "the first steps")
+        run = self.until_run(process, lambda run: run["step"] > 2 and run["curves"] and run["state"] == "training",
+                             "the first steps")
         plan = self.json("runs/a", "plan.json")
         self.assertEqual((run["name"], run["model"], run["dataset"], run["command"], run["mine"]),
                          ("a", "mlp", "synthetic", "train", True))

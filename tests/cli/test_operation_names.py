@@ -44,6 +44,7 @@ ALLOWED = {
     "core/graph/plan_json.c": WORD,
     "core/monitor/folder.c": WORD,
     "core/observe/histogram.c": WORD,
+    "core/planner/traffic.c": WORD,
     "core/report/index.c": WORD,
     "core/report/index_cells.c": WORD,
     "core/report/page_clients.c": WORD,
