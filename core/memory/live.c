@@ -330,7 +330,7 @@ static int open_name(int lock_fd)
   return fd >= 0 ? fd : lock_fd;
 }
 
-/* Waits until the slot is written, so that who sees the run's folder finds its slot there too. */
+/* Waits until the slot is written, so that a process that sees the run's folder also finds the slot naming it. */
 static void wait_until_written(void)
 {
   const struct timespec until = time_in(LOCK_SECONDS);

@@ -4,7 +4,8 @@
 #include "monitor/source.h"
 
 /* Draws the source's looks on the terminal and obeys its keys until the user quits. `every`: seconds between two looks;
- * `is_recorded`: they come from a file, so no process may be signalled. ECONFIG: this terminal cannot show it (its
- * type, its size, or there is none), with a remedy; ELOAD: the object with ncurses cannot be loaded. */
+ * `is_recorded`: they come from a file, so no process may be signalled. ECONFIG: the output is no
+ * terminal, or one whose type or size does not allow it, with a remedy; ELOAD: the object with ncurses cannot be
+ * loaded. */
 brim_status brim_screen_run(brim_source *source, double every, bool is_recorded);
 #endif

@@ -61,7 +61,7 @@ typedef struct brim_looking {
 
 /* The name of a user, in `arena`. A name service may be slow, so each user is looked up once. */
 const char *brim_looking_user(brim_looking *k, uid_t uid);
-/* The user of a process of this pid namespace; false if there is none. */
+/* The user of a process of this pid namespace; false if no such process exists. */
 bool brim_looking_find_uid(int64_t pid, uid_t *out);
 /* A copy of the text in the look. */
 const char *brim_looking_text(brim_looking *k, const char *text);

@@ -236,7 +236,7 @@ static brim_live_entry *unknown_entry(brim_live_entry *e, const char *dir)
   return e;
 }
 
-/* When a file that each run writes has changed last; 0: there is none. */
+/* The time of the newest change of the files that each run writes; 0 if the folder has none of them. */
 static double last_change(const char *dir)
 {
   static const char *const files[] = {"events.jsonl", "metrics.jsonl"};

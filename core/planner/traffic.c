@@ -43,7 +43,7 @@ static double over(double work, double rate)
   return work == 0 ? 0 : rate > 0 ? work / rate : NAN;
 }
 
-/* Those of the data sheet or, where there is none, of the kernels that brim times as ceilings. */
+/* The rates of the data sheet; for a device without one, those of the kernels that brim times as ceilings. */
 static brim_status find_rates(brim_planner *p, brim_traffic *t)
 {
   t->rates = p->device_info.rates;

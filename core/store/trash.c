@@ -179,7 +179,7 @@ static bool is_stamp(const char *name)
   return !name[i] && (i == 15 || !form[i]);
 }
 
-/* The run in an entry of the trash, in the arena; NULL if there is none. */
+/* The run in an entry of the trash, in the arena; NULL if the entry holds no run. */
 static const char *run_in(brim_arena *arena, int trash, const char *when)
 {
   const int fd = is_stamp(when) ? openat(trash, when, FOLDER_FLAGS) : -1;

@@ -47,7 +47,7 @@ typedef struct brim_hook_failure {
 /* [step] Starts a hook soon; allocates nothing. If the same hook still waits for its turn, only the newer one runs.
  * NULL hooks: nothing happens. */
 void brim_hooks_post(brim_hooks *hooks, enum brim_run_hook hook, const brim_hook_facts *facts);
-/* [step] Takes a failure that was not taken yet; false: there is none. */
+/* [step] Takes a failure that was not taken yet; false if no failure is left. */
 bool brim_hooks_take_failure(brim_hooks *hooks, brim_hook_failure *out);
 /* Runs the hooks that wait, ends the thread and frees everything. Each hook has its 60 seconds, but one that has used
  * them up before is not started again, except on_end. `stop`: a signal that arrives there ends the waiting. Writes the

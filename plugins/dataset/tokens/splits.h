@@ -8,7 +8,7 @@
 enum { TRAIN, VALIDATION, TEST, SPLITS };
 static const char *const split_names[SPLITS] = {"train", "validation", "test"};
 
-/* SPLITS: there is none of this name. */
+/* Returns SPLITS for a name that is not one of them. */
 static inline int split_by_name(const char *name)
 {
   int split = 0;
