@@ -71,6 +71,8 @@ class Traffic(Case):
                                         )["operations"]:
                     with self.subTest(net=net[0], row=row["signature"]):
                         self.assertEqual(row["bytes"], row["nodes"] * bytes_of(row, batch))
+                        if "_norm" in row["op"]:  # fused with a sum or an activation too
+                            self.assertEqual(row["class"], "optimizer" if row["op"] == "squared_norm" else "norm")
 
     def test_each_micro_batch_counts_and_the_update_once(self):
         one = self.traffic(*CNN, *CPU, "training.effective_batch_size=64")
