@@ -66,7 +66,7 @@ brim_status brim_runs_check_operand(brim_arena *arena, const char *operand)
   const brim_status status =
       brim_fail(BRIM_ELOAD, "there is no folder '%s'%s\nexpected the folder of a run, or a folder of runs", path,
                 strchr(path, '/') ? "" : ", nor one of this name in 'runs'");
-  return near ? brim_fail_add(status, brim_arena_printf(arena, "did you mean '%s'?", near)) : status;
+  return near ? brim_fail_add(status, "did you mean '%s'?", near) : status;
 }
 
 static brim_status open_operand(brim_runs *runs, const char *operand)

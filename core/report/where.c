@@ -19,7 +19,7 @@ typedef struct brim_where_node {
   size_t key, at; /* at: the byte of the expression where the value begins */
   const char *text;
   double number;  /* NAN: compares as text */
-  double seconds; /* of a time such as 1:30; NAN: it is none */
+  double seconds; /* of a time such as 1:30; NAN: not a time */
 } node;
 
 typedef struct parser {
