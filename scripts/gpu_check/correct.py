@@ -188,7 +188,7 @@ class Correct:
         """Rows of attention without cuDNN: those on tensor cores have random lengths, groups, dropout, windows."""
         def check(limit):
             rows = {} if self.reduced else {"BENCH_ROWS": "attention"}
-            result = self.bench(limit, [], 8, BENCH_LARGE="1" if self.reduced else "24",
+            result = self.bench(limit, [], 8, BENCH_LARGE="1" if self.reduced else "6",
                                 BENCH_SETTINGS=f"{{attention: {kind}}}", **rows)
             yield result.returncode == 0, failure(result)
         return check

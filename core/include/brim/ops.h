@@ -261,7 +261,7 @@ typedef struct brim_move_attr {
  *                                        its document, so a query sees its own document only
  *                          cached        0 .. p for a query with place p: see `cached`
  *                      and with a window at most the last `window` of these. A query that sees no key has y 0 and lse
- *                      0. Masked keys have no influence, in fp32 not even as NaN. In 16 bits a library (cuDNN) may
+ *                      0. Masked keys have no influence, in fp32 not even as NaN. In 16 bits tensor cores may
  *                      multiply a non-finite v by the weight 0 of a masked key, which gives NaN. Kernels skip tiles of
  *                      queries and keys that do not see each other. Memory is linear in T and S. Dropout's element
  *                      (see brim/random.h) is (h*T + t)*S + s.
