@@ -49,6 +49,27 @@ class Monitor(Case):
         self.assertRegex(text, r"\n  a +training .* mlp +mine")
         self.assertNotIn("\x1b", text)
 
+    def test_of_a_long_file_some_records_give_the_curves_and_the_newest_the_figures(self):
+        self.train("runs/a", *SMALL, "training.steps=2")
+        lines = []
+        for step in range(1, 3001):
+            figures = {"loss": 3 - step / 1000, "accuracy": step / 3000}
+            lines.append({"step": step, "epoch": 1, "split": "train", **figures, "samples": 32, "seconds": 0.5})
+            if step % 200 == 0:
+                lines.append({"step": step, "epoch": 1, "split": "test", **figures})
+        (self.folder / "runs/a/metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        run, = self.look()["runs"]
+        curves = {curve["curve"]: curve for curve in run["curves"]}
+        self.assertEqual((run["step"], run["loss"], run["score"]), (3000, 0, 1))
+        self.assertEqual(curves["test loss"]["step"], list(range(200, 3001, 200)))
+        steps = curves["train loss"]["step"]
+        self.assertEqual((steps[0], steps[-1], steps), (1, 3000, sorted(steps)))
+        self.assertGreater(len(steps), 32)
+        self.assertLess(max(b - a for a, b in zip(steps, steps[1:])), 100, "all parts of the run are there")
+        with open(self.folder / "runs/a/metrics.jsonl", "a", encoding="utf-8") as file:
+            file.writelines(json.dumps({**lines[-2], "step": 3000 + i, "loss": 7}) + "\n" for i in range(1, 400))
+        self.assertEqual((self.look()["runs"][0]["step"], self.look()["runs"][0]["loss"]), (3399, 7))
+
     def test_memory_is_shared_out_among_owners(self):
         process = self.hold("a", *JOB, *devices_of(1))
         self.until_run(process, lambda run: run["step"] > 0, "the first step")
