@@ -57,7 +57,8 @@ class Hooks(Case):
                             "hooks.on_end=kill -9 $$")
         self.assertEqual(result.err.count("warning: hooks.on_evaluation: exit status 3"), 1)
         self.assertRegex(result.err, "warning: hooks.on_evaluation: [^\n]*; the run continues\n")
-        self.assertRegex(result.err, "warning: hooks.on_end: killed by signal 9[^\n]*; the run had ended\n[^\n]*output\n")
+        self.assertRegex(result.err,
+                         "warning: hooks.on_end: killed by signal 9[^\\n]*; the run had ended\\n[^\\n]*output\\n")
         self.assertIn("run/hooks.log", result.err)
         self.assertIn("out\nproblem\n", self.log())
         self.assertEqual(self.summary("run")["status"], "finished")
