@@ -111,6 +111,7 @@ static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
 static brim_status add_columns(brim_runs *runs, const char *list)
 {
   size_t at;
+  if (!list[0]) return brim_fail(BRIM_ECONFIG, "--columns needs a key, such as name,test.accuracy");
   for (const char *s = list; *s;) {
     const size_t length = strcspn(s, ",");
     if (length == 0) return brim_fail(BRIM_ECONFIG, "--columns %s: there is an empty name in the list", list);

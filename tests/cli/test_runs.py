@@ -163,6 +163,7 @@ class List(Folder):
         self.assert_error(self.brim("runs", "--columns", "name,nosuch", status=USAGE), "--columns: no run here has")
         self.assert_error(self.brim("runs", "--columns", "name,,lr", status=USAGE), "an empty name")
         self.assert_error(self.brim("runs", "--sort", "nosuch", status=USAGE), "--sort: no run here has")
+        self.assert_error(self.brim("runs", "--columns", "", status=USAGE), "--columns needs a key")
         self.assert_error(self.brim("runs", "--limit", "0", status=USAGE), "--limit")
 
     def test_what_a_list_shows_can_be_written(self):
