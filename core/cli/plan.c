@@ -119,14 +119,6 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   brim_text_release(&text);
 }
 
-static void print_refused(const brim_plan *plan)
-{
-  brim_text text = {0};
-  brim_plan_print_refused(plan, &text);
-  if (text.length > 0) puts(text.s);
-  brim_text_release(&text);
-}
-
 static void print_update(const brim_drive *d)
 {
   if (!brim_setup_updates_in_backward(d->setup)) return;
@@ -214,7 +206,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   print_host(plan);
   print_features(speed->features_bytes);
   print_recompute(plan, d->choice.micro_batch, speed);
-  print_refused(plan);
+  brim_cli_print_slower(d, plan);
   print_update(d);
   print_table(d, table, count);
 }

@@ -141,6 +141,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   if (updates.rows > 0)
     printf("the updates of a round take %s on the disk of the run's folder\n",
            brim_format_bytes(a, sizeof a, updates.file_bytes));
+  brim_cli_print_slower(d, plan);
   print_privacy(d->setup);
   print_rows(d, row, count);
 }

@@ -6,13 +6,29 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "graph/plan_json.h"
 #include "planner/room.h"
+#include "planner/strict.h"
 #include "planner/taken.h"
 #include "report/plan_svg.h"
 #include "store/rundir.h"
 #include "store/summary.h"
 
 #define SHOWN 24 /* operations; the others are summed up */
+
+/* ---- what is slow ---- */
+
+void brim_cli_print_slower(const brim_drive *d, const brim_plan *plan)
+{
+  brim_text text = {0};
+  brim_plan_print_refused(plan, &text);
+  if (text.length > 0) brim_text_add(&text, "\n");
+  const size_t refused = text.length;
+  brim_strict_print_precision(d->setup, &d->planner.device_info, &text);
+  if (text.length > refused) brim_text_add(&text, "\n");
+  if (text.length > 0) printf("%s", text.s);
+  brim_text_release(&text);
+}
 
 /* ---- what fits ---- */
 
