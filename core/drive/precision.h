@@ -1,12 +1,12 @@
 /* precision=auto: the drive's device decides, before anything is planned. A run records the result in its
- * configuration, so that it goes on with the same type on any device. */
+ * configuration, so that a resumed run has the same type on any device. */
 #ifndef BRIM_DRIVE_PRECISION_H
 #define BRIM_DRIVE_PRECISION_H
 #include <jansson.h>
 
 #include "drive/drive.h"
 
-/* [init] Resolves precision=auto for the chosen device and reports it, except fp32 that nobody asked about. `before`:
+/* [init] Resolves precision=auto for the chosen device and reports it, but not an fp32 that is the default. `before`:
  * the precision of the drive that this one replaces, or -1. A run that has begun keeps that. Also reports a recorded
  * precision that `auto` chose for another device. */
 void brim_precision_settle(brim_drive *drive, int32_t before);
