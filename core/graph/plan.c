@@ -155,6 +155,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.batch = shape->batch;
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
   if (plan->request.keep_answers && !options.training) options.keep_output = true;
+  if (plan->request.keep_token_losses && !options.training) options.keep_token_losses = true;
   options.generation.tokens = shape->tokens;
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;

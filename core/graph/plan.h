@@ -111,6 +111,7 @@ typedef struct brim_plan_request {
   uint64_t bucket_bytes;        /* size of gradient buckets: see brim_buckets_size */
   brim_recompute_cache *levels; /* cache for requests with the same model and options; NULL: none */
   bool keep_answers;            /* graph.keep_output, for evaluation only */
+  bool keep_token_losses;       /* graph.keep_token_losses, for evaluation only */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
   /* For a federation's server, which has no batch shapes of training: `update` is its own optimizer's, and this is a

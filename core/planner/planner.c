@@ -312,6 +312,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   server.recompute = BRIM_RECOMPUTE_NONE;
   server.client = &client;
   server.keep_answers = brim_setup_keeps_answers(s);
+  server.keep_token_losses = brim_setup_keeps_token_losses(s);
   server.lanes = choice->lanes;
   server.plans_one_lane = alone;
   if (!brim_setup_is_isolated(s) || brim_setup_own_client(s) < 0) {
@@ -338,6 +339,7 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
   if (brim_setup_is_federated(p->setup)) return plan_federation(p, choice, alone, out);
   brim_plan_request r = make_request(p, choice);
   r.keep_answers = brim_setup_keeps_answers(p->setup);
+  r.keep_token_losses = brim_setup_keeps_token_losses(p->setup);
   describe_update(p, choice, &r);
   add_training(&r, &order, alone);
   if (!alone) add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);

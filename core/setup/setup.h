@@ -144,6 +144,8 @@ bool brim_setup_is_described(const brim_setup *setup);
 /* Whether the run lists samples with wrong answers (observe.samples): its plans keep the answers of evaluations. Not
  * for tokens, nor with very many classes, as the loss then need not have the answers (graph/build.c). */
 bool brim_setup_keeps_answers(const brim_setup *setup);
+/* Whether it lists the tokens with the greatest losses instead. */
+bool brim_setup_keeps_token_losses(const brim_setup *setup);
 /* The options of the model's graph for a precision, except for batch and programs. */
 brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t precision);
 

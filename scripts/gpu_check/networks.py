@@ -58,7 +58,6 @@ def networks(reduced):
     }
 
 
-ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # their attention is brim's own kernel in every precision
 # Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
 # loss shows their rounding; later ones amplify it.
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}

@@ -5,7 +5,7 @@ import os
 import pathlib
 import random
 
-from support import SMALL, USAGE, Case, main
+from support import DONE, FAILED, SMALL, USAGE, Case, main
 
 MEANS = ("mse", "mae", "huber", "bce", "sigmoid_focal")
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "loss" / "bad.so"
@@ -82,6 +82,17 @@ class Losses(Case):
         error = self.train("run", *SMALL, "dataset.classes=2", "loss.class_weights=[1,0]", "loss.ignore_index=0",
                            status=USAGE).err
         self.assertIn("loss.ignore_index=0 ignores the only class that counts", error)
+
+    def test_an_evaluation_without_a_label_that_counts_says_so(self):
+        statuses = set()
+        for label in (0, 1):
+            result = self.train(f"run{label}", *SMALL, "dataset.classes=2", "dataset.test_count=1", "training.steps=1",
+                                f"loss.ignore_index={label}", status=None)
+            statuses.add(result.status)
+            if result.status == FAILED:
+                self.assertIn("error: no sample of the test data counts for the loss", result.err)
+                self.assertNotIn("diverged", result.err)
+        self.assertEqual(statuses, {DONE, FAILED})
 
 
 class Built(Losses):
