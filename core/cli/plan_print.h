@@ -18,10 +18,12 @@ json_t *brim_cli_fits_json(const brim_fits *fits);
 void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 /* Nothing if there are no cards. */
-void brim_cli_print_cards(const brim_cards *cards, brim_text *out);
+void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_cards_json(const brim_cards *cards);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
+/* Prints what the device computes in a slow way (planner/strict.h). */
+void brim_cli_print_slower(const brim_drive *drive, const brim_plan *plan);
 /* `device`: its name. */
 void brim_cli_print_traffic(const brim_traffic *traffic, const char *device, brim_text *out);
 json_t *brim_cli_traffic_json(const brim_traffic *traffic, const char *device);

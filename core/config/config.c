@@ -455,13 +455,29 @@ static bool changes_option(const brim_config *config, const char *other)
   return false;
 }
 
+/* Whether the core reads this key of the backend, so that it holds for any backend: "backend.strict=true". */
+static bool is_of_any_backend(const char *key)
+{
+  static const char group[] = "backend.";
+  if (!brim_starts_with(key, group)) return false;
+  for (const brim_section *s = brim_settings_sections; s->path; s++) {
+    if (strcmp(s->path, "backend") != 0) continue;
+    for (const brim_setting *row = s->table; row->param.key; row++) {
+      const char *name = key + sizeof group - 1;
+      if (strcspn(name, "=") == strlen(row->param.key) && brim_starts_with(name, row->param.key)) return true;
+    }
+  }
+  return false;
+}
+
 /* Whether a word of the command line sets the same key as `other`, or a key of an option that belongs to it. */
 static bool is_about(const brim_config *config, const char *word, const char *other)
 {
   const char *key = word + strspn(word, "+~");
   const size_t length = strcspn(other, "=");
   if (strncmp(key, other, length) != 0) return false;
-  return key[length] == '=' || key[length] == '\0' || (key[length] == '.' && changes_option(config, other));
+  return key[length] == '=' || key[length] == '\0' ||
+         (key[length] == '.' && changes_option(config, other) && !is_of_any_backend(key));
 }
 
 brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out)

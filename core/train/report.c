@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/table.h"
 #include "drive/distribute.h"
+#include "drive/precision.h"
 #include "graph/pieces.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
@@ -340,6 +341,7 @@ static brim_status write_pieces(const char *dir, const brim_plan *plan, int64_t 
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan)
 {
   brim_text text = {0};
+  brim_precision_record(config, drive->setup);
   BRIM_TRY(keep_files(dir, config, &config->arena));
   for (size_t i = 0; i < config->override_count; i++) { /* a list of quoted words, so that any text reads back */
     brim_text_add(&text, "- '");
@@ -355,6 +357,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
     const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
     if (isfinite(seconds)) json_object_set_new(described, "step_seconds", json_real(seconds));
     brim_distribution_describe(drive, described);
+    brim_precision_describe(drive->setup, described);
     status = write_json(dir, "plan.json", described);
   }
   if (status == BRIM_OK) status = write_pieces(dir, plan, drive->choice.micro_batch);

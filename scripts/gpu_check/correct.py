@@ -38,7 +38,8 @@ class Correct:
         self.precisions = ["bf16"] if reduced else ["fp32", "bf16", "fp16"]
         # Full GPT-2, for checks that depend on sizes: split sums, graphs of 900 kernels, memory
         self.large = [*COMMON, *gpt2(reduced, 12, 8, 6), "precision=bf16", "backend=cuda"]
-        self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "training.steps=6"]
+        self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "precision=fp32",
+                      "training.steps=6"]
 
     def alone(self):
         """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device wait for

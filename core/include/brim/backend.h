@@ -43,6 +43,10 @@ typedef struct brim_device_info {
   int32_t capability_major, capability_minor; /* compute capability 9.0 */
   char uuid[64];                              /* "GPU-8a5f2b1c-..." */
   brim_device_rates rates;                    /* since ABI 1.13 */
+  /* The 16-bit types whose values the device's own instructions multiply (tensor cores, AMX), one bit each:
+   * BRIM_STORES(BRIM_DTYPE_BF16). Products of other stored types take the time of fp32. precision=auto depends on it.
+   * Since ABI 1.13 */
+  uint32_t multiplies;
 } brim_device_info;
 
 /* A process that uses memory of a device. */
@@ -110,10 +114,12 @@ typedef struct brim_kernel_need {
   uint64_t host_bytes; /* host memory that realize() will allocate; 0: a negligible amount */
   /* For reports that explain why a run is slow. The strings must stay valid as long as the plugin. Since ABI 1.8. */
   const char *library; /* the library that computes the node: "cuDNN"; NULL: the backend's own kernel */
-  const char *refused; /* why a faster library is not used; NULL: there is no faster one */
+  const char *refused; /* why a faster library is not used; NULL: there is no faster one. See backend.strict */
   /* Bytes that the node moves besides reading its inputs and writing its outputs once: to and from scratch, and when it
    * reads or writes a tensor again. 0: few, or unknown. Since ABI 1.13 */
   uint64_t further_bytes;
+  double slower; /* if refused: about how many times as long the kernel takes as the faster library would; 0: unknown.
+                    Since ABI 1.13 */
 } brim_kernel_need;
 
 typedef struct brim_launch {

@@ -11,6 +11,9 @@
 
 #include "card.h"
 
+/* About how many times as long the kernels without tensor cores take. */
+#define FP32_SLOWER 12
+
 typedef struct library_state {
   cuda_sdpa_plan *plan;
   enum cuda_sdpa_result result;
@@ -106,6 +109,7 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
     need->refused = NULL;
   else if (a.type != BRIM_DTYPE_F32 && !is_size_for_tensor_cores(&form))
     need->refused = "heads are not of a multiple of 8 numbers, at most 128, and cuDNN does not compute it either";
+  need->slower = FP32_SLOWER;
   return BRIM_OK;
 }
 

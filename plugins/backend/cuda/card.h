@@ -42,6 +42,8 @@ typedef struct cuda_card {
 const cuda_card *cuda_card_of(const cuda_backend *b);
 /* The rates of a GPU of this name; of another one, those that are not known are 0. */
 void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out);
+/* The types that the tensor cores of a GPU of this compute capability multiply: see brim_device_info. */
+uint32_t cuda_card_multiplies(int capability);
 /* Describes the card of an instance that has one. */
 brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_info *out);
 /* Selects the card: its properties, without streams and handles. */

@@ -15,6 +15,10 @@
 #include "epilogue.h"
 #include "kernel.cuh"
 
+/* About how many times as long conv_direct.cu takes as the library: it multiplies in fp32, without tensor cores, and
+ * reads each value once for every result that it is part of. */
+#define DIRECT_SLOWER 30
+
 /* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
@@ -116,6 +120,7 @@ static brim_status finish(brim_status status, plan *p, brim_kernel_need *need, v
 {
   need->library = p->dnn ? "cuDNN" : NULL;
   need->refused = p->dnn ? NULL : "cuDNN has no engine for it";
+  need->slower = DIRECT_SLOWER;
   if (status == BRIM_OK)
     *state = p;
   else
