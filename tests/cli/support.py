@@ -249,7 +249,7 @@ def idx_overrides(folder):
             "backend.threads=1"]
 
 
-def part(cases, every):
+def some_of(cases, every):
     """The cases of a table; under a sanitizer only every so many of them, from the first on, as the release build runs
     all, and the full tier all under sanitizers too. The cases of one table run the same code of brim."""
     cases = list(cases)

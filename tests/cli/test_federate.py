@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 import states
 import tensors
 from federations import FederationCase
-from support import FAILED, NO_FIT, USAGE, main, part, write_idx_dataset
+from support import FAILED, NO_FIT, USAGE, main, some_of, write_idx_dataset
 
 SMALL = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=240", "dataset.test_count=40",
          "dataset.classes=4", "total_clients=12", "clients_per_round=5", "rounds=4",
@@ -85,7 +85,7 @@ class Federate(FederationCase):
         for name, words in KINDS.items():
             with self.subTest(name):
                 self.federate(f"{name} one", *words, "parallel_clients=1", "backend.threads=1")
-                for lanes, threads in part([(3, 1), (2, 2), (-1, 2), (1, 2)], 4):
+                for lanes, threads in some_of([(3, 1), (2, 2), (-1, 2), (1, 2)], 4):
                     run = f"{name} {lanes} {threads}"
                     self.federate(run, *words, f"parallel_clients={lanes}", f"backend.threads={threads}")
                     self.assert_same_checkpoint(f"{name} one", run, 4)
@@ -93,7 +93,7 @@ class Federate(FederationCase):
                     self.assert_same_client_accuracy(f"{name} one", run)
 
     def test_a_resumed_federation_ends_with_the_same_bytes(self):
-        for name, words in part(KINDS.items(), 2):
+        for name, words in some_of(KINDS.items(), 2):
             with self.subTest(name):
                 self.federate(f"{name} whole", *words)
                 self.federate(f"{name} cut", *words, status=NO_FIT, env={"BRIM_FAULT": attempts(4, 12)})
@@ -122,7 +122,7 @@ class Federate(FederationCase):
             words = [*KINDS[name], "memory.recompute=none"]
             self.federate(f"{name} whole", *words, "parallel_clients=1")
             cases = [(3, changes), (1, ["client:3"]), (2, ["client:1", "client:5"]), (2, changes)]
-            for lanes, faults in part(cases, 4):
+            for lanes, faults in some_of(cases, 4):
                 with self.subTest(name, lanes=lanes, faults=faults):
                     run = f"{name} {lanes} {len(faults)}"
                     report = self.folder / f"{run}.txt"

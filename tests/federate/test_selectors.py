@@ -12,7 +12,8 @@ import struct
 import subprocess
 import unittest
 
-WORLDS = 1000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else 250
+WORLDS = (1000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else
+          100 if os.environ.get("BRIM_SANITIZE") else 250)
 LARGE = WORLDS // 100  # of them with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
