@@ -12,8 +12,9 @@ DATA = ["model=cnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,12,
 FP16 = [*DATA, "precision=fp16"]
 # Batch norm, dropout, averages and a limited norm: a skipped step must leave them all unchanged.
 EVERYTHING = ["model=lightcnn", "model.width=8", "model.norm=batch", "model.dropout=0.1", "dataset=synthetic",
-              "dataset.shape=[1,12,12]", "dataset.classes=7", "dataset.train_count=128", "dataset.test_count=32", "training.batch_size=32", "training.ema_decay=0.9",
-              "training.clip_norm=1", "backend=cpu", "backend.threads=1", "precision=fp16"]
+              "dataset.shape=[1,12,12]", "dataset.classes=7", "dataset.train_count=128",
+              "dataset.test_count=32", "training.batch_size=32", "training.ema_decay=0.9", "training.clip_norm=1",
+              "backend=cpu", "backend.threads=1", "precision=fp16"]
 HUGE = 1 << 40 # with such a loss factor, gradients overflow in fp16
 
 

@@ -70,8 +70,9 @@ static void sharding_works_with_every_optimizer_and_option(void **state)
 {
   (void)state;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-    for (size_t m = BENCH_SHARE > 1 ? i % SHARD_MODELS : 0; m<SHARD_MODELS; m += BENCH_SHARE> 1 ? SHARD_MODELS : 1)
-      for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++)
+    for (size_t m = 0; m < SHARD_MODELS; m++)
+      for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++) {
+        if (BENCH_SHARE > 1 && m != i % SHARD_MODELS) continue;
         check((shard_how){.model = &shard_models[m],
                           .optimizer = ways[i].optimizer,
                           .settings = ways[i].settings,
@@ -84,6 +85,7 @@ static void sharding_works_with_every_optimizer_and_option(void **state)
                           .offloaded = ways[i].offloaded,
                           .recompute = ways[i].recompute,
                           .late = (i + m) % 2 == 0});
+      }
 }
 
 /* ---- plans ---- */
