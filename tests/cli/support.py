@@ -249,6 +249,13 @@ def idx_overrides(folder):
             "backend.threads=1"]
 
 
+def some_of(cases, every):
+    """The cases of a table; under a sanitizer only every so many of them, from the first on, as the release build runs
+    all, and the full tier all under sanitizers too. The cases of one table run the same code of brim."""
+    cases = list(cases)
+    return cases if FULL or not SANITIZED else cases[::every]
+
+
 def killed(result):
     return result.status == -signal.SIGKILL
 

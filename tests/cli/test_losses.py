@@ -9,15 +9,17 @@ from support import DONE, FAILED, SMALL, USAGE, Case, main
 
 MEANS = ("mse", "mae", "huber", "bce", "sigmoid_focal")
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "loss" / "bad.so"
-TOKENS = ["model=gpt2_tiny", "dataset=synthetic", "dataset.task=tokens", "dataset.train_count=32",
-          "dataset.test_count=8", "training.batch_size=8", "training.epochs=2", "backend=cpu", "backend.threads=1",
-          "observe.log_every_steps=1"]
+TOKENS = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "dataset=synthetic",
+          "dataset.task=tokens", "dataset.length=16", "dataset.train_count=32", "dataset.test_count=8",
+          "training.batch_size=8", "training.epochs=2", "backend=cpu", "backend.threads=1", "observe.log_every_steps=1"]
 
 
-class Losses(Case):
+class LossCase(Case):
     def losses(self, run):
         return [r["loss"] for r in self.records(run) if r["split"] == "train"]
 
+
+class Losses(LossCase):
     def test_every_loss_trains_a_classifier_on_labels(self):
         for loss in MEANS:
             with self.subTest(loss=loss):
@@ -95,7 +97,7 @@ class Losses(Case):
         self.assertEqual(statuses, {DONE, FAILED})
 
 
-class Built(Losses):
+class Built(LossCase):
     """Losses that are built as graphs."""
 
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):
