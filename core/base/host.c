@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -196,6 +197,9 @@ brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
   return c;
 }
 
+#define MOUNT "/sys/fs/cgroup"
+#define MEMBERSHIP "/proc/self/cgroup"
+
 /* ---- processors ---- */
 
 static int32_t ranks_here = 1;
@@ -212,12 +216,28 @@ int32_t brim_host_ranks(void)
   return ranks_here;
 }
 
+static double quota_read;
+static pthread_once_t quota_once = PTHREAD_ONCE_INIT;
+
+static void read_quota(void)
+{
+  brim_cgroup c = {0};
+  read_groups(&(group_readers){NULL, bound_processors, &c}, MOUNT, MEMBERSHIP);
+  quota_read = c.processors;
+}
+
+double brim_host_quota(void)
+{
+  pthread_once(&quota_once, read_quota);
+  return quota_read;
+}
+
 int32_t brim_host_threads(void)
 {
   cpu_set_t set;
   int32_t threads =
       sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const double quota = brim_host_quota();
   const int32_t most = (int32_t)(ranks_here > 1 ? quota / ranks_here : ceil(quota));
   if (own_share > 0 && own_share < threads) threads = (int32_t)own_share;
   if (quota > 0 && most < threads) threads = most;
@@ -236,7 +256,8 @@ static uint64_t meminfo(const char *text, const char *key)
 brim_host_memory brim_host_memory_now(void)
 {
   char text[TEXT_BYTES] = "";
-  const brim_cgroup c = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup");
+  brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
+  read_groups(&(group_readers){bound_memory, NULL, &c}, MOUNT, MEMBERSHIP);
   (void)read_text("/proc", "meminfo", text, sizeof text);
   const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
   return (brim_host_memory){.total_bytes = total < c.memory_limit ? total : c.memory_limit,

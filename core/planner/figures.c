@@ -111,7 +111,7 @@ static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
   const double workers = (double)p->setup->settings->training.num_workers;
   const brim_prediction loading = brim_planner_predict_samples(p, p->profile, samples);
   t->guessed_seconds += loading.guessed_seconds;
-  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const double quota = brim_host_quota();
   const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
                processors = (quota > 0 && quota < online ? quota : online) / brim_host_ranks();
   const double threads = p->device_info.on_host ? p->device_info.threads : 1;

@@ -67,6 +67,20 @@ static brim_tensor *make_attention(bench *b)
 }
 BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
 
+/* Three key heads, which 2 threads and 5 cannot share evenly if the number of samples is odd: the gradients of the rest
+ * are computed block by block. Most lengths have several blocks, of which the last one is short. */
+static brim_tensor *make_attention_uneven(bench *b)
+{
+  brim_attention_options o = pick_options(b);
+  const bool is_long = b->o.size == SIZE_ODD || b->o.size == SIZE_ANY;
+  o.kv_heads = 3;
+  o.heads = 3 * bench_pick(b, 1, 2);
+  const int64_t T = is_long ? 85 : pick_length(b);
+  return attend(b, T, T, bench_pick(b, 1, 2), o);
+}
+BENCH_ROW(attention_uneven) = {"attention, 3 key heads", make_attention_uneven, .by_sample = true, .skips = true,
+                               .terms = 0.1};
+
 /* The first queries see no key. */
 static brim_tensor *make_attention_unseeing(bench *b)
 {
