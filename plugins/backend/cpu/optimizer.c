@@ -231,6 +231,13 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
   memset(out_at(u, 0, at), 0, (size_t)cpu_min(PIECE, u->count - at) * sizeof(float));
 }
 
+static CPU_PREPARE(zero_prepare)
+{
+  (void)self, (void)program, (void)node, (void)state;
+  need->begins = 1; /* it writes in any case */
+  return BRIM_OK;
+}
+
 static CPU_RUN(zero_run)
 {
   cpu_backend *b = self;
@@ -267,6 +274,6 @@ CPU_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
 CPU_KERNEL(ema) = {.op = "ema", .run = ema_run};
 CPU_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
 CPU_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
-CPU_KERNEL(zero) = {.op = "zero", .run = zero_run};
+CPU_KERNEL(zero) = {.op = "zero", .prepare = zero_prepare, .run = zero_run};
 CPU_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
 CPU_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};
