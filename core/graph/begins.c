@@ -18,10 +18,12 @@ static bool writes(const brim_program *p, const brim_node *n, const brim_tensor 
   return !brim_graph_is_brief(g, t) && (!g->passes || n->index < brim_graph_to_loss(g));
 }
 
+/* Only outputs that brim_op_cost counts twice. */
 uint64_t brim_begins_bytes(const brim_program *p, const brim_node *n)
 {
   uint64_t bytes = 0;
-  for (uint32_t k = 0; k < n->out_count; k++) bytes += writes(p, n, n->out[k]) ? n->out[k]->bytes : 0;
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (n->descriptor->accumulates & 1u << k && writes(p, n, n->out[k])) bytes += n->out[k]->bytes;
   return bytes;
 }
 

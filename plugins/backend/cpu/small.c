@@ -361,6 +361,14 @@ static CPU_PREPARE(prepare_kernel)
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 
+/* Whether the gradients to which a node adds are vectors, which are zeroed before the kernel without a cost. */
+static bool adds_to_vectors(const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (n->out[k]->role == BRIM_ROLE_GRADIENT && n->out[k]->shape.rank > 1) return false;
+  return true;
+}
+
 static CPU_PREPARE(prepare)
 {
   wrapped *w = brim_try_calloc(1, sizeof *w);
@@ -368,7 +376,7 @@ static CPU_PREPARE(prepare)
   *state = w;
   const brim_status status = prepare_kernel(self, program, node, need, state);
   w->begins = need->begins;
-  need->begins = 1;
+  need->begins = w->begins || adds_to_vectors(node);
   return status;
 }
 
@@ -501,19 +509,17 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   return BRIM_OK;
 }
 
-/* Zeroes the gradients that a node is the first to add to, for a kernel that always adds. */
-static brim_status begin_gradients(cpu_backend *b, const brim_launch *launch)
+/* Zeroes the vectors that a node is the first to add to, for a kernel that always adds. */
+static void begin_vectors(const brim_launch *launch)
 {
   for (uint32_t i = 0; i < launch->node->out_count; i++)
-    if (launch->node->out[i]->role == BRIM_ROLE_GRADIENT && !cpu_adds(launch, i))
-      BRIM_TRY(cpu_device_zero(b, launch->out[i], launch->node->out[i]->bytes));
-  return BRIM_OK;
+    if (launch->node->out[i]->role == BRIM_ROLE_GRADIENT) cpu_begin_sum(launch, i);
 }
 
 static CPU_RUN(run)
 {
   wrapped *w = launch->state;
-  if (launch->step && launch->step->begins && !w->begins) BRIM_TRY(begin_gradients(self, launch));
+  if (launch->step && launch->step->begins && !w->begins && adds_to_vectors(launch->node)) begin_vectors(launch);
   if (w->parts == 0) {
     brim_launch inner = *launch;
     inner.state = w->state;
