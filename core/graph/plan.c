@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/align.h"
+#include "graph/begins.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
 #include "graph/counts.h"
@@ -436,6 +437,7 @@ static brim_status create(brim_plan *plan)
     else
       brim_layout_place(&plan->program[i]);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
+  brim_begins_find(plan);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);

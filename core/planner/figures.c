@@ -142,8 +142,8 @@ static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int6
   brim_prediction t = {0};
   if (!train) train = &plan->program[0];
   const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
-  brim_predict_other(p->profile, BRIM_TIMED_ZERO, (int64_t)plan->gradient_bytes,
-                     rated_copy(&rates, plan->gradient_bytes), 1, &t);
+  brim_predict_other(p->profile, BRIM_TIMED_ZERO, (int64_t)plan->zeroed_bytes, rated_copy(&rates, plan->zeroed_bytes),
+                     1, &t);
   brim_predict_other(p->profile, BRIM_TIMED_LOAD, (int64_t)fed, rated_copy(&rates, fed), micros, &t);
   brim_predict_other(p->profile, BRIM_TIMED_METRICS, 1, rates.node_seconds, 1, &t);
   brim_predict_program(p->profile, &rates, train, last ? micros - 1 : micros, &t);

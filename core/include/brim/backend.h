@@ -103,6 +103,9 @@ typedef struct brim_step {
   double scalar[BRIM_SCALARS_MAX];
   /* steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
   double control;
+  /* 1: the first micro-batch of the step. Memory of gradients is undefined where a kernel has announced that it writes
+   * them (brim_kernel_need.begins): see brim_adds. Since ABI 1.13 */
+  int32_t begins;
 } brim_step;
 
 typedef struct brim_kernel_need {
@@ -120,6 +123,9 @@ typedef struct brim_kernel_need {
   uint64_t further_bytes;
   double slower; /* if refused: about how many times as long the kernel takes as the faster library would; 0: unknown.
                     Since ABI 1.13 */
+  /* 1: if step.begins is 1, the kernel writes the gradients that it would add to, as brim_adds says. The values are
+   * those that adding to zeros gives. 0: it always adds, so brim zeroes them before each step. Since ABI 1.13 */
+  int32_t begins;
 } brim_kernel_need;
 
 typedef struct brim_launch {
@@ -130,6 +136,15 @@ typedef struct brim_launch {
   void *workspace;       /* 64-byte aligned; contents undefined */
   const brim_step *step; /* NULL within run_program, which has its own */
 } brim_launch;
+
+/* Whether a kernel that sets need.begins adds to output i, which it writes otherwise. The first node that makes a
+ * gradient writes it; later ones, and those of a gradient that a node `zero` makes, add to it. begins: step.begins.
+ * Since ABI 1.13 */
+static inline int brim_adds(const brim_node *node, uint32_t i, int32_t begins)
+{
+  const brim_tensor *t = node->out[i];
+  return t->role == BRIM_ROLE_GRADIENT && !(begins && t->producer == (int32_t)node->index);
+}
 
 typedef struct brim_kernel {
   const char *op; /* "conv2d" */
@@ -181,7 +196,8 @@ typedef struct brim_copy {
   uint64_t bytes;
 } brim_copy;
 
-/* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call. */
+/* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call, and so is
+ * step->begins. */
 typedef struct brim_program_run {
   const brim_launch *launch; /* one per node, in order; their `step` is NULL */
   const brim_kernel *const *kernel;

@@ -25,8 +25,8 @@ extern "C" {
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
 /* An output of role BRIM_ROLE_GRADIENT is the gradient of a parameter, or of a tensor computed from parameters alone.
- * Kernels add to it (+=), sample by sample or grain by grain, in the order of the samples. Every other output is
- * written (=). */
+ * Kernels add to it (+=), sample by sample or grain by grain, in the order of the samples. In the first micro-batch of
+ * a step they may write it instead: see brim_adds in brim/backend.h. Every other output is written (=). */
 
 /* conv2d               in: x [N,C,H,W], weight [K,C/g,R,S], [bias [K]]  out: y [N,K,P,Q]
  * conv2d_grad_input    in: dy, weight                                   out: dx

@@ -267,7 +267,7 @@ static brim_status combine(cuda_backend *b, const brim_launch *launch, const gra
                        cuda_norm_teams(cut->groups * cut->channels, warp), sets, scratch->sums, *cut));
   if (cut->set_channels > 1)
     BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_teams(cut->groups * cut->sets, true), sets, *cut));
-  return norm_add_groups(b, cut, (float *)launch->out[1], (float *)launch->out[2], scratch->of_group);
+  return norm_add_groups(b, launch, 1, cut, scratch->of_group);
 }
 
 template <typename T> static brim_status run(cuda_backend *b, const brim_launch *launch)
@@ -290,6 +290,7 @@ static CUDA_PREPARE(grad_prepare)
   const cuda_norm_cut cut = cut_of(node);
   gradient_scratch scratch;
   need->workspace_bytes += lay_out(&scratch, NULL, &cut);
+  need->begins = 1;
   return BRIM_OK;
 }
 
