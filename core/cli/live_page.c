@@ -17,8 +17,7 @@
 #include "report/page.h"
 #include "store/rundir.h"
 
-#define FIRST_SECONDS 1.0 /* before the first page: shorter runs write their only page at their end, without a child   \
-                           */
+#define FIRST_SECONDS 1.0 /* before the first page; shorter runs write their page at their end, without a child */
 
 /* A process trains one run at a time. */
 static pid_t child = -1;
