@@ -198,9 +198,9 @@ static brim_status agree_on_precision(brim_drive **drive, const word *all)
   const int32_t ranks = (*drive)->setup->world.ranks;
   int32_t *precision = brim_xcalloc((size_t)ranks, sizeof *precision);
   for (int32_t r = 0; r < ranks; r++) precision[r] = all[r].precision;
-  const brim_status status = brim_precision_agree(drive, precision, ranks);
+  const bool agree = brim_precision_agree(*drive, precision, ranks);
   free(precision);
-  return status;
+  return agree ? BRIM_OK : brim_drive_remake(drive);
 }
 
 static brim_status settle_together(brim_dist *dist, brim_status before, brim_drive **drive, word *all)

@@ -76,18 +76,18 @@ void brim_precision_settle(brim_drive *d, int32_t before)
   is_auto ? report_choice(d, before) : report_kept(d);
 }
 
-brim_status brim_precision_agree(brim_drive **drive, const int32_t *all, int32_t ranks)
+bool brim_precision_agree(brim_drive *d, const int32_t *all, int32_t ranks)
 {
-  brim_setup *setup = (*drive)->setup;
+  brim_setup *setup = d->setup;
   bool differ = false;
   for (int32_t r = 1; r < ranks; r++) differ = differ || all[r] != all[0];
-  if (!differ || setup->settings->precision != BRIM_PRECISION_AUTO) return BRIM_OK;
+  if (!differ || setup->settings->precision != BRIM_PRECISION_AUTO) return true;
   if (setup->world.rank == 0)
-    brim_policies_report((*drive)->dialogue.policies, "precision=auto", "fp32",
+    brim_policies_report(d->dialogue.policies, "precision=auto", "fp32",
                          "some of the ranks' devices do not multiply 16-bit values, and all ranks use one type");
   setup->again.word[setup->again.count++] = "precision=fp32";
   setup->again.by_data = true;
-  return brim_drive_remake(drive);
+  return false;
 }
 
 /* ---- records ---- */
