@@ -39,6 +39,7 @@ skipped=()
 # run programs, as tests build some.
 if [[ -z ${TMPDIR:-} ]] && memory=$(mktemp -d -p /dev/shm brim-tests-XXXXXX 2>/dev/null); then
   trap 'rm -rf "$memory"' EXIT
+  chmod 755 "$memory" # some tests run as another user
   if cp /bin/true "$memory" && "$memory/true" && (($(df --output=avail -BG "$memory" | tr -dc 0-9) >= 4)); then
     export TMPDIR=$memory
   fi 2>/dev/null

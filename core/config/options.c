@@ -330,7 +330,8 @@ static bool has_device(brim_composition *c, const brim_plugin *plugin)
 }
 
 /* The backend of a file backend/ID.so; NULL, perhaps with the reason, if there is none or it cannot be loaded. Other
- * files are not searched: brim would have to load every plugin to learn that none has this backend. */
+ * files are only searched if no backend has such a file: brim would have to load every plugin to learn that none has
+ * this backend. */
 static const brim_registry_entry *find_in_file(const brim_registry *registry, const char *backend,
                                                const brim_registry_failure **failure)
 {
@@ -338,8 +339,9 @@ static const brim_registry_entry *find_in_file(const brim_registry *registry, co
   size_t i = 0;
   *failure = NULL;
   while ((id = brim_registry_home(registry, BRIM_BACKEND, i)) && strcmp(id, backend) != 0) i++;
-  const brim_registry_entry *entry = id ? brim_registry_find(registry, BRIM_BACKEND, backend) : NULL;
-  if (id && !entry) *failure = brim_registry_failure_of(registry, BRIM_BACKEND, backend);
+  const bool searches = id || i == 0;
+  const brim_registry_entry *entry = searches ? brim_registry_find(registry, BRIM_BACKEND, backend) : NULL;
+  if (searches && !entry) *failure = brim_registry_failure_of(registry, BRIM_BACKEND, backend);
   return entry;
 }
 
