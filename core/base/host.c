@@ -190,11 +190,18 @@ static void read_groups(const group_readers *l, const char *mount, const char *m
   }
 }
 
-brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
+/* Reads only the limits that are asked for. */
+static brim_cgroup read_limits(const char *mount, const char *membership, bool memory, bool processors)
 {
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
-  read_groups(&(group_readers){bound_memory, bound_processors, &c}, mount, membership);
+  read_groups(&(group_readers){memory ? bound_memory : NULL, processors ? bound_processors : NULL, &c}, mount,
+              membership);
   return c;
+}
+
+brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
+{
+  return read_limits(mount, membership, true, true);
 }
 
 #define MOUNT "/sys/fs/cgroup"
@@ -221,9 +228,7 @@ static pthread_once_t quota_once = PTHREAD_ONCE_INIT;
 
 static void read_quota(void)
 {
-  brim_cgroup c = {0};
-  read_groups(&(group_readers){NULL, bound_processors, &c}, MOUNT, MEMBERSHIP);
-  quota_read = c.processors;
+  quota_read = read_limits(MOUNT, MEMBERSHIP, false, true).processors;
 }
 
 double brim_host_quota(void)
@@ -256,8 +261,7 @@ static uint64_t meminfo(const char *text, const char *key)
 brim_host_memory brim_host_memory_now(void)
 {
   char text[TEXT_BYTES] = "";
-  brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
-  read_groups(&(group_readers){bound_memory, NULL, &c}, MOUNT, MEMBERSHIP);
+  const brim_cgroup c = read_limits(MOUNT, MEMBERSHIP, true, false);
   (void)read_text("/proc", "meminfo", text, sizeof text);
   const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
   return (brim_host_memory){.total_bytes = total < c.memory_limit ? total : c.memory_limit,

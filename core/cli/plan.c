@@ -149,10 +149,8 @@ static void print_features(uint64_t peak)
 /* Formats "bf16, rank 0 of 4, ": a precision other than fp32, and the rank of several. */
 static const char *format_variant(const brim_drive *d, char *out, size_t room)
 {
-  const int32_t precision = brim_setup_precision(d->setup);
-  const int length =
-      precision == BRIM_PRECISION_FP32 ? 0 : snprintf(out, room, "%s, ", brim_precision_names[precision]);
-  out[length] = '\0';
+  char precision[BRIM_CLI_PRECISION_BYTES];
+  const int length = snprintf(out, room, "%s", brim_cli_format_precision(d->setup, precision));
   if (d->setup->world.ranks > 1)
     snprintf(out + length, room - (size_t)length, "rank %d of %d, ", (int)d->setup->world.rank,
              (int)d->setup->world.ranks);

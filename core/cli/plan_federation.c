@@ -111,14 +111,13 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   const brim_partition *p = &d->setup->partition;
   const uint64_t kept = brim_setup_kept_bytes(d->setup);
   const brim_updates_plan updates = brim_updates_plan_of(d->setup, plan);
-  const int32_t precision = brim_setup_precision(d->setup);
+  char precision[BRIM_CLI_PRECISION_BYTES];
   printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
   if (p->least < p->most) printf("%lld to ", (long long)p->least);
-  printf("%lld samples, %lld a round, batches of %lld; %s%s%s\n", (long long)p->most, (long long)s->clients_per_round,
-         (long long)s->training.effective_batch_size,
-         precision == BRIM_PRECISION_FP32 ? "" : brim_precision_names[precision],
-         precision == BRIM_PRECISION_FP32 ? "" : ", ", d->planner.device_info.name);
+  printf("%lld samples, %lld a round, batches of %lld; %s%s\n", (long long)p->most, (long long)s->clients_per_round,
+         (long long)s->training.effective_batch_size, brim_cli_format_precision(d->setup, precision),
+         d->planner.device_info.name);
   printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);

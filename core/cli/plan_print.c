@@ -16,7 +16,16 @@
 
 #define SHOWN 24 /* operations; the others are summed up */
 
-/* ---- what is slow ---- */
+/* ---- precision, and what is slow ---- */
+
+const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES])
+{
+  const int32_t precision = brim_setup_precision(setup);
+  out[0] = '\0';
+  if (precision != BRIM_PRECISION_FP32)
+    snprintf(out, BRIM_CLI_PRECISION_BYTES, "%s, ", brim_precision_names[precision]);
+  return out;
+}
 
 void brim_cli_print_slower(const brim_drive *d, const brim_plan *plan)
 {

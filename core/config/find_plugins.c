@@ -5,21 +5,34 @@
 
 #include "config/interpolate.h"
 
-/* The id of a group's choice, set to its fallback in the tree if there is no choice; NULL: there is none. */
+static const brim_yaml_origin default_origin = {.file = "default"};
+
+/* Whether a group has no choice: its id is missing or null. */
+static bool is_unset(const brim_yaml *id)
+{
+  return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
+}
+
+/* Sets the key `id` of a group's map in the tree, and makes the map if there is none. Returns `id`. */
+static brim_yaml *set_id(const brim_composition *c, const brim_group *group, brim_yaml *id)
+{
+  brim_yaml *node = brim_yaml_get(c->root, group->name);
+  if (!node || node->kind != BRIM_YAML_MAP) {
+    node = brim_yaml_map(c->arena, default_origin);
+    brim_yaml_set(c->arena, c->root, group->name, node);
+  }
+  brim_yaml_set(c->arena, node, "id", id);
+  return id;
+}
+
+/* Returns the id of a group's choice. If the user chose nothing, sets the id to the group's fallback; NULL if the group
+ * has no fallback. */
 static brim_yaml *id_of(const brim_composition *c, const brim_group *group)
 {
-  brim_arena *arena = c->arena;
   brim_yaml *node = brim_yaml_get(c->root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
-  if (!group->fallback || (id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id))) return id;
-  const brim_yaml_origin default_origin = {.file = "default"};
-  id = brim_yaml_scalar(arena, group->fallback, default_origin);
-  if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, default_origin);
-    brim_yaml_set(arena, c->root, group->name, node);
-  }
-  brim_yaml_set(arena, node, "id", id);
-  return id;
+  if (!group->fallback || !is_unset(id)) return id;
+  return set_id(c, group, brim_yaml_scalar(c->arena, group->fallback, default_origin));
 }
 
 /* The first of the groups is `model`. */
@@ -49,12 +62,6 @@ static void refuse_backbone(brim_composition *c, const char *model, const brim_y
 static bool is_backbone(const brim_group *group)
 {
   return group->is_optional && group->kind == BRIM_MODEL;
-}
-
-/* Whether no backbone was chosen. */
-static bool is_unset(const brim_yaml *id)
-{
-  return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
 }
 
 /* The backbone's plugin; NULL, without a problem, if none is needed. */
@@ -95,27 +102,22 @@ static const brim_plugin *find_plugin(brim_composition *c, const brim_schema_plu
   return is_backbone(group) ? check_backbone(c, p, id, plugin) : plugin;
 }
 
-/* The ids of a list, set to the default in the tree if there is no choice; NULL: it is not a list. */
+/* Returns the ids of a list's choices. If the user chose nothing, sets them to the list's default; NULL if the user
+ * wrote something else than a list or a name. */
 static brim_yaml *list_of_ids(const brim_composition *c, const brim_group *group)
 {
   brim_arena *arena = c->arena;
   brim_yaml *node = brim_yaml_get(c->root, group->name);
   brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
   if (id && id->kind == BRIM_YAML_LIST) return id;
-  const brim_yaml_origin default_origin = {.file = "default"};
   brim_yaml *list = brim_yaml_list(arena, id ? id->origin : default_origin);
-  const bool chosen = id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id);
+  const bool chosen = !is_unset(id);
   if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
   if (chosen)
     brim_yaml_append(arena, list, id);
   else if (brim_compose_fallback(c, group->name))
     brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, default_origin));
-  if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, default_origin);
-    brim_yaml_set(arena, c->root, group->name, node);
-  }
-  brim_yaml_set(arena, node, "id", list);
-  return list;
+  return set_id(c, group, list);
 }
 
 /* Adds the plugin of one of the ids. False, with a problem added, on failure. */

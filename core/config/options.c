@@ -329,9 +329,9 @@ static bool has_device(brim_composition *c, const brim_plugin *plugin)
   return count > 0;
 }
 
-/* The backend of a file backend/ID.so; NULL, perhaps with the reason, if there is none or it cannot be loaded. Other
- * files are only searched if no backend has such a file: brim would have to load every plugin to learn that none has
- * this backend. */
+/* Finds a backend in its file backend/ID.so. NULL if there is no such file, or, with *failure set, if the file cannot
+ * be loaded. Searches other files only if no backend has a file of this form, because brim would have to load every
+ * plugin to learn that none of them is this backend. */
 static const brim_registry_entry *find_in_file(const brim_registry *registry, const char *backend,
                                                const brim_registry_failure **failure)
 {

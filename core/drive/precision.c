@@ -36,7 +36,8 @@ static void report_choice(const brim_drive *d, int32_t before)
   brim_policies_report(d->dialogue.policies, "precision=auto", brim_precision_names[precision], reason);
 }
 
-/* The folder of the run whose configuration sets the precision that its device chose; false: there is none. */
+/* Whether this configuration has its precision from the configuration of another run, for which precision=auto chose
+ * it. Writes the folder of that run to `out`. */
 static bool find_run(const brim_config *config, char *out, size_t room)
 {
   const char *file = config->request.file, *slash = file ? strrchr(file, '/') : NULL;
