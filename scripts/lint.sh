@@ -66,7 +66,7 @@ subjects=(-30)
 if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then subjects=("$tag..HEAD"); fi
 git log --no-merges --format='%h %s' "${subjects[@]}" | awk '{
     subject = substr($0, index($0, " ") + 1)
-    if (subject ~ /^[a-z0-9][a-z0-9_.\/, -]*: [^ ]/ && length(subject) <= 72) next
+    if (subject ~ /^([A-Z]+|[a-z0-9][a-z0-9_.\/, -]*): [^ ]/ && length(subject) <= 72) next
     printf "commit %s: \"subsystem: what changes\" in at most 72 characters, not \"%s\"\n", $1, subject; bad = 1
   } END {exit bad}' >&2 || failed=1
 
