@@ -186,6 +186,7 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
                                        .hosts = operands->count,
                                        .every = m->seconds,
                                        .wait_seconds = HOSTS_WAIT_SECONDS};
+  brim_registry_narrow(cli->registry, BRIM_BACKEND); /* all that a look needs of it */
   BRIM_TRY(brim_source_open(&options, cli->registry, &source));
   if (!is_interactive) heed_signals();
   const brim_status status = is_interactive ? brim_screen_run(source, m->seconds, m->from != NULL) : look_on(m, source);

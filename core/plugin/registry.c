@@ -46,6 +46,7 @@ struct brim_registry {
   brim_arena arena;
   plugin_file **file;
   size_t file_count, source_count, loaded_count;
+  uint32_t only;        /* kind of home files to enumerate; 0: all */
   held_plugin **plugin; /* sorted, hidden ones included */
   size_t plugin_count;
   const brim_registry_failure **failure;
@@ -190,13 +191,16 @@ static void load_file(brim_registry *r, plugin_file *file)
   for (size_t i = 0; module->plugins[i]; i++) add_plugin(r, module->plugins[i], module, file);
 }
 
-/* Loads all files of a source, or of all with source 0. */
+/* Loads all files of a source, or of all with source 0; only those of the registry's kind, if it has one. */
 static void load_source(const brim_registry *registry, size_t source)
 {
   brim_registry *r = (brim_registry *)registry; /* loads more, but does not change which plugins exist */
   if (r->loaded_count == r->file_count) return;
-  for (size_t i = 0; i < r->file_count; i++)
-    if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
+  for (size_t i = 0; i < r->file_count; i++) {
+    plugin_file *file = r->file[i];
+    const bool is_other = r->only && file->kind && file->kind != r->only;
+    if (!is_other && (source == 0 || file->source == source)) load_file(r, file);
+  }
 }
 
 static brim_status scan(brim_registry *r, const char *folder, int depth)
@@ -379,6 +383,11 @@ const char *brim_registry_home(const brim_registry *registry, enum brim_kind kin
   for (size_t k = 0; k < registry->file_count; k++)
     if (registry->file[k]->kind == kind && i-- == 0) return registry->file[k]->id;
   return NULL;
+}
+
+void brim_registry_narrow(brim_registry *registry, enum brim_kind kind)
+{
+  registry->only = kind;
 }
 
 size_t brim_registry_count(const brim_registry *registry)

@@ -61,6 +61,9 @@ const brim_registry_failure *brim_registry_failure_of(const brim_registry *regis
 /* The id of the i-th file KIND/ID.so, by its path: nothing is loaded, and an id may appear twice. NULL: there are no
  * more. */
 const char *brim_registry_home(const brim_registry *registry, enum brim_kind kind, size_t i);
+/* From now on this registry is for plugins of one kind: the functions below leave files KIND/ID.so of other kinds out.
+ */
+void brim_registry_narrow(brim_registry *registry, enum brim_kind kind);
 /* Enumerate all plugins; these load everything. */
 size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 
@@ -52,6 +53,12 @@ class Monitor(Case):
         text = self.brim("monitor", "--once").out
         self.assertRegex(text, r"\n  a +training .* mlp +mine")
         self.assertNotIn("\x1b", text)
+
+    def test_of_all_plugins_only_backends_are_opened(self):
+        self.brim("monitor", "--once", env={"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "loads"})
+        loads = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self.folder.glob("loads*"))
+        kinds = {path.split("/")[-2] for path in re.findall(r"file=(\S*/plugins/\w+/\w+\.so)", loads)}
+        self.assertEqual(kinds, {"backend"})
 
     def test_of_a_long_file_some_records_give_the_curves_and_the_newest_the_figures(self):
         self.train("runs/a", *SMALL, "training.steps=2")
