@@ -3,6 +3,7 @@
 The program under test is $BRIM_BINARY. Each test gets a temporary folder, which is the working directory of the
 programs it runs."""
 
+import fcntl
 import gzip
 import json
 import os
@@ -127,6 +128,15 @@ class Case(unittest.TestCase):
     def has_begun(self, run):
         """True if the run has placed its arena."""
         return (self.folder / run / "events.jsonl").exists()
+
+    def holds_lock(self, run):
+        """True if a process works in the run's folder."""
+        with open(self.folder / run / ".lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def hold(self, run, *words, env=None):
         """A run that has placed its arena and trains until it is ended."""

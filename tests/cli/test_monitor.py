@@ -1,6 +1,5 @@
 """brim monitor: what it says of runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
 
-import fcntl
 import json
 import os
 import pathlib
@@ -154,14 +153,6 @@ class Monitor(Case):
         self.assertEqual((run["name"], run["model"]), ("hooked", "mlp"))
         write(self.folder / "pipe", b"x\n")
         self.finish(process, 0)
-
-    def holds_lock(self, run):
-        with open(self.folder / run / ".lock", "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
 
     def test_a_stopped_run_is_named_with_its_silence(self):
         process = self.hold("a", *SMALL)
