@@ -1,9 +1,9 @@
 /* For authors of selectors: which clients of a federation train in a round.
  *
- * A selector gets columns of data about each client. It must not keep state of its own: what it has to remember from
- * one round to the next is kept in memory that brim provides (`state`) and saves in checkpoints. So a resumed
- * federation makes the same choices as one that was not interrupted. Random numbers must come from the round's seed,
- * not from a generator with a state.
+ * A selector gets columns of data about each client. It must not keep state of its own: brim provides memory (`state`)
+ * for values that it needs in a later round, and saves that memory in checkpoints. So a resumed federation makes the
+ * same choices as one that was not interrupted. Random numbers must come from the round's seed, not from a generator
+ * with a state.
  *
  * brim calls all functions between rounds, on the thread that also runs policies: if a selector crashes or hangs, brim
  * writes a checkpoint and ends the run. Since ABI 1.9. */
