@@ -122,8 +122,8 @@ static const brim_setting model_table[] = {
 
 static const brim_setting backend_table[] = {
     FREE(BOOL, brim_backend_settings, strict, "false", NULL,
-         "true: refuse a run of which the device would compute a part in a slower way than it could, because of its "
-         "precision, shapes or options; false: print what is slower, and train"),
+         "true: refuse a run if its precision, shapes or options make the device compute a part of it in a slower way "
+         "than it could; false: print these parts, and train"),
     {.param.key = NULL},
 };
 

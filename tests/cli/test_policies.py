@@ -305,7 +305,7 @@ class Order(Policies):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
         result = self.train("run", *CNN, *devices_of(64), "policy=[robust,capped]", table, "policy.capped.client=a",
                             status=USAGE)
-        self.assert_error(result, "policy 'capped' limits what a run may take", "write policy=[capped,robust]")
+        self.assert_error(result, "policy 'capped' limits a run's memory", "write policy=[capped,robust]")
 
     def test_the_configured_micro_batch_is_not_restricted(self):
         for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):

@@ -103,8 +103,8 @@ static brim_status fail_rewritten(const finding *f, size_t message)
 {
   const brim_status status =
       brim_fail(BRIM_ELOAD,
-                "%s:%" PRId64 ": the template renders message %zu in another way when later messages follow, so an "
-                "earlier answer is not what the model will see",
+                "%s:%" PRId64 ": the template renders message %zu in another way when later messages follow, so the "
+                "model would learn earlier answers in a form that it will not see",
                 f->file, f->c->line, message + 1);
   return brim_fail_add(status,
                        "learn only the last answers (dataset.learn=last), or set dataset.template to a template "
