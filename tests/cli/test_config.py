@@ -17,7 +17,7 @@ AROUND = {"linear_probe", "lora"}
 
 
 class Messages(Case):
-    """Whole error messages: what is wrong, where, and how to fix it."""
+    """Whole error messages: the fault, its position, and the remedy."""
 
     def reported(self, *argv):
         result = self.brim(*argv, status=USAGE)

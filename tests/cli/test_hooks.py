@@ -104,7 +104,7 @@ class Hooks(Case):
         self.assertEqual(self.steps("run"), [2, 4], "steps and checkpoints went on beside it")
         self.assertIsNone(process.poll(), "the run waits for the hook, but not for long")
         self.until(lambda: "begun" in self.log(), process, what="the hook")
-        time.sleep(0.2)  # until the run waits for its hooks; before, the signal would mean what it means to a run
+        time.sleep(0.2)  # until the run waits for its hooks; before, the signal would only end the run
         process.send_signal(signal.SIGTERM)
         result = self.finish(process)
         self.assertIn("hooks.on_start: ended after", result.err)

@@ -62,7 +62,7 @@ class SelectorFaults(Case):
 
     def test_a_selector_without_memory_is_called_again_after_a_cleanup(self):
         result = self.federate("run", bad="select:memory", status=FAILED)
-        self.assert_error(result, "selector 'bad' failed in select: no memory for what it wants")
+        self.assert_error(result, "selector 'bad' failed in select: no memory for the scores")
         self.assertIn("recovery: heavy cleanup", result.err)
         self.assertEqual(max(self.steps("run")), 2)
 

@@ -1,4 +1,4 @@
-"""Traces of steps: observe.trace, brim trace, and what they leave in the run's folder."""
+"""Traces of steps: observe.trace, brim trace, and their files in the run's folder."""
 
 import collections
 import gzip
@@ -62,7 +62,7 @@ def check_format(events):
 
 class Traces(Ranks):
     def trace_of(self, run, name):
-        """The events of a file, and what it says about itself."""
+        """The events of a file, and its other members."""
         data = gzip.decompress((self.folder / run / name).read_bytes())
         trace = json.loads(data)
         check_format(trace["traceEvents"])

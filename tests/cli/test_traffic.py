@@ -30,7 +30,7 @@ def tensors(text, batch):
 
 
 def bytes_of(row, batch, begins=False):
-    """What a node of this row reads and writes, each operand once, counted from its signature. begins: in a step's
+    """The bytes that a node of this row reads and writes, each operand once, from its signature. begins: in a step's
     first micro-batch, which writes the gradients that later ones add to, except those of which it makes only some
     rows."""
     inputs, outputs = row["signature"].split(" > ")

@@ -1,5 +1,5 @@
-/* Tensor cores on the emulated device: what the instructions of mma.cuh do. The lanes of a warp put their parts into an
- * array, wait for each other, and read. */
+/* Tensor cores on the emulated device: the instructions of mma.cuh. The lanes of a warp put their parts into an array,
+ * wait for each other, and read. */
 #ifndef EMULATED_MMA_H
 #define EMULATED_MMA_H
 #include <vector>
