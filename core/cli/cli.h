@@ -56,7 +56,7 @@ struct brim_command {
   int (*run)(brim_cli *cli, int argc, char **argv);
   const char *usage; /* what `brim NAME --help` prints */
   const brim_option *options;
-  bool is_live; /* it plans for a device or uses it, and shows other programs what it does: see memory/live.h */
+  bool is_live; /* it plans for a device or uses it, and publishes its state for other programs: see memory/live.h */
 };
 extern const brim_command *const brim_commands[]; /* ends with NULL */
 extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,

@@ -16,7 +16,7 @@
 
 #define SHOWN 24 /* operations; the others are summed up */
 
-/* ---- precision, and what is slow ---- */
+/* ---- precision and slow operations ---- */
 
 const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES])
 {

@@ -25,7 +25,7 @@ json_t *brim_cli_times_json(const brim_times *times);
 /* Returns "bf16, ", or "" for fp32, written to `out`. */
 #define BRIM_CLI_PRECISION_BYTES 16
 const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES]);
-/* Prints what the device computes in a slow way (planner/strict.h). */
+/* Prints the operations that the device computes in a slow way (planner/strict.h). */
 void brim_cli_print_slower(const brim_drive *drive, const brim_plan *plan);
 /* `device`: its name. */
 void brim_cli_print_traffic(const brim_traffic *traffic, const char *device, brim_text *out);

@@ -111,7 +111,7 @@ static void print_trash(brim_runs *runs, const trash *all)
 }
 
 /* Asks on a terminal before anything is deleted that the user has not named; elsewhere --yes is needed. The caller has
- * printed what it is. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
+ * printed the list. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
 static brim_status confirm(const brim_runs *runs, const char *verb, const char *what, const char *tail)
 {
   char answer[16] = "";

@@ -155,7 +155,7 @@ typedef struct brim_federate_settings {
   int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
-  bool error_feedback; /* clients add what a compressed update left out to their next one */
+  bool error_feedback; /* clients add the part that compression left out of an update to their next one */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */

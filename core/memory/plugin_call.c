@@ -14,7 +14,7 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
   const brim_plugin *plugin = call->choice->plugin;
   const char *kind = brim_kind_name(plugin->kind);
   snprintf(name, sizeof name, "%s '%s'", kind, plugin->id);
-  const brim_guard_call about = {.who = name,
+  const brim_guard_call about = {.name = name,
                                  .file = call->choice->file,
                                  .function = call->function,
                                  .seconds = call->decides ? BRIM_DECISION_SECONDS : BRIM_CREATE_SECONDS,

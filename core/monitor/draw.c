@@ -439,7 +439,7 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   free(f.list);
 }
 
-/* What a picture would cut: the whole commands of the advice, all that could not be read, and why hosts are missing. */
+/* Lines that a picture would cut: whole commands of the advice, all errors of reading, and why hosts are missing. */
 static void add_lines(const brim_look *look, brim_text *out)
 {
   const char *gap = "\n";

@@ -270,7 +270,7 @@ static void take_record(brim_folder *f, const char *line, size_t length)
 
 /* ---- events ---- */
 
-/* A plan that the planner has tried, from the record of what a policy saw. */
+/* A plan that the planner has tried, from the record of a policy's input. */
 static void take_tried(brim_folder *f, const json_t *seen)
 {
   const int64_t micro_batch = whole(seen, "micro_batch"), peak = whole(seen, "peak_bytes");

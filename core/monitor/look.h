@@ -146,7 +146,7 @@ typedef struct brim_look_run {
   double rate; /* samples a second, or tokens (counts_tokens) */
   bool counts_tokens;
   double seconds_left;
-  uint64_t device_bytes; /* of the placed plan; of a waiting run, what it needs */
+  uint64_t device_bytes; /* of the placed plan; of a waiting run: the memory that it waits for */
   uint64_t libraries_bytes;
   brim_look_class *memory; /* the plan's peak by class */
   size_t classes;

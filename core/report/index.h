@@ -70,7 +70,7 @@ typedef struct brim_index_column {
 } brim_index_column;
 /* The column that a user means by its key, its title or its member; NULL: none. */
 const brim_index_column *brim_index_column_of(const char *name);
-/* What the values of a key are, as far as brim knows it; MIXED for other keys. */
+/* The kind of a key's values; MIXED for keys that brim does not know. */
 enum brim_where_kind brim_index_kind_of(const char *name);
 /* Whether every index has this key: those of the columns, and the figures of splits, such as test.accuracy. */
 bool brim_index_is_known(const char *name);

@@ -92,7 +92,7 @@ static const char narrow[] =
     ".events td:last-child{display:block}"
     ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
 
-/* Nothing scrolls on paper, so what is wide must wrap or shrink. */
+/* Nothing scrolls on paper, so wide elements must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
     ".tall{max-height:none}.tall,.wide{overflow:visible}section{margin-top:1.4rem}"

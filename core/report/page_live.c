@@ -1,4 +1,4 @@
-/* A page that follows its run: what it says about its age, and the script that refreshes it. */
+/* A page that follows its run: the text about its age, and the script that refreshes it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -55,7 +55,7 @@ static void add_token(const json_t *sample, const char *key, const char *name_ke
     }
 }
 
-/* "...before [label] after..." and what the model expected instead. */
+/* "...before [label] after..." and the token that the model expected instead. */
 static void add_token_sample(const json_t *sample, brim_text *out)
 {
   const double loss = brim_page_number(sample, "loss"), rank = brim_page_number(sample, "label_rank");

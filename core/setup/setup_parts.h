@@ -22,8 +22,8 @@ brim_status brim_setup_open_loss(brim_setup *setup);
 brim_status brim_setup_open_federation(brim_setup *setup);
 /* Whether a value is the default of the installed configurations or of brim, so that the user has not chosen it. */
 bool brim_setup_is_untouched(const brim_yaml *value);
-/* Requests what the data needs instead of a default: the configuration is made again, so that the run's folder
- * records what was trained. `status` belongs to the present configuration. */
+/* Requests the value that the data needs instead of a default: the configuration is made again, so that the run's
+ * folder records the values in use. `status` belongs to the present configuration. */
 brim_status brim_setup_ask_for(brim_setup *setup, enum brim_level level, const char *word, const char *because,
                                brim_status status);
 #endif

@@ -31,7 +31,7 @@ typedef struct brim_trace_leaf {
   bool is_work; /* on the device: counts as covered */
 } brim_trace_leaf;
 
-/* What the host did in the traced steps besides nodes, by name. */
+/* The host's work in the traced steps besides nodes, by name. */
 typedef struct brim_trace_phase {
   const char *name;
   int64_t nanoseconds;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The traffic of a step by operation, as a table, priced at rates of one's own: what a kernel can reach, not the peak.
+"""The traffic of a step by operation, as a table, with times at rates of one's own: those of kernels, not the peaks.
 
     scripts/bench/traffic.py [--binary build/release/bin/brim] [--tflops 600] [--gbs 3350] WORD...
 
