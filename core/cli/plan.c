@@ -239,7 +239,7 @@ static void print_traffic(const brim_drive *d, const brim_traffic *traffic)
   brim_text_release(&text);
 }
 
-/* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
+/* The ranks, the devices here and the plans that fit on them, the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_cards *cards, const brim_footprint *host,
                          const brim_ranks *ranks)

@@ -39,7 +39,7 @@ void brim_cli_print_slower(const brim_drive *d, const brim_plan *plan)
   brim_text_release(&text);
 }
 
-/* ---- what fits ---- */
+/* ---- plans that fit ---- */
 
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, brim_fits *out)
 {

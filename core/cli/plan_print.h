@@ -1,5 +1,5 @@
-/* Tables, as text and as JSON, of what fits on which device (also for `brim start`), of the frontier of plans, and of a
- * step's time. */
+/* Tables, as text and as JSON, of the plans that fit on each device (also for `brim start`), of the frontier of plans,
+ * and of a step's time. */
 #ifndef BRIM_CLI_PLAN_PRINT_H
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
@@ -10,8 +10,8 @@
 #include "planner/times.h"
 #include "planner/traffic.h"
 
-/* Finds what fits on each device of the run's backend and, with `others`, of other backends. Suppresses log messages of
- * the drives that it makes. `drive`: see brim_fits_add. */
+/* Finds the plans that fit on each device of the run's backend and, with `others`, of other backends. Suppresses log
+ * messages of the drives that it makes. `drive`: see brim_fits_add. */
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
 void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);

@@ -66,7 +66,7 @@ brim_status brim_runs_print(const brim_runs *runs);
 void brim_runs_print_table(const brim_runs *runs);
 /* A cell for people: few digits; "-" for NULL. Belongs to `arena`. */
 const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell);
-/* Prints what could not be read, as warnings. */
+/* Prints the errors of reading, as warnings. */
 void brim_runs_warn(const brim_runs *runs);
 /* Adds a text as JSON, quoted. */
 void brim_runs_add_json(brim_text *out, const char *text);

@@ -125,7 +125,7 @@ static bool find_process(const char *run, brim_live_entry *out)
   return found;
 }
 
-/* What keeps the run from its next steps; "" if it makes steps. */
+/* The reason why the run makes no steps; "" if it makes steps. */
 static void describe_wait(const char *run, char *out, size_t room)
 {
   brim_live_entry e;

@@ -12,7 +12,7 @@
 typedef struct family {
   brim_composition *c;
   const brim_yaml *config;  /* config.json */
-  const brim_yaml *part[2]; /* what all families have in common, and the family */
+  const brim_yaml *part[2]; /* the rules for all families, and those of the family */
   const char *type;         /* of the model: the family's name */
   brim_yaml *content;       /* gets the values */
 } family;

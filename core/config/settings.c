@@ -347,7 +347,7 @@ static const brim_setting federate_table[] = {
     FIXED(F64, T, compression_share, "0.01", "(0,1]",
           "share of each parameter's values that federate.compression=top_k sends"),
     FIXED(BOOL, T, error_feedback, "false", NULL,
-          "each client adds what compression left out of its last update to its next one"),
+          "each client adds the part that compression left out of its last update to its next one"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),
@@ -468,8 +468,8 @@ static const brim_setting world_table[] = {
 #define T brim_attack_settings
 static const brim_setting attack_table[] = {
     FIXED(ENUM, T, kind, "none", BRIM_ATTACK_NAMES,
-          "what malicious clients do: nothing; send their update with the opposite sign (sign_flip); add normal noise "
-          "to it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
+          "attack of malicious clients: none; send the update with the opposite sign (sign_flip); add normal noise to "
+          "it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
     FIXED(F64, T, share, "0", "[0,1]", "share of total_clients that are malicious, chosen at random by the seed"),
     FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, instead of attack.share"),
     FIXED(F64, T, scale, "1", "[0,1000000]",

@@ -201,7 +201,7 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
-/* What malicious clients do, to try out aggregators. */
+/* Attacks of malicious clients, to try out aggregators. */
 enum brim_attack { BRIM_ATTACK_NONE, BRIM_ATTACK_SIGN_FLIP, BRIM_ATTACK_NOISE, BRIM_ATTACK_LABEL_FLIP };
 #define BRIM_ATTACK_NAMES "none|sign_flip|noise|label_flip"
 typedef struct brim_attack_settings {

@@ -1,5 +1,5 @@
 /* The model that a run began with, as other programs have it: a folder from Hugging Face or a GGUF file. Exports take
- * from it what training does not change: the configuration, the tokenizer, the chat template. */
+ * from it the parts that training does not change: the configuration, the tokenizer, the chat template. */
 #ifndef BRIM_EXPORT_BASE_H
 #define BRIM_EXPORT_BASE_H
 #include <jansson.h>

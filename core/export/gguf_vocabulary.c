@@ -1,4 +1,4 @@
-/* A tokenizer.json as a GGUF's metadata. See base.h. What cannot be expressed is refused. */
+/* A tokenizer.json as a GGUF's metadata. See base.h. A tokenizer that GGUF cannot express is refused. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 
 typedef struct brim_fleet brim_fleet; /* the clients of the world */
 
-/* What happens to a client in a round. */
+/* The end of a client's work in a round. */
 enum brim_outcome {
   BRIM_OUTCOME_ARRIVES,
   BRIM_OUTCOME_DROPOUT, /* it stops before its update arrives */

@@ -38,7 +38,7 @@ static struct live {
   pthread_t thread;
   bool is_open;
   int folder_fd;          /* keeps the folder's name for others; -1: none */
-  pthread_mutex_t lock;   /* protects what follows */
+  pthread_mutex_t lock;   /* protects the fields below */
   pthread_cond_t wake;    /* of the thread */
   pthread_cond_t written; /* by the thread */
   brim_live_slot own;

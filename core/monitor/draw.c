@@ -121,7 +121,7 @@ static void draw_keys(const frame *f, int row)
   }
 }
 
-/* The answers are always there; the name is cut, and what follows from a yes is left out, where there is no room. */
+/* The answers are always there; if there is no room, the name is cut, and the consequences of a yes are left out. */
 static void draw_question(const frame *f, int row)
 {
   static const char effect[] = "it writes a checkpoint and ends";

@@ -147,7 +147,7 @@ static void skim(brim_folder *f, int fd, tail *t, char *chunk, off_t bytes, line
   t->at = end;
 }
 
-/* A new file. Of records, about SKIMMED_LINES of its whole, or of what skim() leaves of it. */
+/* A new file. Of records, about SKIMMED_LINES of the whole file, or of the part that skim() leaves. */
 static void begin_thin(tail *t, off_t bytes, bool is_records)
 {
   const off_t rest = bytes > SKIMMED_BYTES ? SKIMMED_BYTES / 4 : bytes;

@@ -67,7 +67,7 @@ static const char rules[] =
     ".ground{fill:var(--card)}"
     "details{margin:.5rem 0}summary{cursor:pointer;font-weight:600}";
 
-/* Of what happened, the environment, and the time by operation. */
+/* Styles of the sections "What happened", "Environment" and "Time by operation". */
 static const char parts[] =
     ".time{display:block;width:100%;min-width:44rem;font-size:13px}.t-small{font-size:11px}"
     ".time .t-small{fill:var(--faint)}.time .t-good{fill:var(--good)}.time .t-warn{fill:var(--warn)}"

@@ -96,7 +96,7 @@ static void add_bar(const times *t, double longest, brim_text *out)
   brim_text_add(out, "</svg></td>");
 }
 
-/* What all rows of a table share. */
+/* The scales of all rows of a table. */
 typedef struct scale {
   double whole, longest; /* seconds: of a step, and of the longest bar */
   bool has_least;        /* else those columns are left out */

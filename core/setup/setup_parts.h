@@ -8,7 +8,7 @@
 uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 /* Finds out from the model whether its result depends on norm groups. */
 brim_status brim_setup_find_norm_group(brim_setup *setup);
-/* Counts the bytes of buffers, and of what clients of a federation keep. */
+/* Counts the bytes of buffers, and of the client states of a federation. */
 void brim_setup_count_kept(brim_setup *setup, const brim_graph *graph);
 /* Checks that each pattern of federate.local_parameters names a parameter, and that others are left. ECONFIG. */
 brim_status brim_setup_check_local(const brim_setup *setup, const brim_graph *graph);

@@ -167,7 +167,7 @@ def train_brim(options, brim, seed):
 
 
 def exported(options, brim, held_out):
-    """The loss of what brim exports, by transformers."""
+    """The loss of the model that brim exports, by transformers."""
     from peft import PeftModel
     run, losses = options.folder / f"brim-{options.seeds[0]}", {}
     for name, words in (("peft", []), ("hf", ["--merge"]), ("gguf", ["--merge"])):

@@ -1,4 +1,4 @@
-"""Policies decide what to do when memory is short. Devices are shares of the host with limits, which a network of a few
+"""Policies decide when memory is short. Devices are shares of the host with limits, which a network of a few
 megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
 import os
@@ -165,7 +165,7 @@ class Robust(Policies):
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
     def test_it_moves_to_a_device_with_room_and_continues_there(self):
-        """The first device was chosen by another policy, which ignores what other processes use of it."""
+        """Another policy, which ignores the memory of other processes, chose the first device."""
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",

@@ -57,7 +57,7 @@ class SelectorFaults(Case):
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
                 self.check(f"{function}:unknown", f"returned 77 from {function}, which is not a status",
-                           "return BRIM_OK, or brim_fail(status, ...) to say what failed")
+                           "return BRIM_OK, or brim_fail(status, ...) to name the failure")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 
     def test_a_selector_without_memory_is_called_again_after_a_cleanup(self):

@@ -16,7 +16,7 @@ OPERATIONS = {"forward", "backward", "update", "evaluation", "check", "client"}
 
 
 def check_format(events):
-    """Asserts what Chrome's trace-event format requires."""
+    """Asserts the requirements of Chrome's trace-event format."""
     for e in events:
         assert set(e) >= {"ph", "pid", "tid", "ts", "name"}, e
         assert e["ph"] in "XMCibesf" and isinstance(e["name"], str) and e["name"], e

@@ -111,7 +111,7 @@ class Traffic(Case):
                 ours = sum(row["flops"] for row in rows if row["class"] == kind)
                 if kind == "matmul":
                     ours += sum(row["flops"] for row in rows if row["class"] == "matmul with loss")
-                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts what causal masks leave out
+                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts masked scores
                     theirs *= 0.5
                 # Besides products, brim counts a fused operation's activation and softmax; PyTorch's reference
                 # attention keeps the scores that brim computes again.

@@ -1,4 +1,4 @@
-/* Finds what counts in a conversation. See spans.h.
+/* Finds the tokens of a conversation that the loss counts. See spans.h.
  *
  * Where the template marks answers with {% generation %}, the marks are taken. Otherwise the conversation is rendered
  * up to the answer, with its beginning (add_generation_prompt), and with the answer: the answer is the difference. The
@@ -335,7 +335,7 @@ static brim_status check_ends(const finding *f, const chat_tokens *t)
   return BRIM_OK;
 }
 
-/* Sets what counts, and drops the tokens after it. */
+/* Marks the tokens that count, and drops those after the last of them. */
 static brim_status finish(const chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *t)
 {
   size_t last = 0;

@@ -305,7 +305,7 @@ struct builtin {
   const char
       *parameters; /* names with a space after each; NULL: any, and `self` is the dictionary of these arguments */
   int32_t least;   /* parameters that must be given */
-  int32_t detail;  /* what distinguishes the builtins of a function */
+  int32_t detail;  /* distinguishes the builtins of a function */
   uint8_t type;    /* of a method's object */
 };
 typedef struct bound {
