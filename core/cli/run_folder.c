@@ -1,4 +1,4 @@
-/* Writes nothing: the run may still be in progress. */
+/* See run_folder.h. It only reads, because the run may still be in progress. */
 #include "cli/run_folder.h"
 
 #include <errno.h>

@@ -69,8 +69,7 @@ brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, boo
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum);
 /* Called after all ranks have failed in the same way: returns `status` on the first rank that found the cause, or on
- * rank 0
- * if none did; EPEER on the others. */
+ * rank 0 if none did; EPEER on the others. */
 brim_status brim_trainer_report_once(brim_trainer *t, brim_status status, bool has_found);
 /* Allocates an evaluation's metrics. ENOMEM_HOST. */
 brim_status brim_trainer_make_metrics(brim_trainer *t);
