@@ -225,7 +225,7 @@ static brim_status restore_named(brim_runs *runs, const char *path)
   return BRIM_OK;
 }
 
-/* Restores the deleted runs for which --where holds. Of several with the same name only the newest finds it free. */
+/* Restores the deleted runs for which --where holds. If several have the same name, only the newest gets it. */
 static brim_status restore_where(brim_runs *runs, const char *const *folder, size_t folders)
 {
   trash all = {0};

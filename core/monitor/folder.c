@@ -1,5 +1,5 @@
-/* See folder.h. JSON lines are read from where the last look ended. Of a file that is new, lines at regular distances
- * give the curves, so that the first look is quick however many runs there are: parsing takes most of its time. */
+/* See folder.h. JSON lines are read from where the last look ended. In a new file only lines at regular distances are
+ * parsed for the curves, because parsing takes most of the time: so the first look is quick even with many runs. */
 #include "monitor/folder.h"
 
 #include <fcntl.h>

@@ -76,7 +76,7 @@ enum brim_where_kind brim_index_kind_of(const char *name);
 bool brim_index_is_known(const char *name);
 /* All values of the key status, and NULL. */
 extern const char *const brim_index_statuses[];
-/* The known name closest to an unknown one; NULL: none is. */
+/* The known name closest to an unknown one, or NULL. */
 const char *brim_index_suggest(const brim_index *index, const char *name);
 /* For many runs: slot[cell] is the index in `key` of the cell's key, or BRIM_INDEX_NO_SLOT. The caller frees it. */
 #define BRIM_INDEX_NO_SLOT 255

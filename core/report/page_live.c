@@ -44,7 +44,7 @@ static const char script[] =
     "setTimeout(again,due>500?Math.min(due,every+1000):every)"
     "})()";
 
-/* Of the script above, for the page's policy; a test compares it. */
+/* The hash of the script above, for the page's content security policy; a test compares it. */
 #define SCRIPT_HASH "sha256-95ZlGPxJ2Wb6dsfLrjTnJgMyran9OdgMeVdThWOEBvc="
 
 bool brim_page_refreshes(const brim_page_run *page)

@@ -195,7 +195,7 @@ static void add_source(const brim_page_run *page, double whole, bool knows_least
                   "measured the rates of this device.</p>\n");
 }
 
-/* Of the traced step, from the device profile; NAN unless every operation has a prediction of its own. */
+/* The predicted time of the traced step, from the device profile; NAN unless every operation has a prediction. */
 double brim_page_traced_prediction(const brim_page_run *page)
 {
   size_t i;

@@ -277,7 +277,7 @@ brim_status value_dict(run *r, value *out);
 brim_status value_put(run *r, dict *d, value key, value item);
 brim_status value_find(run *r, const dict *d, const value *key, const value **out); /* *out NULL: no such key */
 brim_status value_equal(run *r, const value *a, const value *b, bool *out);
-/* *out: less than, equal to or greater than 0, as a is to b. */
+/* *out: below, equal to or above 0 if a is below, equal to or above b. */
 brim_status value_order(run *r, const value *a, const value *b, int *out);
 brim_status value_contains(run *r, const value *item, const value *in, bool *out);
 /* The elements in order: of strings characters, of dicts keys; walks a generator. */
