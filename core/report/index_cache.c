@@ -81,7 +81,7 @@ static bool is_sound(const brim_index *index)
   return true;
 }
 
-/* The length of the file that a header describes; 0: of none. */
+/* The length of the file that a header describes; 0: the header is invalid. */
 static size_t length_of(const header *h)
 {
   const uint64_t most = (uint64_t)CACHE_BYTES_MAX;
