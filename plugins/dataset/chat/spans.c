@@ -162,7 +162,7 @@ static brim_status check_written(const finding *f, size_t i, const chat_range *r
 {
   const json_t *content = json_object_get(json_array_get(f->c->messages, i), "content");
   if (!json_is_string(content) || has_content(f, i, range->first, range->end)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template does not write message %zu, an answer, as it is", f->file,
+  return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template changes the text of message %zu, an answer", f->file,
                    f->c->line, i + 1);
 }
 
