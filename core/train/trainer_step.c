@@ -84,8 +84,7 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
   return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
-/* Runs micro-batches up to the next one before which the ranks meet: the last one or, with dist.shard=gradients, each.
- */
+/* Runs micro-batches up to the next one before which ranks meet: the last or, with dist.shard=gradients, each. */
 static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   static const char *const waiting = "wait for samples", *const weighing = "weigh samples";
