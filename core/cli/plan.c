@@ -288,7 +288,7 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
 }
 
 /* Takes the name and the device of a client's or the server's process, if clients have processes of their own. This
- * process goes on seeing all GPUs. */
+ * process still sees all GPUs. */
 static brim_status act_as(const brim_config *config, brim_setup_options *options, int32_t rank)
 {
   const int32_t job = options->world.ranks;

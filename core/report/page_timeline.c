@@ -1,5 +1,4 @@
-/* The section "What happened": a paragraph, a picture (page_timeline_svg.c), and a row for each event in plain words.
- */
+/* The section "What happened": a paragraph, a picture (page_timeline_svg.c), and a row in plain words per event. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
