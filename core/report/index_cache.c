@@ -27,7 +27,7 @@ typedef struct header {
 static const char magic[8] = "brimruns";
 #define SIZES ((uint32_t)(sizeof(brim_index_cell) << 16 | sizeof(brim_index_run)))
 
-/* 64 bits at a time. `bytes` is rounded up to a multiple of 8 by the writer. */
+/* Hashes 64 bits at a time. `bytes` is a multiple of 8: the writer rounds it up. */
 static uint64_t hash_words(const void *data, size_t bytes)
 {
   uint64_t hash = BRIM_HASH_START, word;
