@@ -133,7 +133,7 @@ static void add_heading(const brim_page_run *page, brim_text *out)
   brim_text_printf(out, " %s with the greatest losses after %s %.15g", is_tokens ? "tokens" : "samples",
                    brim_compare_step(page->all), brim_page_number(root, "step"));
   if (isfinite(samples) && is_tokens)
-    brim_text_printf(out, ", of %.15g: each in its text, and the token that the model held for most likely", samples);
+    brim_text_printf(out, ", of %.15g: each in its text, and the token that the model considered most likely", samples);
   if (isfinite(samples) && isfinite(wrong) && strcmp(brim_page_string(root, "task"), "class") == 0)
     brim_text_printf(out, ", among %.15g wrong answers of %.15g: the answer with its probability, and the label", wrong,
                      samples);
