@@ -281,8 +281,9 @@ static const brim_setting observe_table[] = {
     FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
          "published to all users of the host while a process runs: nothing (off), its state, device, memory and "
          "progress (basic), or also model, run folder, loss and accuracy (all)"),
-    FREE(STR, brim_observe_settings, trace, "", NULL,
-         "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),
+    FREE(
+        STR, brim_observe_settings, trace, "", NULL,
+        "steps to trace: one step, or FIRST:END, as 100:103 for 100 to 102; the run's folder gets a file for Perfetto"),
     FREE(BOOL, brim_observe_settings, nvtx, "false", NULL,
          "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
     FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
