@@ -22,7 +22,7 @@
 #define READ_BYTES_MAX ((off_t)4 << 20) /* of a file, in one look */
 #define SKIMMED_BYTES ((off_t)1 << 20)  /* longer files are skimmed at first */
 #define SKIMMED_LINES 64
-#define NEWEST_BYTES 1024 /* at a file's end, of which no line is left out */
+#define NEWEST_BYTES 1024 /* at a file's end, of which every line is read */
 #define LINE_BYTES 240    /* of a usual record */
 #define PLAN_BYTES_MAX ((off_t)4 << 20)
 #define TRIED_MAX 64 /* plans that the planner has tried */
