@@ -44,7 +44,7 @@ typedef struct brim_page_process {
 enum brim_page_state {
   BRIM_PAGE_ENDED,   /* its last process has recorded its end; or there are no events */
   BRIM_PAGE_RUNNING, /* a process holds its lock */
-  BRIM_PAGE_LOST     /* its last process is gone without a word: killed, or the machine stopped */
+  BRIM_PAGE_LOST     /* its last process recorded no end: it was killed, or the machine stopped */
 };
 
 /* A run, with the data that only its own page shows. NULL: the file is missing or damaged. */
