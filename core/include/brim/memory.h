@@ -51,6 +51,7 @@ BRIM_EXPORT brim_status brim_device_best(const brim_device_search *wanted, brim_
 
 /* ---- when memory runs out ---- */
 
+/* Whether memory ran out: on the device, on the host, or within the memory budget. */
 static inline bool brim_is_oom(brim_status status)
 {
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_ENOMEM_HOST || status == BRIM_EBUDGET;
