@@ -8,7 +8,7 @@
 #
 # clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
 # .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so a banned function is an error
-# here too. pyflakes reads the Python scripts; scripts/folders.sh checks who includes whom, scripts/words.py the phrases
+# here too. pyflakes reads the Python scripts; scripts/folders.sh checks the includes, scripts/words.py the phrases
 # and scripts/check_links.py the links of all pages. Subjects of commits since the last version (else of the last 30)
 # must be "subsystem: what changes" in at most 72 characters.
 set -euo pipefail

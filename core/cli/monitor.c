@@ -116,7 +116,7 @@ static brim_status show(monitor *m, brim_look *look)
   return errno == EPIPE ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* Of several hosts some may fail, and the look says why; a look without any host is an error. */
+/* Some of several hosts may fail, and the look has the reasons; a look without any host is an error. */
 static brim_status check_hosts(const brim_look *look)
 {
   for (size_t i = 0; i < look->hosts; i++)

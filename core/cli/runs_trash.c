@@ -111,7 +111,7 @@ static void print_trash(brim_runs *runs, const trash *all)
 }
 
 /* Asks on a terminal before anything is deleted that the user has not named; elsewhere --yes is needed. The caller has
- * printed what it is. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
+ * printed the list. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
 static brim_status confirm(const brim_runs *runs, const char *verb, const char *what, const char *tail)
 {
   char answer[16] = "";
@@ -225,7 +225,7 @@ static brim_status restore_named(brim_runs *runs, const char *path)
   return BRIM_OK;
 }
 
-/* Restores the deleted runs for which --where holds. Of several with the same name only the newest finds it free. */
+/* Restores the deleted runs for which --where holds. If several have the same name, only the newest gets it. */
 static brim_status restore_where(brim_runs *runs, const char *const *folder, size_t folders)
 {
   trash all = {0};

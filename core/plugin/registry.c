@@ -29,7 +29,8 @@ typedef struct plugin_file {
   const char *path;
   uint32_t kind; /* home of this kind and id; 0: no home */
   const char *id;
-  size_t source, index; /* from 1: 0 is the core itself; index in registry->file */
+  size_t source; /* from 1; 0: the core itself */
+  size_t index;  /* in registry->file */
   dev_t device;
   ino_t inode;
   enum file_state state;

@@ -2,9 +2,9 @@
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated), the
  * installation's lib/brim/plugins. A folder in the layout of an installation, such as the build folder of a project
- * with plugins, is searched in its lib/brim/plugins, and its share/brim/configs adds configurations. Of two plugins of
- * one kind and id the first source wins, with a warning; within a source the file KIND/ID.so wins, then the others
- * sorted by name.
+ * with plugins, is searched in its lib/brim/plugins, and its share/brim/configs adds configurations. If two plugins
+ * have the same kind and id, the first source wins, with a warning; within a source the file KIND/ID.so wins, then the
+ * others sorted by name.
  *
  * A folder is only listed at first, as loading takes time (the cpu backend loads oneDNN). Looking up KIND/ID loads the
  * file of that name; operations that need all plugins (enumeration, an id without a file of its name) load the rest. So

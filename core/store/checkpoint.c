@@ -387,8 +387,8 @@ brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, int64_t *wh
   steps all;
   BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
   if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
-    return brim_fail(BRIM_ECONFIG, "'%s' is a link, perhaps to another run's checkpoints: nothing behind it is deleted",
-                     folder);
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' is a link, perhaps to another run's checkpoints: brim deletes no files through it", folder);
   brim_status status = list_steps(folder, &all);
   const int64_t best = link_step(folder, "best"), last = link_step(folder, "last");
   if (!deletes) *whole = newest_whole(folder, &all, best, last);

@@ -261,8 +261,8 @@ def idx_overrides(folder):
 
 
 def some_of(cases, every):
-    """The cases of a table; under a sanitizer only every so many of them, from the first on, as the release build runs
-    all, and the full tier all under sanitizers too. The cases of one table run the same code of brim."""
+    """The cases of a table; under a sanitizer only one of `every` cases, because the release build runs all, and the
+    full tier runs all under sanitizers too. The cases of one table run the same code of brim."""
     cases = list(cases)
     return cases if FULL or not SANITIZED else cases[::every]
 

@@ -22,7 +22,7 @@
 #define OUTPUT_BYTES 4096 /* of the job's messages */
 #define GRACE_SECONDS 0.3 /* for the ranks to end after a signal */
 
-/* What the processes of a job did until now. */
+/* The processor time of a job's processes until now. */
 typedef struct activity {
   double processor; /* seconds of processor time */
   double queued;    /* seconds in which they could have run, but other programs had the processors */

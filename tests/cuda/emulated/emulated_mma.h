@@ -1,4 +1,4 @@
-/* Tensor cores on the emulated device: what the instructions of mma.cuh do. The lanes of a warp put their parts into an
+/* Tensor cores on the emulated device: the instructions of mma.cuh. The lanes of a warp put their parts into an
  * array, wait for each other, and read. The next instruction uses another array, so no lane waits for the others to
  * have read: none gets to the instruction after that before. */
 #ifndef EMULATED_MMA_H
