@@ -130,6 +130,7 @@ class Traces(CudaCase):
         self.assert_by_events("lacks cuptiActivityPopExternalCorrelationId", run="old", cupti="old")
         self.assert_by_events("recording CONCURRENT_KERNEL: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", run="refused",
                               cupti="now", EMULATED_CUPTI="refuse=35")
+        self.assert_by_events("another profiler is attached", run="beside", cupti="now", CUDA_INJECTION64_PATH="x")
         self.assert_same_checkpoint("old", "refused", 5)
 
     def test_records_that_cupti_loses(self):

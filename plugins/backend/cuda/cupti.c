@@ -240,6 +240,8 @@ brim_status cuda_cupti_begin(void)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   size_t enabled = 0, dropped;
+  const char *other = getenv("CUDA_INJECTION64_PATH"); /* set by NVIDIA's profilers, which use CUPTI themselves */
+  if (other && other[0]) return brim_fail(BRIM_ENOTSUP, "another profiler is attached to this process");
   pthread_once(&once, open_library);
   if (cupti.problem[0]) return brim_fail(BRIM_ENOTSUP, "%s", cupti.problem);
   if (!claim()) return brim_fail(BRIM_ENOTSUP, "CUPTI records another trace of this process");
