@@ -20,8 +20,16 @@ typedef struct brim_choice {
   int16_t last;   /* of a segment: the choice of its last block */
 } brim_choice;
 
+/* The figures of a segment's choice, for the inner loop of the search. */
+typedef struct brim_choice_need {
+  int64_t needs; /* the larger of `peak` and `kept` */
+  int64_t kept, work;
+  int64_t choice; /* its index */
+} brim_choice_need;
+
 typedef struct brim_choices {
   brim_choice *item;
+  brim_choice_need *need; /* of segments whose end is kept: by `needs`, the least first */
   int count;
 } brim_choices;
 
