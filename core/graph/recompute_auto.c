@@ -50,9 +50,9 @@ typedef struct search {
   bool *repeats, *refused;             /* by node */
   int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
-  worth *ranked;           /* see rank */
-  size_t rank_count, heap; /* of them */
-  uint32_t *list;          /* of nodes dropped in a step */
+  worth *ranked;                       /* see rank */
+  size_t rank_count, heap;             /* of them */
+  uint32_t *list;                      /* of nodes dropped in a step */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
 } search;
 

@@ -22,7 +22,7 @@
 /* The least work for about this many bytes kept before a block. */
 typedef struct place {
   int64_t kept, work;
-  int16_t length;     /* of the preceding segment, in blocks */
+  int16_t length; /* of the preceding segment, in blocks */
   int16_t choice, from;
 } place;
 
@@ -306,43 +306,76 @@ static size_t place_of(const brim_blocks *b, int64_t kept)
   return (size_t)(int64_t)((double)kept * b->places_a_byte);
 }
 
-/* Tries the choices of a segment after a place; `into`: the places after the segment, `next`: what they have in common.
- * False if none fits. */
-static bool extend_by(const brim_blocks *b, const brim_choices *with, place *into, const place *from, int64_t room,
-                      place next)
-{
-  const brim_choice_need *c = with->need, *end = c + with->count;
-  for (; c < end && c->needs <= room - from->kept; c++) {
-    next.kept = from->kept + c->kept;
-    next.work = from->work + c->work;
-    place *p = &into[place_of(b, next.kept)];
-    if (p->work < next.work || (p->work == next.work && p->kept <= next.kept)) continue;
-    next.choice = (int16_t)c->choice;
-    *p = next;
-  }
-  return c > with->need;
-}
+/* Places with less work than all with fewer bytes kept, from which the search continues. */
+typedef struct sources {
+  const place *place[PLACES_MAX];
+  bool has_ended[PLACES_MAX]; /* longer segments do not fit */
+  size_t count;
+} sources;
 
-static void extend(const brim_blocks *b, size_t at, size_t from, int64_t room)
+static void list_sources(const brim_blocks *b, size_t at, sources *out)
 {
-  const place *p = &b->place[at * b->places + from];
-  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
-    if (!is_tried(b, n, room)) continue;
-    const place next = {.length = (int16_t)n, .from = (int16_t)from};
-    const bool fits = extend_by(b, &b->chain.block[at].closed[n], &b->place[(at + n) * b->places], p, room, next);
-    if (!fits && n > 1) return; /* longer ones need more */
-  }
-}
-
-/* Continues from every place that has less work than all places with fewer bytes kept. */
-static void extend_all(const brim_blocks *b, size_t at, int64_t room)
-{
-  int64_t least = INT64_MAX;
-  for (size_t from = 0; from < b->places; from++) {
-    const place *p = &b->place[at * b->places + from];
+  int64_t least = IMPOSSIBLE;
+  out->count = 0;
+  for (const place *p = &b->place[at * b->places]; p < &b->place[(at + 1) * b->places]; p++) {
     if (p->work >= least) continue;
     least = p->work;
-    extend(b, at, from, room);
+    out->has_ended[out->count] = false;
+    out->place[out->count++] = p;
+  }
+}
+
+/* Where a segment leads. The search does not continue from a place with more work than one with no more bytes kept. */
+typedef struct target {
+  place *place;
+  int64_t least[PLACES_MAX]; /* by place: the least work up to it, before these segments */
+} target;
+
+static void find_target(const brim_blocks *b, size_t at, target *out)
+{
+  int64_t least = IMPOSSIBLE;
+  out->place = &b->place[at * b->places];
+  for (size_t i = 0; i < b->places; i++) {
+    if (out->place[i].work < least) least = out->place[i].work;
+    out->least[i] = least;
+  }
+}
+
+/* Tries the choices of a segment of n blocks after a place. */
+static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
+                   const target *to)
+{
+  const int64_t left = room - from->kept;
+  const size_t index = (size_t)(from - b->place) % b->places;
+  for (int i = 0; i < with->count; i++) {
+    const brim_choice_need *c = &with->need[i];
+    if (c->needs > left) continue;
+    const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+    const size_t at = place_of(b, kept);
+    if (to->least[at] < work) continue;
+    place *p = &to->place[at];
+    if (p->work < work || (p->work == work && p->kept <= kept)) continue;
+    *p = (place){kept, work, (int16_t)n, (int16_t)i, (int16_t)index};
+  }
+}
+
+static void extend_all(const brim_blocks *b, size_t at, int64_t room)
+{
+  sources from;
+  target to;
+  list_sources(b, at, &from);
+  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
+    if (!is_tried(b, n, room)) continue;
+    const brim_choices *with = &b->chain.block[at].closed[n];
+    find_target(b, at + n, &to);
+    for (size_t i = 0; i < from.count; i++) {
+      const place *p = from.place[i];
+      if (from.has_ended[i]) continue;
+      if (with->count == 0 || with->least.needs > room - p->kept)
+        from.has_ended[i] = n > 1;
+      else if (to.least[place_of(b, p->kept + with->least.kept)] >= p->work + with->least.work)
+        extend(b, p, n, with, room, &to);
+    }
   }
 }
 

@@ -137,15 +137,21 @@ static brim_choices append_block(const brim_chain *b, const brim_choices *from, 
   return choose(b, all, count);
 }
 
-static void sort_needs(const brim_chain *b, brim_choices *c)
+static int64_t smaller(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static void list_needs(const brim_chain *b, brim_choices *c)
 {
   c->need = BRIM_ARENA_NEW(b->arena, brim_choice_need, c->count);
+  c->least = (brim_choice_need){INT64_MAX, INT64_MAX, INT64_MAX};
   for (int i = 0; i < c->count; i++) {
     const brim_choice *x = &c->item[i];
-    const int64_t needs = x->peak > x->kept ? x->peak : x->kept;
-    int at = i;
-    for (; at > 0 && c->need[at - 1].needs > needs; at--) c->need[at] = c->need[at - 1];
-    c->need[at] = (brim_choice_need){needs, x->kept, x->work, i};
+    const brim_choice_need n = {x->peak > x->kept ? x->peak : x->kept, x->kept, x->work};
+    c->need[i] = n;
+    c->least = (brim_choice_need){smaller(c->least.needs, n.needs), smaller(c->least.kept, n.kept),
+                                  smaller(c->least.work, n.work)};
   }
 }
 
@@ -158,7 +164,7 @@ void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_bl
     const brim_chain_block *last = &b->block[first + n - 1];
     k->open[n] = n <= alike ? like->open[n] : append_block(b, &k->open[n - 1], last, true);
     k->closed[n] = n <= alike ? like->closed[n] : append_block(b, &k->open[n - 1], last, false);
-    if (n > alike) sort_needs(b, &k->closed[n]);
+    if (n > alike) list_needs(b, &k->closed[n]);
   }
 }
 

@@ -24,12 +24,12 @@ typedef struct brim_choice {
 typedef struct brim_choice_need {
   int64_t needs; /* the larger of `peak` and `kept` */
   int64_t kept, work;
-  int64_t choice; /* its index */
 } brim_choice_need;
 
 typedef struct brim_choices {
   brim_choice *item;
-  brim_choice_need *need; /* of segments whose end is kept: by `needs`, the least first */
+  brim_choice_need *need; /* the same order; of segments whose end is kept */
+  brim_choice_need least; /* of all choices, each for itself */
   int count;
 } brim_choices;
 

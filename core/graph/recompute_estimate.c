@@ -29,7 +29,7 @@ typedef struct chunk {
   bool changed;
 } chunk;
 
-/* Numbers by index, in one array. */
+/* Numbers by node, in one array. */
 typedef struct lists {
   uint32_t *begin; /* and one more for the end */
   uint32_t *item;
@@ -38,27 +38,27 @@ typedef struct lists {
 struct brim_alive {
   /* Of the graph. */
   size_t nodes, forward;
-  lists reader;              /* by forward node: forward nodes that read its results */
-  uint32_t *need;            /* by forward node: the first node of the backward pass that reads its results */
-  uint32_t *use_begin;       /* by tensor that owns memory */
-  use *use;                  /* by the forward pass's nodes and the backward pass's */
-  brim_life *forward_life;   /* by tensor: in the forward pass, as steps */
-  int64_t *here;             /* by node: bytes of workspace, less those of results that may be in place */
-  int64_t *both;             /* the same for a half of a node, if it runs together with the other half */
+  lists reader;            /* by forward node: forward nodes that read its results */
+  uint32_t *need;          /* by forward node: the first node of the backward pass that reads its results */
+  uint32_t *use_begin;     /* by tensor that owns memory */
+  use *use;                /* by the forward pass's nodes and the backward pass's */
+  brim_life *forward_life; /* by tensor: in the forward pass, as steps */
+  int64_t *here;           /* by node: bytes of workspace, less those of results that may be in place */
+  int64_t *both;           /* the same for a half of a node, if it runs together with the other half */
   /* Of the present set. */
-  bool *was;                 /* by forward node: dropped */
-  uint32_t *before;          /* by forward node: the node of the backward pass before which its clone runs; NOWHERE */
-  brim_moment *at;           /* by forward node: its clone's moment */
-  int32_t *head, *next;      /* the clones before a node of the backward pass, in order; -1: the end */
-  brim_life *life;           /* by tensor, then by tensor for the second lives */
-  int64_t *begins, *ends;    /* by event: bytes */
-  int64_t *work;             /* by event: a node's memory besides its tensors */
+  bool *was;              /* by forward node: dropped */
+  uint32_t *before;       /* by forward node: the node of the backward pass before which its clone runs; NOWHERE */
+  brim_moment *at;        /* by forward node: its clone's moment */
+  int32_t *head, *next;   /* the clones before a node of the backward pass, in order; -1: the end */
+  brim_life *life;        /* by tensor, then by tensor for the second lives */
+  int64_t *begins, *ends; /* by event: bytes */
+  int64_t *work;          /* by event: a node's memory besides its tensors */
   chunk *chunk;
   size_t chunk_count, forward_chunks;
   /* For changes. */
-  uint64_t *todo;            /* bits by forward node */
+  uint64_t *todo; /* bits by forward node */
   size_t words;
-  uint32_t *listed, stamp;   /* by forward node: the last stamp when it was listed */
+  uint32_t *listed, stamp;      /* by forward node: the last stamp when it was listed */
   uint32_t *list, list_count;   /* nodes of the backward pass with other clones */
   uint32_t *moved, moved_count; /* forward nodes with another moment */
   uint32_t *tensor, tensor_count;
