@@ -329,7 +329,7 @@ class Tokens(Case):
             self.assertEqual(len(token["answer_name"]), 1)
         page = self.read("run", "report.html")
         self.assertIn(">Most wrong</h2>", page)
-        self.assertIn("The test tokens with the greatest losses", page)
+        self.assertRegex(page, r"The test tokens with .*, and the token that the model held for most likely\.<")
         self.assertNotIn("<b>memory", page)
         self.assertLessEqual(len(page.encode()), 500 << 10)
         worst = self.json("run", "samples.json")["worst"]
@@ -357,7 +357,10 @@ class Tokens(Case):
         worst = self.check("run", known=False)
         self.assertTrue(any(token["label_rank"] > 0 for token in worst))
         self.assertNotIn("answer", worst[0])
-        self.assertRegex(self.read("run", "report.html"), r"held <span class=\"answer\">\d+</span> other tokens")
+        page = self.read("run", "report.html")
+        self.assertRegex(page, r"held <span class=\"answer\">\d+</span> other tokens")
+        self.assertRegex(page, r"The test tokens with .*, and how many tokens the model held for more likely\.</p>")
+        self.assertNotIn("held for most likely", page)
 
     def test_tokens_of_a_chat_are_those_of_its_answers(self):
         language_models.write(self.folder / "lm")
