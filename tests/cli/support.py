@@ -260,11 +260,15 @@ def idx_overrides(folder):
             "backend.threads=1"]
 
 
-def some_of(cases, every):
-    """The cases of a table; under a sanitizer only one of `every` cases, because the release build runs all, and the
-    full tier runs all under sanitizers too. The cases of one table run the same code of brim."""
+def some_of(cases, every, first=0):
+    """The cases of a table; under a sanitizer only one of `every` cases, beginning with number `first`, because the
+    release build runs all, and the full tier runs all under sanitizers too. The cases of one table run the same code."""
     cases = list(cases)
-    return cases if FULL or not SANITIZED else cases[::every]
+    return cases if FULL or not SANITIZED else cases[first::every]
+
+
+# For a long test of numbers, beside others that run the same code of brim: release runs it, and the full tier.
+compares_numbers = unittest.skipIf(SANITIZED and not FULL, "a sanitizer checks memory, and other tests run this code")
 
 
 def killed(result):

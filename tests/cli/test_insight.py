@@ -329,7 +329,7 @@ class Tokens(Case):
             self.assertEqual(len(token["answer_name"]), 1)
         page = self.read("run", "report.html")
         self.assertIn(">Most wrong</h2>", page)
-        self.assertRegex(page, r"The test tokens with .*, and the token that the model held for most likely\.<")
+        self.assertRegex(page, r"The test tokens with .*, and the token that the model considered most likely\.<")
         self.assertNotIn("<b>memory", page)
         self.assertLessEqual(len(page.encode()), 500 << 10)
         worst = self.json("run", "samples.json")["worst"]
@@ -359,8 +359,8 @@ class Tokens(Case):
         self.assertNotIn("answer", worst[0])
         page = self.read("run", "report.html")
         self.assertRegex(page, r"held <span class=\"answer\">\d+</span> other tokens")
-        self.assertRegex(page, r"The test tokens with .*, and how many tokens the model held for more likely\.</p>")
-        self.assertNotIn("held for most likely", page)
+        self.assertRegex(page, r"The test tokens with .*, and how many tokens the model considered more likely\.</p>")
+        self.assertNotIn("considered most likely", page)
 
     def test_tokens_of_a_chat_are_those_of_its_answers(self):
         language_models.write(self.folder / "lm")

@@ -10,7 +10,7 @@ import struct
 import time
 import unittest
 
-from support import FAILED, LOAD, SANITIZED, USAGE, Case, main
+from support import FAILED, LOAD, SANITIZED, USAGE, Case, main, some_of
 
 BPE = pathlib.Path(__file__).resolve().parents[1] / "golden" / "bpe"
 KINDS = BPE.parent / "tokenizers"
@@ -221,7 +221,7 @@ class HuggingFace(Text):
         return [*BYTES, "dataset.tokens=hf", f"dataset.tokenizer={name}", *words]
 
     def test_text_is_learnt_evaluated_and_continued(self):
-        for name in ("llama2", "llama3", "unigram"):
+        for name in some_of(("llama2", "llama3", "unigram"), 3):
             with self.subTest(name):
                 self.train(f"run_{name}", *self.words(name, "training.epochs=40"))
                 self.assertIn("perplexity", self.brim("eval", f"run_{name}").out)

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from support import (BINARY, CHECKPOINT_FILES, DONE, FASHION, SMALL, SMALL_CNN, SUMMARY_KEYS, USAGE, Case,
-                     idx_overrides, main, write_idx_dataset)
+                     idx_overrides, main, compares_numbers, write_idx_dataset)
 
 
 def safetensors_header(path):
@@ -217,6 +217,7 @@ class Cnn(Case):
         self.assertEqual(header["fc1.weight"]["shape"], [128, 9216])
 
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
+    @compares_numbers
     def test_learns_fashion_mnist_from_a_few_samples(self):
         self.train("run", "model=cnn", "dataset=fashion_mnist", "training.num_train_samples=2560", "training.epochs=2",
                    "training.batch_size=64")

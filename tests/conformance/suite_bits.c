@@ -121,14 +121,14 @@ static void check_case_cut(bench_options o, const cut *c)
 }
 
 /* With `grouped`, checks the rows with norm groups, whose parts are multiples of the group or, if last, at least one
- * group; without it the others. The quick tier checks large rows, which take most of the time, only with the last cut
- * of a table, which leaves a smaller last part. */
+ * group; without it the others. Only the full tier checks large rows, which take most of the time, with every cut of a
+ * table; the others with the last one, which leaves a smaller last part. */
 static void check_cuts(const backend *on, int64_t grain, const cut *c, size_t cuts, bool grouped)
 {
   BENCH_EACH_ROW (row) {
     if ((on == &reference && row->large) || (row->norm_group > 0) != grouped) continue;
     for (int i = 0; row->by_sample && i < cases_of(row, 8); i++)
-      for (size_t k = row->large && is_tier("quick") ? cuts - 1 : 0; k < cuts; k++) {
+      for (size_t k = row->large && !is_tier("full") ? cuts - 1 : 0; k < cuts; k++) {
         bench_options o = case_of(row, i);
         o.grain = grain;
         o.backend = on;

@@ -11,7 +11,7 @@
  *
  * Prints a table: operation, cases, worst error. An operation without a case fails the suite, unless only some rows
  * were selected: BENCH_ROWS=conv,max_pool runs those whose names begin so, BENCH_SHARD=2/12 the third of every twelve.
- * BENCH_CASES=2 runs two cases of each; BRIM_TEST_TIER=quick splits large rows at fewer batches. */
+ * BENCH_CASES=2 runs two cases of each; only BRIM_TEST_TIER=full splits large rows at every batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

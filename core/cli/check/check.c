@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -19,12 +20,13 @@
 #include "base/utf8.h"
 #include "cli/child.h"
 
-#define CHECK_SECONDS 20 /* for one check */
-#define FILE_SECONDS 600 /* for all of them */
-#define LINE_BYTES 16384 /* of the child; no valid line is longer */
-#define LINES_MAX 20000  /* of the child; no valid child prints more */
-#define NUMBER_MAX 10000 /* of a check; no valid number is greater */
-#define SAID_BYTES 8192  /* of its standard error, searched for the report of a crash */
+#define CHECK_SECONDS 20      /* for one check that waits; child.c limits the processor time of one that computes */
+#define COMPUTED_SECONDS 0.05 /* in these: a check with more processor time computes, however busy the machine is */
+#define FILE_SECONDS 600      /* for all of them */
+#define LINE_BYTES 16384      /* of the child; no valid line is longer */
+#define LINES_MAX 20000       /* of the child; no valid child prints more */
+#define NUMBER_MAX 10000      /* of a check; no valid number is greater */
+#define SAID_BYTES 8192       /* of its standard error, searched for the report of a crash */
 
 typedef struct result {
   struct result *next;
@@ -208,17 +210,30 @@ static bool take_lines(checking *c, child *k)
 
 enum listening { CHILD_ENDED, CHILD_LATE, CHILD_CORRUPT };
 
+/* Processor time that the child has used, in seconds. */
+static double child_seconds(const child *k)
+{
+  clockid_t clock;
+  struct timespec used;
+  if (clock_getcpuclockid(k->pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
+
 /* Listens until the child ends, or reports nothing for too long. A process that the plugin started may keep the pipe
  * open after the child's end, and a plugin may close the pipe early; so a second descriptor signals the end, after
  * which the rest of the report is read. */
 static enum listening listen_to(checking *c, child *k)
 {
   struct pollfd wait[] = {{.fd = k->lines, .events = POLLIN}, {.fd = k->end, .events = POLLIN}};
+  double computed = child_seconds(k);
   for (bool over = false;;) {
     const double left = c->deadline - brim_now(), most = left < CHECK_SECONDS ? left : CHECK_SECONDS;
     const int ready = most > 0 ? poll(wait, 2, over ? 0 : (int)(1000 * most) + 1) : 0;
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0 && over) return CHILD_ENDED;
+    const double before = computed;
+    computed = child_seconds(k);
+    if (ready == 0 && left > CHECK_SECONDS && computed > before + COMPUTED_SECONDS) continue;
     if (ready <= 0) return CHILD_LATE;
     if (wait[1].revents) {
       over = true;
