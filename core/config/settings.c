@@ -435,8 +435,7 @@ static const brim_setting network_table[] = {
 static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
           "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default, "
-          "and "
-          "with federate.async and federate.edges"),
+          "and with federate.async and federate.edges"),
     FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
     FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
           "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),
