@@ -245,7 +245,7 @@ const brim_command brim_command_compare = {
     "  brim compare multirun/20250101-120000          the runs of a sweep\n"
     "  brim compare runs                              all runs below a folder\n"
     "  brim compare runs/a runs/b -o curves.svg       also curves of loss and accuracy over steps, as SVG;\n"
-    "                                                 of perplexity or mean absolute error for such tasks\n"
+    "                                                 perplexity for tokens, mean absolute error for real numbers\n"
     "  brim compare multirun/methods -o methods.csv   a table of federations' methods, as CSV\n"
     "  brim compare multirun/methods -o methods.svg   accuracy of the methods by round and by simulated time\n",
     options};

@@ -72,7 +72,7 @@ const brim_command brim_command_report = {
     "\n"
     "  brim report runs/a                             report.html: results, curves, what happened, classes,\n"
     "                                                 memory, times, environment, configuration\n"
-    "  brim report runs/a --every 10                  the same again and again, until the run has ended\n"
+    "  brim report runs/a --every 10                  rewrite it every 10 s, until the run has ended\n"
     "  brim report runs/a runs/b -o both.html         several runs: results side by side, curves, differing keys\n"
     "  brim report multirun/20250101-120000           the runs of a sweep\n"
     "  brim report runs                               all runs below a folder\n"

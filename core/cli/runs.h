@@ -43,7 +43,8 @@ typedef struct brim_runs {
 /* Finds the runs that the operands and --where choose, sorts and limits them. An operand is a run or a folder of runs;
  * none: the folders runs and multirun. `default_columns`: for a list without --columns. */
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns);
-/* Its two halves: takes --where, --sort and --columns; and chooses from the runs that `runs->index` has. */
+/* The two halves of brim_runs_select: the first takes --where, --sort and --columns, the second chooses among the runs
+ * in `runs->index`. */
 brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns);
 brim_status brim_runs_choose(brim_runs *runs);
 /* The value of a run for key `key` of `runs`. Lists show it; filters and orders compare it. */

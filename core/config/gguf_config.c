@@ -292,7 +292,7 @@ static void put_switches(const reading *r)
   if (!is_gemma2 && !is_gemma3) return;
   const brim_yaml *head = brim_yaml_get(r->out, "head_dim");
   size = head ? strtoll(head->scalar, NULL, 10) : 0;
-  if (heads > 0 && layers == (is_gemma2 ? 46 : 62)) size = width / heads; /* of 27 billion values */
+  if (heads > 0 && layers == (is_gemma2 ? 46 : 62)) size = width / heads; /* the models of 27 billion parameters */
   put(r, r->out, "query_pre_attn_scalar", brim_arena_printf(r->arena, "%lld", (long long)size), false,
       own_key(r, "attention.key_length"));
 }

@@ -197,7 +197,7 @@ static const brim_setting memory_table[] = {
     REPLAYED(FREE, BYTES, brim_memory_settings, limit_mb, "0", NULL,
              "most device memory that the process may use, libraries included; 0: all of it"),
     REPLAYED(FREE, F64, brim_memory_settings, limit, "0", "[0,1]",
-             "the same limit as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION if set, else no limit"),
+             "memory.limit_mb as a share of the device's memory; 0: $TF_GPU_MEMORY_FRACTION if set, else no limit"),
     REPLAYED(FREE, BYTES, brim_memory_settings, headroom_mb, "auto", "auto|[0,inf)",
              "device memory that plans leave free for later growth of driver and libraries; auto: the measured growth, "
              "at least 256 on a GPU, 0 on the host"),
@@ -216,7 +216,8 @@ static const brim_setting memory_table[] = {
     REPLAYED(FREE, F64, brim_memory_settings, warn_percent, "85", "[0,100]",
              "warn at this use of host memory, or of the device by other processes; 0: never"),
     REPLAYED(FREE, F64, brim_memory_settings, critical_percent, "90", "[0,100]",
-             "write a checkpoint, clean up and choose a smaller plan at this use of the same memory; 0: never"),
+             "write a checkpoint, clean up and choose a smaller plan at this use of host memory, or of the device by "
+             "other processes; 0: never"),
     FREE(F64, brim_memory_settings, check_interval_seconds, "1", "[0.001,86400]",
          "time between checks of the memory in use"),
     {.param.key = NULL},
@@ -292,7 +293,7 @@ static const brim_setting observe_table[] = {
          "also write the run's newest figures to this file every 15 s and at the end, as OpenMetrics for "
          "node_exporter's textfile collector; empty: off"),
     FREE(I64, brim_observe_settings, samples, "16", "[0,32]",
-         "at the same evaluations, write the samples with the worst answers to the run's folder, at most this many"),
+         "write at most this many samples with the worst answers to the run's folder, at up to 32 of the evaluations"),
     {.param.key = NULL},
 };
 
@@ -434,8 +435,7 @@ static const brim_setting network_table[] = {
 static const brim_setting world_table[] = {
     FIXED(BOOL, T, simulate, "false", NULL,
           "simulate time, energy and bytes of clients; also on if a key of world or network differs from its default, "
-          "and "
-          "with federate.async and federate.edges"),
+          "and with federate.async and federate.edges"),
     FIXED(F64, T, gflops, "10", "(0,inf)", "speed of the median client, in 1e9 operations per second"),
     FIXED(F64, T, speed_sigma, "0.5", "[0,10]",
           "spread of clients' speeds, which are gflops * exp(sigma * normal); 0: equal speeds"),

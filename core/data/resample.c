@@ -54,7 +54,7 @@ static uint64_t taps_bytes(int64_t window, int64_t most)
   return aligned((uint64_t)window * sizeof(tap)) + aligned((uint64_t)window * (uint64_t)most * sizeof(int32_t));
 }
 
-/* Bytes for the taps of a window's pixels. A pixel needs the more source pixels the smaller the resized line is. */
+/* Bytes for the taps of a window's pixels. The fewer pixels the resized line has, the more source pixels each needs. */
 static uint64_t window_bytes(int64_t side, int64_t resized, int64_t window)
 {
   const int64_t out = resized > 0 && resized < window ? resized : window;

@@ -16,8 +16,8 @@ static const brim_yaml *key_of(const brim_config *config)
   return brim_yaml_get_path(config->root, "precision");
 }
 
-/* "precision=auto: bf16: the device multiplies 16-bit values on tensor cores; precision=fp32 keeps fp32". fp32 is only
- * reported to users who wrote precision=auto, and if a device before would have had bf16. */
+/* "precision=auto: bf16: the device multiplies 16-bit values on tensor cores; precision=fp32 keeps fp32". Reports fp32
+ * only if the user wrote precision=auto, or if an earlier device of this run had 16 bits. */
 static void report_choice(const brim_drive *d, int32_t before)
 {
   const brim_device_info *device = &d->planner.device_info;
@@ -32,7 +32,7 @@ static void report_choice(const brim_drive *d, int32_t before)
     snprintf(reason, sizeof reason, "the default on the host's processors; precision=bf16 may take less memory");
   else
     snprintf(reason, sizeof reason,
-             "the device has no instructions that multiply bf16, or the backend none of its own");
+             "the device has no instructions that multiply bf16, or the backend does not use them");
   brim_policies_report(d->dialogue.policies, "precision=auto", brim_precision_names[precision], reason);
 }
 

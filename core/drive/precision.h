@@ -10,8 +10,9 @@
  * the precision of the drive that this one replaces, or -1. A run that has begun keeps that. Also reports a recorded
  * precision that `auto` chose for another device. */
 void brim_precision_settle(brim_drive *drive, int32_t before);
-/* [init] If precision=auto has led to different precisions, as the ranks' devices differ, false, and the drive must be
- * made again (brim_drive_remake): it will be in fp32, which all devices have. `all`: the ranks' precisions. */
+/* [init] Returns false if precision=auto has led to different precisions, because the ranks' devices differ. The drive
+ * must then be made again (brim_drive_remake); it will be in fp32, which all devices have. `all`: the ranks'
+ * precisions. */
 bool brim_precision_agree(brim_drive *drive, const int32_t *all, int32_t ranks);
 /* [init] Adds "precision", and whether `auto` chose it for this run or the one that its configuration is from, to
  * a plan in JSON. */

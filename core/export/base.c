@@ -113,8 +113,8 @@ static brim_status open_folder(brim_export_base *b)
   BRIM_TRY(brim_path_join(path, b->path, "config.json"));
   if (access(path, F_OK) != 0)
     return brim_fail(BRIM_ECONFIG,
-                     "no config.json in '%s', from which an export takes what brim does not learn\nset model.weights "
-                     "to the folder or the GGUF file that the run began with",
+                     "no config.json in '%s'; an export copies from it the keys that brim does not change\nset "
+                     "model.weights to the folder or the GGUF file that the run began with",
                      b->path);
   BRIM_TRY(load(b, "config.json", true, &b->config));
   BRIM_TRY(brim_json_parse_file(&b->arena, path, &b->tree));

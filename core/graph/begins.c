@@ -5,8 +5,8 @@
 
 #include "base/align.h"
 
-/* Parts that are this close are zeroed together: on a device, a launch takes as long as zeroing some MiB. What lies
- * between them is written afterwards. */
+/* Parts that are this close are zeroed together: on a device, a launch takes as long as zeroing some MiB. Kernels
+ * overwrite the memory between them afterwards. */
 #define BETWEEN_MAX ((uint64_t)1 << 20)
 
 /* Whether a node writes a gradient in the first micro-batch. In a program of two halves, only the first half knows that
@@ -53,7 +53,7 @@ static void zero(brim_plan *plan, uint64_t from, uint64_t to)
   if (from < to) plan->zeroed[plan->zeroed_count++] = (brim_range){from, to - from};
 }
 
-/* Adds what a program does not write. */
+/* Adds the gradients that a program does not overwrite. */
 static void add_rest(brim_plan *plan, const brim_program *p, brim_range *scratch)
 {
   const size_t count = list_written(plan, p, scratch);
@@ -82,7 +82,7 @@ static void join(brim_plan *plan)
   for (size_t i = 0; i < count; i++) plan->zeroed_bytes += range[i].bytes;
 }
 
-/* Any training program may be the first of a step, so all of them must write what is not zeroed. */
+/* Any training program may be the first of a step, so all of them must overwrite the gradients that are not zeroed. */
 void brim_begins_find(brim_plan *plan)
 {
   size_t room = 1, trains = 0;

@@ -1,5 +1,5 @@
-/* Which gradients the first micro-batch of a step writes, so that nothing has to zero them: those whose kernels can
- * (brim_kernel_need.begins in brim/backend.h). */
+/* The gradients that the first micro-batch of a step overwrites, so that they need not be zeroed: those whose kernels
+ * support it (brim_kernel_need.begins in brim/backend.h). */
 #ifndef BRIM_GRAPH_BEGINS_H
 #define BRIM_GRAPH_BEGINS_H
 #include "graph/plan.h"

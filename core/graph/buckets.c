@@ -27,8 +27,8 @@ static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t
 }
 
 /* With shards: makes the buckets that are scattered here, unless programs do that, and one for the sums that every rank
- * gets whole. Sums for moving averages are complete after the forward pass, gradients of further uses at any time, so
- * one bucket holds them all. */
+ * gets whole: the sums for moving averages, complete after the forward pass, and the gradients of further uses,
+ * complete at any time. One bucket holds them all. */
 static void make_sharded(brim_plan *plan)
 {
   const brim_shards *s = plan->shards;

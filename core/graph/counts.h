@@ -8,7 +8,7 @@ enum brim_counted {
   BRIM_COUNTED_PLANS,    /* made: see brim_plan_create */
   BRIM_COUNTED_GRAPHS,   /* built from a model */
   BRIM_COUNTED_PLACED,   /* programs whose buffers were placed */
-  BRIM_COUNTED_SEARCHES, /* for what to recompute */
+  BRIM_COUNTED_SEARCHES, /* for the tensors to recompute */
   BRIM_COUNTED
 };
 void brim_count(enum brim_counted what);

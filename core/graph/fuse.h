@@ -15,8 +15,8 @@ enum brim_fusion_kind {
 };
 #define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss|qkv"
 
-/* Fuses what `fusions` allows in a graph without a backward pass. offers(arg, op) says whether an operation may be
- * used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices
+/* Makes the fusions that `fusions` allows in a graph without a backward pass. offers(arg, op) says whether an operation
+ * may be used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices
  * change. */
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg);
 /* Part of brim_graph_fuse, in fuse_qkv.c: attention that reads three slices of one tensor reads that tensor. */

@@ -36,7 +36,7 @@ static bool is_op(const brim_node *n, const char *op)
   return n && strcmp(n->op, op) == 0;
 }
 
-/* Finds the nodes that made an input of attention. Nothing else may read what they made. */
+/* Finds the nodes that made an input of attention. No other node may read their results. */
 static bool find_part(const pass *p, const brim_tensor *t, part *out)
 {
   brim_node *n = maker_of(p->g, t);

@@ -87,7 +87,7 @@ typedef struct brim_within {
 
 typedef struct brim_wrap brim_wrap;
 
-/* Of a graph that continues texts: see graph/generate.h. */
+/* Sizes of a graph that continues texts: see graph/generate.h. */
 typedef struct brim_generation {
   int64_t capacity; /* tokens of a text, with the prompt; 0: the graph does not generate */
   int64_t chunk;    /* most tokens of a text in one program; at least 1 */
@@ -144,12 +144,12 @@ struct brim_graph {
   uint32_t shared_first, shared_end; /* ids of tensors in another plan's arena: see graph/federate.h */
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
   brim_tensor *
-      *control; /* by parameter: what steer adds to its gradient, or of a server, the sum for it; NULL: nothing */
+      *control; /* by parameter: the term that steer adds to its gradient, or a server's sum of it; NULL: none */
   const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
   double softcap;
   const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
-  /* If `kept` are losses of tokens: what the model answered, as readable: the logits, or, if the loss includes their
-   * product, the rank of the label: the number of tokens with a greater logit. Else NULL. */
+  /* If `kept` are losses of tokens: the model's answers, to be read: the logits or, if the loss includes their product,
+   * the rank of the label, which is the number of tokens with a greater logit. Else NULL. */
   const brim_tensor *kept_answers;
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */

@@ -52,7 +52,7 @@ typedef struct brim_fusion {
 } brim_fusion;
 
 typedef struct brim_op {
-  brim_op_traits traits; /* first: what backends see of the descriptor (brim/ops.h) */
+  brim_op_traits traits; /* first: the part of the descriptor that backends see (brim/ops.h) */
   const char *name;
   enum brim_op_kind kind;
   /* For readers, as brim ops prints it: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */

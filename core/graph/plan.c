@@ -262,7 +262,7 @@ static brim_status recompute_program(const brim_plan *plan, brim_program *p, uin
   return status;
 }
 
-/* What a budget leaves for the transient part. */
+/* The bytes that a budget leaves for the transient part. */
 static uint64_t transient_room(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t persistent = plan->persistent_bytes;

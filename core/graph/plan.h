@@ -112,7 +112,7 @@ typedef struct brim_plan_request {
   enum brim_recompute_kind recompute;
   uint64_t budget_bytes;        /* for `auto`: recompute as little as keeps the peak below; 0: nothing */
   brim_world world;             /* the rank that the plan is for, and the number of ranks; 0 or 1: a single rank */
-  uint32_t shard;               /* enum brim_shard: what ranks share. See graph/shard.h */
+  uint32_t shard;               /* enum brim_shard: the state divided among ranks. See graph/shard.h */
   uint64_t bucket_bytes;        /* size of gradient buckets: see brim_buckets_size */
   brim_recompute_cache *levels; /* cache for requests with the same model and options; NULL: none */
   bool accumulates;             /* a step may have several micro-batches */

@@ -104,7 +104,7 @@ static void join_runs(bool *end, size_t nodes)
   }
 }
 
-/* Drops everything except the ends, and what follows the last end, which is needed at once. */
+/* Drops all results except the ends, and those after the last end, which are needed at once. */
 static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
 {
   size_t last = g->forward_count;

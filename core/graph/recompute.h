@@ -3,8 +3,8 @@
  * A clone has its node's inputs and attributes, and kernels are functions of these (dropout's numbers come from
  * counters), so no bit of a gradient changes.
  *
- * What to drop is chosen once for a graph, as levels, each of less memory and more work than the one before. The first
- * level whose plan fits costs least, and a larger budget never leads to a later level. */
+ * The choice of tensors to drop is made once for a graph, as levels, each with less memory and more work than the one
+ * before. The first level whose plan fits costs least, and a larger budget never leads to a later level. */
 #ifndef BRIM_GRAPH_RECOMPUTE_H
 #define BRIM_GRAPH_RECOMPUTE_H
 #include "base/text.h"
@@ -24,8 +24,8 @@ typedef struct brim_recompute {
   uint64_t bytes[BRIM_RECOMPUTE_LEVELS_MAX + 1];
 } brim_recompute;
 
-/* [plan] Chooses what to drop in a training program that drops nothing yet and whose nodes are prepared, so that sizes
- * are those in memory. `none` has no level, `blocks` and `full` have one, `auto` as many as help. In `arena`. */
+/* [plan] Chooses the tensors to drop in a training program that drops none yet and whose nodes are prepared, so that
+ * sizes are those in memory. `none` has no level, `blocks` and `full` have one, `auto` as many as help. In `arena`. */
 void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kind kind, brim_arena *arena,
                            brim_recompute *out);
 /* A cache of the choices of `auto`, as choosing takes much longer than planning: for plans that differ only in batch,

@@ -1,5 +1,5 @@
-/* Chooses what to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with the
- * least work that was found.
+/* Chooses the nodes to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with
+ * the least work that was found.
  *
  * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Descents handle graphs that are
  * not chains of blocks. A descent starts at the peak: of the results that are alive there for the backward pass, it

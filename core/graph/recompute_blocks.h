@@ -1,4 +1,4 @@
-/* Chooses what to drop within a budget, block by block. Internal to recompute*.c. */
+/* Chooses the nodes to drop within a budget, block by block. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_BLOCKS_H
 #define BRIM_GRAPH_RECOMPUTE_BLOCKS_H
 #include "graph/recompute_estimate.h"

@@ -1,4 +1,4 @@
-/* For blocks of a chain, and for segments of blocks: the choices of what to drop that are best at some price per byte.
+/* For blocks of a chain, and for segments of blocks: the choices of nodes to drop that are best at some price per byte.
  * Internal to recompute*.c; recompute_blocks.c explains the method. */
 #ifndef BRIM_GRAPH_RECOMPUTE_CHOICES_H
 #define BRIM_GRAPH_RECOMPUTE_CHOICES_H
@@ -42,7 +42,7 @@ typedef struct brim_chain_block {
   int64_t others_of[BRIM_ATOMS_MAX]; /* bytes of its results that it does not read */
   bool end_drops;                    /* the last atom is the end */
   int64_t waits;                     /* bytes that wait for the backward pass if nothing is dropped */
-  int64_t peak;                      /* in that case, above what waits of earlier blocks */
+  int64_t peak;                      /* in that case, above the waiting bytes of earlier blocks */
   int64_t late;           /* the same, from when the backward pass first reads results from before the block */
   uint32_t outside;       /* bits of the atoms that read results from before the block */
   brim_choices inside[2]; /* with the end kept, with the end dropped */

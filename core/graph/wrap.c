@@ -87,7 +87,7 @@ brim_tensor *brim_wrap_features(const brim_graph *g)
   return g->wrap ? g->wrap->features : NULL;
 }
 
-/* Removes what follows the features: the head, and its parameters. */
+/* Removes the nodes after the features: the head, and its parameters. */
 static void cut(brim_graph *g, const extent *end)
 {
   g->tensor_count = end->tensors;

@@ -205,7 +205,8 @@ void brim_isolate_set(const brim_isolated *rank)
   before.is_kept = true;
   setenv("CLIENT_ID", rank->name, 1);
   if (rank->device[0]) setenv(BRIM_SHARE_DEVICE, rank->device, 1);
-  if (rank->device[0]) unsetenv("GPU_DEVICE_ID"); /* it has been respected, and numbers all GPUs, not the visible one */
+  /* brim has applied it already. It counts all GPUs of the host, but the process sees only one. */
+  if (rank->device[0]) unsetenv("GPU_DEVICE_ID");
   if (rank->visible[0]) setenv("CUDA_VISIBLE_DEVICES", rank->visible, 1);
 }
 

@@ -89,7 +89,7 @@ static brim_status publish(brim_live_slot *own)
 
 static void warn(void)
 {
-  brim_log(BRIM_LOG_WARN, "other programs cannot see the state of this process: %s\nobserve.live=off does without",
+  brim_log(BRIM_LOG_WARN, "other programs cannot see the state of this process: %s\nobserve.live=off turns this off",
            brim_error_text());
 }
 

@@ -316,7 +316,7 @@ static brim_status read_index(reader *in, const json_t *value, int part, size_t 
 {
   const json_int_t index = json_integer_value(value);
   if (!json_is_integer(value) || index < 0 || (uint64_t)index >= in->count[part])
-    return brim_fail(BRIM_ELOAD, "%s: the number of one of the %zu %s is expected", in->path, in->count[part],
+    return brim_fail(BRIM_ELOAD, "%s: an index into the %zu %s is expected", in->path, in->count[part],
                      parts[part].key);
   *out = in->base[part] + (size_t)index;
   return BRIM_OK;

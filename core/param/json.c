@@ -84,12 +84,12 @@ static brim_status read_unicode(reader *r, brim_text *out)
   if (c >= 0xD800 && c < 0xDC00 && r->end - r->at > 2 && r->at[0] == '\\' && r->at[1] == 'u') {
     r->at += 2;
     const int32_t low = hex4(r);
-    if (low < 0xDC00 || low > 0xDFFF) return refuse(r, "half of a character without its other half");
+    if (low < 0xDC00 || low > 0xDFFF) return refuse(r, "half of a surrogate pair without its other half");
     c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
   }
   if (c < 0) return refuse(r, "\\u needs four hexadecimal digits");
   if (c == 0) return refuse(r, "a text must not contain \\u0000");
-  if (c >= 0xD800 && c <= 0xDFFF) return refuse(r, "half of a character without its other half");
+  if (c >= 0xD800 && c <= 0xDFFF) return refuse(r, "half of a surrogate pair without its other half");
   add_character(out, c);
   return BRIM_OK;
 }

@@ -12,7 +12,7 @@ typedef struct brim_problems {
 
 /* Adds a problem, unless the same text was added before. `status` is ECONFIG or ELOAD. */
 void brim_problem(brim_problems *problems, brim_status status, const char *format, ...) BRIM_PRINTF(3, 4);
-/* The same with a line for its position, if not NULL. */
+/* Does the same, and adds a line with the position `origin`, which may be NULL. */
 void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, const char *format, ...)
     BRIM_PRINTF(3, 4);
 /* Adds a line to the last problem. */

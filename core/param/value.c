@@ -275,8 +275,7 @@ static brim_status parse_f64(const brim_param *row, const brim_yaml *node, void 
   return BRIM_OK;
 }
 
-/* Sizes with a unit are rounded down to the key's own unit: 4GB are 3814 MiB. Not to 0, however, as 0 means no
- * limit. */
+/* Sizes with a unit are rounded down to the key's own unit (4GB are 3814 MiB), but never to 0, which means no limit. */
 static brim_status parse_bytes(const brim_param *row, const brim_yaml *node, void *field, brim_text *problem)
 {
   const bool mb = brim_ends_with(row->key, "_mb");

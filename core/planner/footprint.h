@@ -1,9 +1,9 @@
 /* Predicts the host memory of a training process before anything is placed.
  *
- * The memory of the process when it plans (program, libraries, configuration, the plan
- * itself) is measured; everything later is computed from what will request it. At the peak there is, besides what
- * stays allocated, the largest of: the loader of an evaluation, a copy of parameters and optimizer state for a
- * checkpoint, the summary; they follow one another. Before loaders exist, frozen weights are placed one at a time.
+ * brim measures the memory of the process when it plans (program, libraries, configuration, the plan itself), and
+ * computes all later allocations from their causes. At the peak there is, besides the memory that stays allocated, the
+ * largest of: the loader of an evaluation, a copy of parameters and optimizer state for a checkpoint, the summary; they
+ * follow one another. Before loaders exist, frozen weights are placed one at a time.
  *
  * Not counted: pages of library code that are read only when kernels are made or run (0.4 to 1.7 MiB with oneDNN 2.6
  * on x86-64), and host memory of the driver of a device other than the host. */

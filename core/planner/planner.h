@@ -39,8 +39,8 @@ typedef struct brim_planner {
   uint64_t resident_bytes, data_bytes; /* of this process, and of the data once read: by brim_planner_measure */
   uint64_t besides_bytes;    /* predicted host memory besides resident_bytes and an arena, by brim_planner_foresee; 0:
                                 unknown, or the plan is placed */
-  uint64_t host_share_bytes; /* with several ranks on this host, this one's share of host memory, computed from what was
-                                left before any of them placed its plan; 0: single rank */
+  uint64_t host_share_bytes; /* with several ranks on this host, this one's share of the host memory that was free
+                                before any of them placed its plan; 0: single rank */
   bool has_begun;            /* the data is being read, or a plan was placed: predictions are final */
   /* Caches. */
   int64_t micro_batch[BRIM_MICRO_BATCHES_MAX]; /* that may be chosen, largest first: by brim_planner_list_cuts */

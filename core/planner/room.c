@@ -1,5 +1,5 @@
-/* Checks whether a plan fits the device, and the limits of the process. If not, explains what uses the memory, and what
- * would fit. See room.h. */
+/* Checks whether a plan fits the device, and the limits of the process. If not, lists the memory by class, and names a
+ * plan that would fit. See room.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "planner/planner.h"
 
-/* What a step moves besides its operations, after the kinds of enum brim_op_kind. */
+/* The traffic of a step besides its operations, after the kinds of enum brim_op_kind. */
 enum { BRIM_TRAFFIC_COLLECTIVES = BRIM_OP_KINDS, BRIM_TRAFFIC_INPUT, BRIM_TRAFFICS };
 extern const char *const brim_traffic_names[BRIM_TRAFFICS]; /* "matmul", ... */
 
@@ -45,7 +45,7 @@ brim_status brim_traffic_find(brim_planner *planner, const brim_choice *choice, 
 void brim_traffic_release(brim_traffic *traffic);
 
 enum brim_bound { BRIM_BOUND_UNKNOWN, BRIM_BOUND_COMPUTE, BRIM_BOUND_MEMORY, BRIM_BOUND_LAUNCHES };
-/* What takes most of the least time. */
+/* The largest part of the least time. */
 enum brim_bound brim_traffic_bound(const brim_traffic_sum *sum);
 extern const char *const brim_bound_names[]; /* "compute", ...; of the first "" */
 #endif

@@ -98,8 +98,8 @@ const char *brim_index_path(brim_arena *arena, const brim_index *index, const br
 void brim_index_clear(brim_index *index);
 uint32_t brim_index_intern(brim_index *index, const char *text);
 void brim_index_begin_run(brim_index *index, const char *name);
-void brim_index_add_run(brim_index *index, const brim_index_run *run); /* whose cells the index has already */
-/* To the newest run. A text that is a number also counts as one. */
+void brim_index_add_run(brim_index *index, const brim_index_run *run); /* the index already has its cells */
+/* Add a cell to the newest run. A text that is a number also counts as one. */
 void brim_index_add_text(brim_index *index, const char *key, const char *text);
 void brim_index_add_number(brim_index *index, const char *key, double value);
 /* Adds a run of another index. */

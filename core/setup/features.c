@@ -209,8 +209,8 @@ static brim_status check_data(const brim_setup *s)
                      model, dataset);
   if (s->data.validation.count == 0) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
-                   "model=%s keeps features of two splits, but dataset '%s' has its own validation data\nomit it, and "
-                   "set dataset.validation_fraction",
+                   "model=%s keeps features of two splits, but dataset '%s' has its own validation data\nleave that "
+                   "data out, and set dataset.validation_fraction",
                    model, dataset);
 }
 

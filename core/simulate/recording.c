@@ -161,7 +161,7 @@ static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, do
 
 /* ---- events of the run ---- */
 
-/* Policies were asked between two steps: the last moment identifies the look. */
+/* Records when policies were asked after `step`; of several questions after one step, it keeps the last. */
 static void take_look(brim_recording *r, int64_t step, double at)
 {
   brim_scene_look *last = r->looks > 0 ? &r->look[r->looks - 1] : NULL;

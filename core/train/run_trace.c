@@ -295,7 +295,7 @@ void brim_running_trace_seal(brim_running *r)
   brim_error_put(&before);
 }
 
-/* Copies every rank's part to all ranks, of which rank 0 keeps them; the others only take part. */
+/* Exchanges the parts of all ranks; only rank 0 keeps them. */
 static brim_status collect(brim_running *r, brim_trace_part own, brim_trace_part *part, uint8_t **memory)
 {
   brim_dist *dist = r->options->dist;

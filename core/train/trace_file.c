@@ -64,7 +64,7 @@ brim_status brim_trace_write(const char *path, const brim_trace_part *part, int3
   int fd = -1;
   BRIM_TRY(brim_path_aside(path, folder, aside));
   BRIM_TRY(brim_file_create(aside, &fd));
-  const int copy = dup(fd); /* gzclose() closes it, and the file is then synced by the other */
+  const int copy = dup(fd); /* gzclose() closes the copy; brim_file_end syncs and closes fd */
   const gzFile to = copy < 0 ? NULL : gzdopen(copy, "wb6");
   brim_status status = to ? put_all(to, path, part, ranks, note) : brim_trace_fail_memory();
   if (to && gzclose(to) != Z_OK && status == BRIM_OK)

@@ -231,7 +231,7 @@ class Family(Decoder):
         for text, message in [('{"model_type": "llama", }', "a key must be a text\n  model/config.json:1:25"),
                               ('{"a": 1, "a": 2}', "the key 'a' occurs twice"),
                               ('{"a": yes}', "not JSON: 'yes'\n  model/config.json:1:7"),
-                              ('{"a": "\\ud83d"}', "half of a character without its other half"),
+                              ('{"a": "\\ud83d"}', "half of a surrogate pair without its other half"),
                               ('{"a": [1}', "a comma or ']' is missing"),
                               ("[" * 100, "nested deeper than 64"),
                               ("version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "git lfs pull")]:

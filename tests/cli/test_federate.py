@@ -268,9 +268,10 @@ class Federate(FederationCase):
 
     @compares_numbers
     def test_kept_statistics_are_those_of_plain_loops_in_double(self):
-        """The learning rate is 0, and a client's samples are one batch and one group: a step moves its statistics by a
-        tenth towards constant values, which runs with one client a round show. From these follow what each client
-        keeps after rounds of several clients and epochs, and the global model's statistics as the weighted mean."""
+        """The learning rate is 0, and a client's samples are one batch and one group, so each step moves the client's
+        statistics a tenth of the way towards constants. A run with one client a round shows these constants. From
+        them the test computes what each client must keep in a run with several clients and epochs a round, and the
+        global model's statistics as the weighted mean."""
         clients, selected, epochs, rounds = 7, 3, 2, 6
         words = [*SMALL, *self.NORMS, "backend=reference", "partition=dirichlet", "partition.alpha=0.5",
                  f"total_clients={clients}", "method=round_robin", "training.batch_size=240", "training.norm_group=240",

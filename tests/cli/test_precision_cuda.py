@@ -136,7 +136,7 @@ class Strict(PrecisionCase):
         self.assertRegex(self.cuda("plan", *words).out, line)
         for result in self.refused(*words), self.cuda("plan", *words, "backend.strict=true", status=USAGE):
             self.assert_error(result, "backend.strict=true refuses operations",
-                              "backend.strict=false prints this and goes on")
+                              "backend.strict=false prints this and trains")
             self.assertRegex(result.err, line)
         self.cuda("train", *TEXT, "backend=cuda", "backend.strict=true", "run.dir=fast")
         self.cuda("generate", "fast", "--tokens", "3", "--prompt", "to be")

@@ -255,7 +255,7 @@ class HuggingFace(Text):
         words = ["dataset.path=many", "dataset.client=file", "partition=natural", "total_clients=3",
                  "clients_per_round=1", "rounds=1"]
         result = self.brim("federate", "run.dir=run", *self.words("unigram"), *words, status=LOAD)
-        self.assert_error(result, "finds the ends of 3 files", "it is 3 times in the tokens")
+        self.assert_error(result, "into 3 files at the end-of-text tokens, but there are 3 of these")
 
     def test_other_tokenizers_are_not_gpt2s(self):
         result = self.train("run", *self.words("llama3"), "dataset.tokens=gpt2", status=USAGE)

@@ -120,7 +120,7 @@ class Steps(Traces):
         self.assertIn("traced", self.events("run"))
 
     def check_that_steps_are_filled(self, events, rank=0):
-        """No time of a step is without the name of an operation, a copy or a phase of the host."""
+        """Every moment of a step belongs to an operation, a copy or a phase of the host."""
         for step in self.steps(events, rank):
             spans = self.innermost(events, step)
             begin, end = round(step["ts"] * 1000), round(step["ts"] * 1000) + round(step["dur"] * 1000)

@@ -31,8 +31,8 @@ def tensors(text, batch):
 
 def bytes_of(row, batch, begins=False):
     """The bytes that a node of this row reads and writes, each operand once, from its signature. begins: in a step's
-    first micro-batch, which writes the gradients that later ones add to, except those of which it makes only some
-    rows."""
+    first micro-batch, whose nodes overwrite gradients; later ones add to them. A node that computes only some rows of
+    a gradient always adds to it."""
     inputs, outputs = row["signature"].split(" > ")
     read = [BYTES[dtype] * count for dtype, count in tensors(inputs, batch)]
     written = [BYTES[dtype] * count for dtype, count in tensors(outputs, batch)]

@@ -113,8 +113,8 @@ BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sa
 BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
 BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
-/* To all columns or some of them. In some cases the tensor to which it adds is also its input, so that the result
- * cannot use the memory of either. */
+/* Adds to all columns or to some of them. In some cases the tensor to which it adds is also its input, so that the
+ * result cannot use the memory of either. */
 static brim_tensor *make_linear_add(bench *b)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;

@@ -134,7 +134,7 @@ static void damaged_and_foreign_json_is_named(void **state)
       {"{\"brim_look\":1,\"hosts\":[7]}", "hosts[0]: an object is expected"},
       {"{\"brim_look\":1,\"hosts\":[{\"load\":\"high\"}]}", "hosts[0].load: a number is expected"},
       {"{\"brim_look\":1,\"hosts\":[{\"name\":1}]}", "hosts[0].name: a text is expected"},
-      {"{\"brim_look\":1,\"devices\":[{\"host\":0}]}", "devices[0].host: the number of one of the 0 hosts"},
+      {"{\"brim_look\":1,\"devices\":[{\"host\":0}]}", "devices[0].host: an index into the 0 hosts"},
       {"{\"brim_look\":1,\"devices\":[{}]}", "devices[0].host is missing"},
       {"{\"brim_look\":1,\"hosts\":[{}],\"devices\":[{\"host\":0,\"free_bytes\":-1}]}", "devices[0].free_bytes"},
       {"{\"brim_look\":1,\"hosts\":[{}],\"runs\":[{\"host\":0,\"state\":\"sleeping\"}]}", "runs[0].state: a state"},
@@ -143,7 +143,7 @@ static void damaged_and_foreign_json_is_named(void **state)
       {"{\"brim_look\":1,\"hosts\":[{}],\"runs\":[{\"host\":0,\"state\":\"failed\",\"mine\":1}]}",
        "runs[0].mine: true or false"},
       {"{\"brim_look\":1,\"hosts\":[{}],\"runs\":[{\"host\":0,\"state\":\"failed\",\"device_index\":0}]}",
-       "runs[0].device_index: the number of one of the 0 devices"},
+       "runs[0].device_index: an index into the 0 devices"},
       {"{\"brim_look\":1,\"hosts\":[{}],\"runs\":[{\"host\":0,\"state\":\"failed\",\"curves\":[{\"step\":[1,2],"
        "\"value\":[1]}]}]}",
        "runs[0].curves[0].value: 1 points"},

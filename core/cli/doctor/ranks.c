@@ -85,8 +85,8 @@ static void add_activity(int pid, activity *sum)
   if (children) fclose(children);
 }
 
-/* Whether other programs kept the job from running. A job that waits for something uses no processor; one whose two
- * ranks wait for each other uses two; neither has to queue for one. */
+/* Whether other programs kept the job from running. A job that hangs looks different: if it sleeps, it uses no
+ * processor, and if its two ranks poll each other, it uses two; in neither case does it queue for a processor. */
 static bool is_kept_back(const activity *a, double seconds)
 {
   return a->processor < 1.5 * seconds && (a->reads || a->processor + a->queued > 0.25 * seconds);

@@ -4,7 +4,7 @@
  * linear+add adds such a layer's result to a tensor, in its memory if no other node needs it. A low-rank change of a
  * layer (core/graph/wrap.c) is two layers, of which the second adds to the first layer's result: so the change has no
  * tensor of the size of that result. Layers with the same input do the same in the backward pass: each adds the
- * gradient of the input to what the layers after it have made (linear_grad_input+add). */
+ * gradient of the input to the sum from the layers after it (linear_grad_input+add). */
 #include <math.h>
 
 #include "graph/wrap.h"
@@ -72,7 +72,7 @@ static void cost_linear(const brim_node *n, brim_cost *out)
 {
   cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
 }
-/* The minimum: y has a's memory, of which only the columns that are added to are read and written. */
+/* The minimum: y has a's memory, and the kernel reads and writes only the columns to which it adds. */
 static void cost_added(const brim_node *n, int64_t columns, brim_cost *out)
 {
   const brim_tensor *a = n->in[0];

@@ -6,7 +6,7 @@
 #undef brim_embedding
 #undef brim_embedding_with
 
-/* Of the rows of `table` a lookup moves at most those that the values have. */
+/* A lookup moves at most as many rows of `table` as `values` has. */
 static uint64_t bytes_of_rows(const brim_tensor *table, const brim_tensor *values)
 {
   const uint64_t bytes = (uint64_t)brim_shape_count(&values->shape) * brim_dtype_bytes(table->dtype);

@@ -47,7 +47,7 @@ static inline attention_sizes attention_sizes_of(const brim_launch *launch, cons
   return a;
 }
 
-/* What a launch reads and writes. `y`: in the gradient, the input that holds it, followed by lse and dy. */
+/* The operands of a launch. `y`: in the gradient, the input that holds it, followed by lse and dy. */
 template <typename T> struct attention_inputs {
   const T *q, *k, *v;
 };

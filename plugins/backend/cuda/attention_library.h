@@ -1,4 +1,4 @@
-/* Which kernels compute a node of attention or its gradient; and those of the library, for prepare, run and release. */
+/* Chooses the kernels of an attention node or its gradient, and has the library's kernels: prepare, run and release. */
 #ifndef CUDA_ATTENTION_LIBRARY_H
 #define CUDA_ATTENTION_LIBRARY_H
 #include "attention_form.h"

@@ -2,7 +2,7 @@
  *
  * Each pair of query and key takes 4 D multiply-adds of 16-bit numbers, an exponential and, with dropout, a quarter of
  * ten rounds of Philox. With heads of 64 that quarter, about 20 instructions, takes longer than the products. So each
- * mask is drawn once, and no lane draws what another has drawn.
+ * mask is drawn once, and no lane repeats the draws of another.
  *
  * q stays in registers, and scores, weights and sums never leave them. Weights are rounded before they multiply v;
  * their sum is not. Dropout's factor multiplies the result.

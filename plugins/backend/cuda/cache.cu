@@ -1,6 +1,6 @@
-/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. Of consecutive
- * tokens of one place the last counts, so no two threads write the same value. It reads the part of x and places, and
- * writes as many rows of the cache. */
+/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. If consecutive
+ * tokens have the same place, the last one counts, so no two threads write the same value. It reads the part of x and
+ * places, and writes as many rows of the cache. */
 #include "divider.h"
 #include "words.cuh"
 

@@ -110,7 +110,7 @@ brim_status cuda_card_dnn(cuda_dnn_plan **plan, uint64_t *scratch_bytes)
   return BRIM_OK;
 }
 
-/* Refuses what libraries/sdpa.c refuses. */
+/* Refuses the same attention as libraries/sdpa.c. */
 brim_status cuda_card_sdpa(const cuda_backend *b, const cuda_sdpa *a, cuda_sdpa_plan **plan, int64_t *at_once,
                            uint64_t *scratch_bytes)
 {

@@ -1,8 +1,8 @@
 /* GPUs that are only described (backend.card): brim plans for them without a GPU, and runs nothing.
  *
- * The backend's own kernels need from a GPU only its multiprocessors and its compute capability, so what they take is
- * exact. cuBLASLt and cuDNN say what they need only on a GPU. Their scratch is assumed: the most that the backend
- * allows a product or a convolution, and for gradients of attention what sdpa.h describes. */
+ * The memory of the backend's own kernels is exact, because it depends only on a GPU's multiprocessors and compute
+ * capability. cuBLASLt and cuDNN report their scratch only on a GPU, so the backend assumes it: the most that it allows
+ * a product or a convolution, and for gradients of attention the bytes that sdpa.h describes. */
 #ifndef CUDA_CARD_H
 #define CUDA_CARD_H
 #include "dnn.h"
@@ -14,7 +14,8 @@ extern "C" {
 
 #define CUDA_CARDS "none|rtx3060|rtx3090|rtx4090|rtx5090|l4|l40s|a100_40gb|a100|h100|h200|b200"
 
-/* The kernels of attention that are asked first; the next ones compute what these do not (attention_library.c). */
+/* The kernels of attention that are asked first; the next ones compute the nodes that these refuse
+ * (attention_library.c). */
 enum cuda_attention { CUDA_ATTENTION_LIBRARY, CUDA_ATTENTION_OWN, CUDA_ATTENTION_OWN_FP32 };
 #define CUDA_ATTENTIONS "library|own|own_fp32"
 
@@ -51,7 +52,7 @@ void cuda_card_select(cuda_backend *b, const cuda_card *card);
 /* ENODEVICE: nothing can be placed on a described card. */
 brim_status cuda_card_refuse(const cuda_card *card);
 
-/* What load.c returns instead of the libraries' answers. */
+/* The answers that load.c gives instead of the libraries. */
 brim_status cuda_card_product(cuda_product_plan **plan, uint64_t *scratch_bytes);
 brim_status cuda_card_dnn(cuda_dnn_plan **plan, uint64_t *scratch_bytes);
 brim_status cuda_card_sdpa(const cuda_backend *b, const cuda_sdpa *sdpa, cuda_sdpa_plan **plan, int64_t *at_once,

@@ -67,7 +67,7 @@ struct nvml_device;
  * A lane of a federation is an instance too: it has all streams, events, handles, plans of libraries, stages and
  * fetches of its own. Lanes share the device, its context, the code that is loaded into it, the first instance's arena,
  * and the count of memory that the process takes. That count changes only while one thread makes, warms up or drops
- * plans; a lane's thread only starts what is recorded. */
+ * plans; a lane's thread only starts recorded programs. */
 typedef struct cuda_backend {
   const cuda_params *params;
   struct cuda_backend *first;   /* of a lane: the instance that selected the device; else NULL */

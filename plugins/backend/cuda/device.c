@@ -471,8 +471,8 @@ brim_status cuda_device_place_host(void *self, uint64_t bytes, void **at)
   (void)self;
   if (cudaHostAlloc(at, bytes, cudaHostAllocDefault) == cudaSuccess) return BRIM_OK;
   (void)cudaGetLastError();
-  return brim_fail(BRIM_ENOMEM_HOST, "the host has no %" PRIu64 " bytes of pinned memory for the optimizer's state",
-                   bytes);
+  return brim_fail(BRIM_ENOMEM_HOST,
+                   "the host could not allocate %" PRIu64 " bytes of pinned memory for the optimizer's state", bytes);
 }
 
 void cuda_device_unplace_host(void *self, void *at, uint64_t bytes)
@@ -581,7 +581,8 @@ brim_status cuda_device_open_feed(void *self, void *base, uint64_t feed_bytes)
   b->stage_bytes = bytes / CUDA_STAGES;
   if (cudaHostAlloc((void **)&b->pinned, bytes, cudaHostAllocDefault) == cudaSuccess) return BRIM_OK;
   (void)cudaGetLastError();
-  return brim_fail(BRIM_ENOMEM_HOST, "the host has no %" PRIu64 " bytes of pinned memory for the input", bytes);
+  return brim_fail(BRIM_ENOMEM_HOST, "the host could not allocate %" PRIu64 " bytes of pinned memory for the input",
+                   bytes);
 }
 
 brim_status cuda_device_feed(void *self, const brim_copy *copy, size_t count)

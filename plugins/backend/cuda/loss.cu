@@ -258,7 +258,7 @@ template <typename T> static __device__ inline void clear_row(const cuda_team &t
   for (int64_t k = team.lane; k < count; k += team.lanes) cuda_store(&row[k], 0);
 }
 
-/* Waits until all threads of a team have read what others may then overwrite. */
+/* Waits until all threads of a team have read the values that others may then overwrite. */
 template <bool WIDE> static __device__ inline void wait_for_team()
 {
   if (WIDE)

@@ -18,7 +18,7 @@
 #include "norm.cuh"
 
 typedef struct backward {
-  const void *x, *dy, *a; /* a: what dx is added to, or NULL; dx may have its memory or that of dy */
+  const void *x, *dy, *a; /* a: the tensor to which dx is added, or NULL; dx may have its memory or that of dy */
   void *dx;
   const float *weight, *mean, *rstd; /* mean is NULL for RMS norm */
   float offset;                      /* added to weight */
@@ -226,7 +226,7 @@ static brim_status launch_typed(cuda_backend *b, uint32_t dtype, const cuda_norm
   CUDA_WITH_TYPE(dtype, T, CUDA_WITH_WIDTH(r->wide, T, W, return (launch_rows<T, W>(b, r, v))));
 }
 
-/* adds: 1 if in[0] is what dx is added to, else 0. */
+/* adds: 1 if dx is added to in[0], else 0. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred, uint32_t adds)
 {
   const brim_tensor *x = launch->node->in[adds];

@@ -146,7 +146,7 @@ static brim_status measure(cuda_backend *b, const brim_node *node, size_t count)
   return cuda_trace_mark(b, b->compute, &work);
 }
 
-/* What is done about the launches, besides starting them. */
+/* The treatment of launches besides starting them. */
 typedef struct watching {
   bool measures;
   uint32_t *counts; /* by node: counts them there instead of starting them; or NULL */

@@ -171,8 +171,8 @@ static brim_status check_ends(const text_dataset *d, const text_files *files, co
     ends += (int64_t)token_file_at(all, i) == tokenizer_end_of_text(d->vocabulary);
   if (ends + 1 == files->count) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "dataset.client=file finds the ends of %zu files by the end of text between them, but it is %zu "
-                   "times in the tokens: a file has it, or the tokenizer adds it",
+                   "dataset.client=file divides the tokens into %zu files at the end-of-text tokens, but there are "
+                   "%zu of these: a file contains one, or the tokenizer adds them",
                    files->count, ends);
 }
 
@@ -184,8 +184,8 @@ static brim_status add_files(const text_dataset *d, int split, const text_files 
   *w = empty_windows(d); /* the caller frees it on failure */
   BRIM_TRY(check_ends(d, files, all));
   if (d->vocabulary && tokenizer_end_of_text(d->vocabulary) < 0 && files->count > 1)
-    return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end of text between files, but the vocabulary of "
-                                   "dataset.tokenizer has none");
+    return brim_fail(BRIM_ECONFIG, "dataset.client=file needs an end-of-text token between files, but the "
+                                   "vocabulary of dataset.tokenizer has none");
   for (size_t k = 0; k < files->count; k++) {
     int64_t end, from, to;
     BRIM_TRY(find_end(d, files, k, all, at, &end));

@@ -25,7 +25,7 @@ static const brim_param table[] = {
                "change the plan only if its memory changes by at least this percentage"),
     BRIM_PARAM(BYTES, elastic, floor_mb, "0", NULL, "minimum memory that the run keeps; 0: no minimum"),
     BRIM_PARAM(F64, elastic, floor_percent, "0", "[0,100]",
-               "the same in percent of the memory of the run's original plan; the larger minimum applies"),
+               "floor_mb in percent of the memory of the run's original plan; the larger minimum applies"),
     BRIM_PARAM(BYTES, elastic, reserve_mb, "0", NULL, "device memory to leave free for processes that do not queue"),
     BRIM_PARAMS_END,
 };

@@ -200,7 +200,7 @@ static brim_status choose(cuda_backend *b, cuda_dnn_plan *plan, const cuda_dnn_c
   if (b->tuning && b->params->tune && !s.name) BRIM_TRY(tune(&s, graph, key));
   const brim_status status = look(&s, graph);
   if (status != BRIM_ENOTSUP || !s.name) return status;
-  brim_log(BRIM_LOG_WARN, "%s: its choice for '%s' does not work", b->tuning->profile.path, key);
+  brim_log(BRIM_LOG_WARN, "%s: the algorithm recorded for '%s' does not work", b->tuning->profile.path, key);
   s.name = NULL;
   return look(&s, graph);
 }

@@ -268,7 +268,8 @@ static brim_status choose(cuda_backend *b, cuda_product_plan *plan, const cuda_p
   const char *choice =
       b->tuning ? cuda_profile_find(&b->tuning->profile, b->tuning->device, b->tuning->blas, key) : NULL;
   if (choice && take_choice(b, plan, choice)) return BRIM_OK;
-  if (choice) brim_log(BRIM_LOG_WARN, "%s: its choice for '%s' does not work", b->tuning->profile.path, key);
+  if (choice)
+    brim_log(BRIM_LOG_WARN, "%s: the algorithm recorded for '%s' does not work", b->tuning->profile.path, key);
   const bool tune = b->params->tune && b->tuning;
   BRIM_TRY(suggest(b, plan, p, preference, tune ? CANDIDATES_MAX : 1, result, &count));
   if (tune) return measure(b, plan, p, result, count);
