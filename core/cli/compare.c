@@ -39,14 +39,13 @@ static void set_number(json_t *out, const char *key, double value)
 /* The scores of the run's task. */
 static void set_scores(json_t *out, const brim_summary *s)
 {
-  static const char *const parts[] = {"train", "validation", "test"};
   const enum brim_score kind = brim_summary_score(s);
   char key[32];
-  double score[3];
+  double score[BRIM_PART_COUNT];
   if (kind == BRIM_SCORE_ACCURACY) return;
   brim_summary_scores(s, kind, score);
-  for (int i = 0; i < 3; i++) {
-    snprintf(key, sizeof key, "%s_%s", parts[i], kind == BRIM_SCORE_MAE ? "mae" : "perplexity");
+  for (int i = 0; i < BRIM_PART_COUNT; i++) {
+    snprintf(key, sizeof key, "%s_%s", brim_part_names[i], kind == BRIM_SCORE_MAE ? "mae" : "perplexity");
     set_number(out, key, score[i]);
   }
 }
@@ -108,7 +107,7 @@ static brim_status print_json(brim_comparison *c, const brim_method *method, siz
 
 static void set_curves(brim_curve *curve, size_t name, const brim_compared *run, const char *figure)
 {
-  const enum brim_split split[CURVES_A_RUN] = {BRIM_SPLIT_TRAIN, brim_compare_judged(&run->metrics)};
+  const enum brim_part split[CURVES_A_RUN] = {BRIM_PART_TRAIN, brim_compare_judged(&run->metrics)};
   for (int i = 0; i < CURVES_A_RUN; i++) {
     const brim_series *series = &run->metrics.split[split[i]];
     const double *value = brim_series_values(series, figure);

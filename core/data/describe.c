@@ -308,7 +308,7 @@ brim_status brim_data_set(brim_data *data)
   return follow_descriptions(data);
 }
 
-brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[3])
+brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[BRIM_PART_COUNT])
 {
   data->train = info[BRIM_PART_TRAIN];
   data->validation = info[BRIM_PART_VALIDATION];

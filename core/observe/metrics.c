@@ -10,8 +10,6 @@
 
 #include "base/file.h"
 
-const char *const brim_split_names[BRIM_SPLIT_COUNT] = {"train", "validation", "test"};
-
 static double *grown(brim_arena *arena, const double *old, size_t count, size_t room)
 {
   double *out = BRIM_ARENA_NEW(arena, double, room);
@@ -67,8 +65,8 @@ static void take_line(brim_arena *arena, const char *line, size_t length, brim_m
 {
   json_t *record = json_loadb(line, length, 0, NULL);
   const char *split = json_string_value(json_object_get(record, "split"));
-  for (int i = 0; split && i < BRIM_SPLIT_COUNT; i++)
-    if (strcmp(split, brim_split_names[i]) == 0) add(arena, &out->split[i], record);
+  for (int i = 0; split && i < BRIM_PART_COUNT; i++)
+    if (strcmp(split, brim_part_names[i]) == 0) add(arena, &out->split[i], record);
   json_decref(record);
 }
 

@@ -175,8 +175,8 @@ static json_t *load_summary(reader *r)
 static int split_of(const json_t *record)
 {
   const char *name = json_string_value(json_object_get(record, "split"));
-  for (int i = 0; name && i < BRIM_SPLIT_COUNT; i++)
-    if (strcmp(name, brim_split_names[i]) == 0) return i;
+  for (int i = 0; name && i < BRIM_PART_COUNT; i++)
+    if (strcmp(name, brim_part_names[i]) == 0) return i;
   return -1;
 }
 
@@ -185,7 +185,7 @@ static void read_tail(reader *r)
 {
   char *text = brim_arena_alloc(&r->arena, TAIL_BYTES + 1), prefix[40];
   int64_t before = 0;
-  bool seen[BRIM_SPLIT_COUNT] = {false};
+  bool seen[BRIM_PART_COUNT] = {false};
   size_t foreign = 0;
   double step = NAN;
   ssize_t length = read_end(r->dir, "metrics.jsonl", text, TAIL_BYTES, &before);
@@ -198,7 +198,7 @@ static void read_tail(reader *r)
     const json_t *at = json_object_get(record, "step");
     const int split = json_is_number(at) ? split_of(record) : -1;
     if (split >= 0 && !seen[split]) {
-      snprintf(prefix, sizeof prefix, "result.%s_", brim_split_names[split]);
+      snprintf(prefix, sizeof prefix, "result.%s_", brim_part_names[split]);
       json_object_del(record, "split");
       if (isnan(step)) step = json_number_value(at);
       add_results(r, record, prefix);

@@ -102,7 +102,7 @@ static void measure_clients(const brim_compared *run, double *figure)
 static void measure(const brim_compared *run, double *figure)
 {
   static const double wanted[] = {0.5, 0.8, 0.9};
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
   const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
   for (int k = 0; k < BRIM_METHOD_FIGURES; k++) figure[k] = NAN;
   figure[BRIM_METHOD_ACCURACY] = brim_series_last(judged, "accuracy");

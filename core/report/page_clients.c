@@ -39,7 +39,7 @@ static const brim_series *judged_of(const brim_compared *run)
 
 static void add_reached(const brim_compared *run, double accuracy, brim_table *table)
 {
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN], *judged = judged_of(run);
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN], *judged = judged_of(run);
   char text[64];
   const size_t i = brim_compare_reached(run, accuracy);
   const double step = i < judged->count ? judged->step[i] : NAN;
@@ -58,8 +58,8 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
   const size_t best = find_best(judged);
   if (!page->clients || best == judged->count) return;
   brim_table table = {.arena = &page->all->arena, .columns = 4};
-  brim_table_add(&table, brim_arena_printf(table.arena, "%s accuracy",
-                                           brim_split_names[brim_compare_judged(&page->run->metrics)]));
+  brim_table_add(
+      &table, brim_arena_printf(table.arena, "%s accuracy", brim_part_names[brim_compare_judged(&page->run->metrics)]));
   brim_table_add(&table, "round");
   brim_table_add(&table, "training time");
   brim_table_add(&table, "training samples");
@@ -82,7 +82,7 @@ static void add_reached_in_short(const brim_compared *run, double accuracy, brim
     return;
   }
   brim_figure_seconds(seconds, sizeof seconds,
-                      sum_until(&run->metrics.split[BRIM_SPLIT_TRAIN], "seconds", judged->step[i]));
+                      sum_until(&run->metrics.split[BRIM_PART_TRAIN], "seconds", judged->step[i]));
   brim_table_add(table, brim_arena_printf(table->arena, "%.15g (%s)", judged->step[i], seconds));
 }
 

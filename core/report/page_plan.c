@@ -109,7 +109,7 @@ static void add_comparison(const brim_page_run *page, brim_text *out)
   static const char *const head[] = {"", "predicted", "measured", "difference"};
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
   const json_t *s = page->summary, *plan = page->plan;
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
   const double planned = brim_page_number(s, "planned_peak_bytes");
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   compare(&table, "memory of the device, at the peak", brim_figure_bytes,

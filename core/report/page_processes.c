@@ -64,7 +64,7 @@ static void extend_last(brim_page_run *page)
   char path[BRIM_PATH_MAX];
   struct stat info;
   brim_page_process *last = &page->process[page->process_count - 1];
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
   if (page->state == BRIM_PAGE_ENDED) return;
   if (train->count > 0 && !(last->to_step > train->step[train->count - 1]))
     last->to_step = train->step[train->count - 1];
@@ -116,7 +116,7 @@ double brim_page_seconds_left(const brim_page_run *page, double steps)
 /* Records of a resumed run may include steps of an earlier process; their time is scaled already. */
 double brim_page_step_seconds(const brim_page_run *page)
 {
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
   const double *seconds = brim_series_values(train, "seconds");
   double *each = BRIM_ARENA_NEW(&page->all->arena, double, train->count);
   size_t count = 0;

@@ -33,12 +33,12 @@ static void add_run(brim_comparison *c, brim_compared run)
 
 void brim_compare_summarize(brim_compared *run)
 {
-  const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
+  const brim_series *split = run->metrics.split, *train = &split[BRIM_PART_TRAIN];
   brim_summary *s = &run->summary;
   brim_summary_clear(s);
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
-  const brim_series *validation = &split[BRIM_SPLIT_VALIDATION], *test = &split[BRIM_SPLIT_TEST];
+  const brim_series *validation = &split[BRIM_PART_VALIDATION], *test = &split[BRIM_PART_TEST];
   s->train_loss = brim_series_last(train, "loss");
   s->train_accuracy = brim_series_last(train, "accuracy");
   s->train_perplexity = brim_series_last(train, "perplexity");
@@ -190,9 +190,9 @@ void brim_compare_add_value(const brim_yaml *node, brim_text *out)
   brim_text_add(out, map ? "}" : "]");
 }
 
-enum brim_split brim_compare_judged(const brim_metrics *metrics)
+enum brim_part brim_compare_judged(const brim_metrics *metrics)
 {
-  return metrics->split[BRIM_SPLIT_VALIDATION].count ? BRIM_SPLIT_VALIDATION : BRIM_SPLIT_TEST;
+  return metrics->split[BRIM_PART_VALIDATION].count ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
 }
 
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key)
@@ -220,7 +220,7 @@ bool brim_compare_is_federated(const brim_compared *run)
 
 double brim_compare_clock(const brim_compared *run, double step)
 {
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
   const double *clock = brim_series_values(train, "simulated_clock");
   size_t i = 0;
   while (clock && i < train->count && train->step[i] < step) i++;

@@ -107,7 +107,7 @@ void brim_table_mean(brim_table *table, brim_mean m, int decimals)
 static void add_seeds(brim_comparison *c, brim_table *table, const char *const *group, size_t first, double *value)
 {
   const enum brim_score kind = brim_compare_score(c);
-  const bool validated = brim_compare_judged(&c->run[first].metrics) == BRIM_SPLIT_VALIDATION;
+  const bool validated = brim_compare_judged(&c->run[first].metrics) == BRIM_PART_VALIDATION;
   double *loss = value, *score = value + c->count, scores[3];
   size_t count = 0;
   for (size_t i = 0; i < first; i++)
@@ -127,7 +127,7 @@ static void add_seeds(brim_comparison *c, brim_table *table, const char *const *
 
 brim_table brim_compare_seeds(brim_comparison *c)
 {
-  const char *split = brim_split_names[brim_compare_judged(&c->run[0].metrics)];
+  const char *split = brim_part_names[brim_compare_judged(&c->run[0].metrics)];
   const char *const head[] = {"group of runs", "seeds", brim_arena_printf(&c->arena, "%s loss", split),
                               brim_score_name(brim_compare_score(c))};
   brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};

@@ -39,7 +39,6 @@
 #define VARIABLES_MAX 16
 
 static const char *const names[BRIM_HOOK_COUNT] = {"on_start", "on_evaluation", "on_checkpoint", "on_oom", "on_end"};
-static const char *const parts[BRIM_HOOK_PARTS] = {"train", "validation", "test"};
 
 typedef struct slot {
   char *command; /* NULL: not set */
@@ -92,11 +91,11 @@ static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const br
     out = json_object();
     json_object_set_new(out, "status", json_string(f->status));
     json_object_set_new(out, "steps", json_integer(f->step));
-    for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+    for (int i = 0; i < BRIM_PART_COUNT; i++) {
       const double values[] = {f->loss[i], f->accuracy[i], f->mae[i]};
       static const char *const kinds[] = {"loss", "accuracy", "mae"};
       for (int k = 0; k < 3; k++) {
-        snprintf(key, sizeof key, "%s_%s", parts[i], kinds[k]);
+        snprintf(key, sizeof key, "%s_%s", brim_part_names[i], kinds[k]);
         if (k == 0 || isfinite(values[k])) set_number(out, key, values[k]);
       }
     }
@@ -145,8 +144,8 @@ static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, con
   while (environ[there]) there++;
   char **list = brim_xcalloc(there + VARIABLES_MAX + 1, sizeof *list);
   int part = 0; /* of an evaluation; else training */
-  for (int i = 0; i < BRIM_HOOK_PARTS; i++)
-    if (strcmp(f->split, parts[i]) == 0) part = i;
+  for (int i = 0; i < BRIM_PART_COUNT; i++)
+    if (strcmp(f->split, brim_part_names[i]) == 0) part = i;
   add_variable(list, &count, "BRIM_HOOK", names[hook]);
   add_variable(list, &count, "BRIM_RUN", h->run);
   add_variable(list, &count, "BRIM_MODEL", h->model);

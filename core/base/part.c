@@ -1,0 +1,3 @@
+#include "base/part.h"
+
+const char *const brim_part_names[BRIM_PART_COUNT] = {"train", "validation", "test"};
