@@ -144,7 +144,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =
-      brim_page_string(json_array_get(json_object_get(page->summary, "test_classes"), (size_t)k), "class");
+      brim_json_string(json_array_get(json_object_get(page->summary, "test_classes"), (size_t)k), "class");
   const bool is_short = name[0] && strlen(name) <= NAME_BYTES_MAX;
   return is_short ? name : brim_arena_printf(&page->all->arena, "%lld", (long long)k);
 }

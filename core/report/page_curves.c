@@ -114,7 +114,7 @@ static brim_curve memory_curve(const brim_page_run *page, const char *figure)
   const brim_series *series = &page->run->metrics.split[BRIM_PART_TRAIN];
   const double *bytes = figure ? brim_series_values(series, figure) : NULL;
   const double planned =
-      brim_page_number(page->summary ? page->summary : page->plan, page->summary ? "planned_peak_bytes" : "peak_bytes");
+      brim_json_number(page->summary ? page->summary : page->plan, page->summary ? "planned_peak_bytes" : "peak_bytes");
   double *mib = BRIM_ARENA_NEW(&page->all->arena, double, series->count + 1);
   for (size_t i = 0; i < series->count; i++) mib[i] = (bytes ? bytes[i] : figure ? NAN : planned) / MIB;
   return (brim_curve){.x = series->step, .y = mib, .count = series->count};

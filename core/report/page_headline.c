@@ -13,7 +13,7 @@ static double score(const brim_page_run *page, enum brim_part split, const char 
   char key[128];
   if (!page->summary) return brim_series_last(&page->run->metrics.split[split], name);
   snprintf(key, sizeof key, "%s_%s", brim_part_names[split], name);
-  return brim_page_number(page->summary, key);
+  return brim_json_number(page->summary, key);
 }
 
 /* The part after "test_", or NULL for other keys. */
@@ -78,7 +78,7 @@ static void add_rate_card(const brim_page_run *page, const char *name, brim_text
 {
   char text[64];
   const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
-  const double rate = page->summary ? brim_page_number(page->summary, name) : brim_series_last(train, name);
+  const double rate = page->summary ? brim_json_number(page->summary, name) : brim_series_last(train, name);
   add_card(out, "", brim_figure_title(&page->all->arena, name), brim_figure_format(text, sizeof text, name, rate));
 }
 
@@ -86,8 +86,8 @@ static void add_rate_card(const brim_page_run *page, const char *name, brim_text
 static void add_memory_cards(const brim_page_run *page, brim_text *out)
 {
   char text[64];
-  const double planned = page->summary ? brim_page_number(page->summary, "planned_peak_bytes")
-                                       : brim_page_number(page->plan, "peak_bytes");
+  const double planned = page->summary ? brim_json_number(page->summary, "planned_peak_bytes")
+                                       : brim_json_number(page->plan, "peak_bytes");
   const double placed = page->run->summary.device_peak_bytes;
   const bool is_kept = planned == placed;
   add_card(out, "", is_kept ? "memory, as planned" : "memory planned", brim_figure_bytes(text, sizeof text, planned));
@@ -97,7 +97,7 @@ static void add_memory_cards(const brim_page_run *page, brim_text *out)
 /* The last step that the run will make, as its newest process knows it. */
 static double steps_of(const brim_page_run *page)
 {
-  return page->process_count == 0 ? NAN : brim_page_number(page->process[page->process_count - 1].environment, "steps");
+  return page->process_count == 0 ? NAN : brim_json_number(page->process[page->process_count - 1].environment, "steps");
 }
 
 /* The step at which the run is, and a bar; only while it has not ended. */
@@ -168,8 +168,8 @@ static void add_what(const brim_page_run *page, brim_text *out)
 {
   const json_t *newest = page->process_count ? page->process[page->process_count - 1].environment : NULL;
   const json_t *where = page->summary ? page->summary : newest;
-  const char *device = brim_page_string(where, "device");
-  const char *name = brim_page_string(where, "device_name");
+  const char *device = brim_json_string(where, "device");
+  const char *name = brim_json_string(where, "device_name");
   brim_text_add(out, "<p class=\"what\">");
   add_value(page, "model.id", "", out);
   add_named(brim_compare_dataset(page->all, page->run), " on ", out);

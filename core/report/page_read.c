@@ -72,7 +72,7 @@ static enum brim_page_state find_state(const brim_page_run *page)
   json_t *event;
   json_array_foreach(page->events, index, event)
   {
-    const char *kind = brim_page_string(event, "event");
+    const char *kind = brim_json_string(event, "event");
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
       if (strcmp(kind, begins[i]) == 0) has_begun = true, has_ended = false;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
@@ -128,16 +128,4 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->operations);
   json_decref(page->buffers);
   brim_text_release(&page->notes);
-}
-
-double brim_page_number(const json_t *object, const char *key)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-const char *brim_page_string(const json_t *object, const char *key)
-{
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : "";
 }

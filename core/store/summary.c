@@ -41,11 +41,6 @@ static const struct {
 #undef FIGURE
 };
 
-json_t *brim_json_figure(double value)
-{
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
 enum brim_score brim_summary_score(const brim_summary *s)
 {
   if (isfinite(s->train_mae) || isfinite(s->validation_mae) || isfinite(s->test_mae)) return BRIM_SCORE_MAE;

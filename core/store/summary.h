@@ -1,9 +1,10 @@
 /* The figures of a run, read back from its summary.json. */
 #ifndef BRIM_STORE_SUMMARY_H
 #define BRIM_STORE_SUMMARY_H
-#include <jansson.h>
 #include <stdbool.h>
 #include <sys/types.h>
+
+#include "store/record.h"
 
 typedef struct brim_summary {
   char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
@@ -29,6 +30,4 @@ enum brim_score brim_summary_score(const brim_summary *summary);
 const char *brim_score_name(enum brim_score score); /* "acc. %", for a column */
 /* Training, validation and test score; accuracies in percent. NAN: missing. */
 void brim_summary_scores(const brim_summary *summary, enum brim_score score, double out[3]);
-/* A figure as JSON, which has no NaN: null for a missing one. */
-json_t *brim_json_figure(double value);
 #endif

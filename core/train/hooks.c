@@ -75,11 +75,6 @@ typedef struct command {
 
 /* ---- input and variables of a command ---- */
 
-static void set_number(json_t *out, const char *key, double value)
-{
-  json_object_set_new(out, key, isfinite(value) ? json_real(value) : json_null());
-}
-
 /* The figures, with the keys of summary.json; at the end of the run that file. */
 static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f)
 {
@@ -96,7 +91,7 @@ static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const br
       static const char *const kinds[] = {"loss", "accuracy", "mae"};
       for (int k = 0; k < 3; k++) {
         snprintf(key, sizeof key, "%s_%s", brim_part_names[i], kinds[k]);
-        if (k == 0 || isfinite(values[k])) set_number(out, key, values[k]);
+        if (k == 0 || isfinite(values[k])) json_object_set_new(out, key, brim_json_figure(values[k]));
       }
     }
   }
