@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "report/page_parts.h"
+#include "store/summary.h"
 
 #define CARDS_OF_SCORES 4
 
 /* A figure such as "validation_loss": from the summary or, without one, from the newest record. */
 static double score(const brim_page_run *page, enum brim_part split, const char *name)
 {
-  char key[128];
-  if (!page->summary) return brim_series_last(&page->run->metrics.split[split], name);
-  snprintf(key, sizeof key, "%s_%s", brim_part_names[split], name);
-  return brim_json_number(page->summary, key);
+  return page->summary ? brim_summary_number(page->summary, split, name)
+                       : brim_series_last(&page->run->metrics.split[split], name);
 }
 
 /* The part after "test_", or NULL for other keys. */

@@ -38,19 +38,10 @@ void brim_compare_summarize(brim_compared *run)
   brim_summary_clear(s);
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
-  const brim_series *validation = &split[BRIM_PART_VALIDATION], *test = &split[BRIM_PART_TEST];
-  s->train_loss = brim_series_last(train, "loss");
-  s->train_accuracy = brim_series_last(train, "accuracy");
-  s->train_perplexity = brim_series_last(train, "perplexity");
-  s->train_mae = brim_series_last(train, "mae");
-  s->validation_loss = brim_series_last(validation, "loss");
-  s->validation_accuracy = brim_series_last(validation, "accuracy");
-  s->validation_perplexity = brim_series_last(validation, "perplexity");
-  s->validation_mae = brim_series_last(validation, "mae");
-  s->test_loss = brim_series_last(test, "loss");
-  s->test_accuracy = brim_series_last(test, "accuracy");
-  s->test_perplexity = brim_series_last(test, "perplexity");
-  s->test_mae = brim_series_last(test, "mae");
+  for (int part = 0; part < BRIM_PART_COUNT; part++) {
+    s->loss[part] = brim_series_last(&split[part], "loss");
+    for (int k = 0; k < BRIM_SCORE_COUNT; k++) s->score[k][part] = brim_series_last(&split[part], brim_score_keys[k]);
+  }
 }
 
 static bool has_file(const char *dir, const char *name)

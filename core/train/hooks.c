@@ -28,7 +28,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "store/record.h"
+#include "store/summary.h"
 
 #define SECONDS_MAX 60.0               /* of a command */
 #define GRACE_SECONDS 2.0              /* between SIGTERM and SIGKILL */
@@ -78,7 +78,7 @@ typedef struct command {
 /* The figures, with the keys of summary.json; at the end of the run that file. */
 static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f)
 {
-  char key[48], path[PATH_MAX + 16];
+  char path[PATH_MAX + 16];
   json_t *out = NULL;
   snprintf(path, sizeof path, "%s/summary.json", h->run);
   if (hook == BRIM_HOOK_END) out = brim_json_load(path, 0, NULL);
@@ -86,12 +86,11 @@ static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const br
     out = json_object();
     json_object_set_new(out, "status", json_string(f->status));
     json_object_set_new(out, "steps", json_integer(f->step));
-    for (int i = 0; i < BRIM_PART_COUNT; i++) {
+    for (enum brim_part i = 0; i < BRIM_PART_COUNT; i++) {
       const double values[] = {f->loss[i], f->accuracy[i], f->mae[i]};
       static const char *const kinds[] = {"loss", "accuracy", "mae"};
       for (int k = 0; k < 3; k++) {
-        snprintf(key, sizeof key, "%s_%s", brim_part_names[i], kinds[k]);
-        if (k == 0 || isfinite(values[k])) json_object_set_new(out, key, brim_json_figure(values[k]));
+        if (k == 0 || isfinite(values[k])) brim_summary_set(out, i, kinds[k], values[k]);
       }
     }
   }
