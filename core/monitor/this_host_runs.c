@@ -37,16 +37,9 @@ static brim_folder *follow(brim_this_host *l, const char *dir)
     }
   brim_folder *folder = brim_folder_follow(dir);
   if (!folder) return NULL;
-  if (l->folders == l->folder_room) {
-    const size_t room = l->folder_room ? 2 * l->folder_room : 16;
-    brim_folder **grown = BRIM_ARENA_NEW(&l->arena, brim_folder *, room);
-    bool *used = BRIM_ARENA_NEW(&l->arena, bool, room);
-    if (l->folders) memcpy(grown, l->folder, l->folders * sizeof *grown);
-    if (l->folders) memcpy(used, l->is_used, l->folders * sizeof *used);
-    l->folder = grown;
-    l->is_used = used;
-    l->folder_room = room;
-  }
+  size_t room = l->folder_room;
+  BRIM_ARENA_GROW(&l->arena, l->is_used, l->folders, room);
+  BRIM_ARENA_GROW(&l->arena, l->folder, l->folders, l->folder_room);
   l->is_used[l->folders] = true;
   l->folder[l->folders++] = folder;
   return folder;

@@ -10,19 +10,14 @@
 
 #include "base/file.h"
 
-static double *grown(brim_arena *arena, const double *old, size_t count, size_t room)
-{
-  double *out = BRIM_ARENA_NEW(arena, double, room);
-  if (count) memcpy(out, old, count * sizeof *out);
-  return out;
-}
-
+/* Makes room for one more record. */
 static void grow(brim_arena *arena, brim_series *s)
 {
-  const size_t room = s->room ? s->room * 2 : 64;
-  s->step = grown(arena, s->step, s->count, room);
-  for (size_t i = 0; i < s->columns; i++) s->column[i].value = grown(arena, s->column[i].value, s->count, room);
-  s->room = room;
+  for (size_t i = 0; i < s->columns; i++) {
+    size_t room = s->room;
+    BRIM_ARENA_GROW(arena, s->column[i].value, s->count, room);
+  }
+  BRIM_ARENA_GROW(arena, s->step, s->count, s->room);
 }
 
 /* The index of a column; `columns` if there is none. */
@@ -51,7 +46,7 @@ static void add(brim_arena *arena, brim_series *s, json_t *record)
   json_t *value;
   const json_t *step = json_object_get(record, "step");
   if (!json_is_number(step)) return;
-  if (s->count == s->room) grow(arena, s);
+  grow(arena, s);
   s->step[s->count] = json_number_value(step);
   for (size_t i = 0; i < s->columns; i++) s->column[i].value[s->count] = NAN;
   json_object_foreach(record, key, value)

@@ -21,13 +21,7 @@
 
 static void add_run(brim_comparison *c, brim_compared run)
 {
-  if (c->count == c->room) {
-    const size_t room = c->room ? c->room * 2 : 16;
-    brim_compared *grown = BRIM_ARENA_NEW(&c->arena, brim_compared, room);
-    if (c->count) memcpy(grown, c->run, c->count * sizeof *grown);
-    c->run = grown;
-    c->room = room;
-  }
+  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
   c->run[c->count++] = run;
 }
 
@@ -252,12 +246,7 @@ static void add_name(brim_arena *arena, names *list, const char *name)
 {
   for (size_t i = 0; i < list->count; i++)
     if (strcmp(list->item[i], name) == 0) return;
-  if (list->count == list->room) {
-    list->room = list->room ? list->room * 2 : 64;
-    const char **grown = BRIM_ARENA_NEW(arena, const char *, list->room);
-    if (list->count) memcpy(grown, list->item, list->count * sizeof *grown);
-    list->item = grown;
-  }
+  BRIM_ARENA_GROW(arena, list->item, list->count, list->room);
   list->item[list->count++] = brim_arena_string(arena, name);
 }
 

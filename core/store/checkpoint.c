@@ -87,10 +87,7 @@ static brim_status list_steps(const char *folder, steps *out)
   for (const struct dirent *entry; (entry = readdir(dir));) {
     const int64_t step = name_step(entry->d_name, "", "");
     if (step < 0) continue;
-    if (out->count == out->room) {
-      out->room = out->room ? out->room * 2 : 16;
-      out->item = brim_xrealloc(out->item, out->room * sizeof *out->item);
-    }
+    BRIM_GROW(out->item, out->count, out->room);
     out->item[out->count++] = step;
   }
   closedir(dir);
