@@ -17,7 +17,6 @@
 #include "brim/backend.h"
 #include "graph/plan.h"
 #include "monitor/this_host_parts.h"
-#include "report/find.h"
 #include "store/rundir.h"
 
 #define ENDED_SECONDS 600.0 /* how long a run is shown after its end */
@@ -261,7 +260,7 @@ static void search(brim_looking *k, const char *folder)
   if (!whole || !brim_folder_names(&k->look->arena, whole, &name, &count)) return;
   for (size_t i = 0; i < count && i < SEARCHED_MAX; i++) {
     if (name[i][0] == '.' || brim_path_join(dir, whole, name[i]) != BRIM_OK) continue;
-    if (is_known(k->l, dir) || last_change(dir) < now - ENDED_SECONDS || !brim_find_is_run(AT_FDCWD, dir) ||
+    if (is_known(k->l, dir) || last_change(dir) < now - ENDED_SECONDS || !brim_is_run(AT_FDCWD, dir, 0) ||
         brim_run_is_open(dir))
       continue;
     know(k->l, unknown_entry(&entry, dir), dir);

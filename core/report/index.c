@@ -375,9 +375,9 @@ brim_status brim_index_open_run(brim_index *index, const char *dir)
   char path[BRIM_PATH_MAX];
   if (length >= sizeof path) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", dir);
   snprintf(path, sizeof path, "%.*s", (int)length, dir);
-  if (!brim_find_is_run(AT_FDCWD, path) && errno == EACCES)
+  if (!brim_is_run(AT_FDCWD, path, 0) && errno == EACCES)
     return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(EACCES));
-  if (!brim_find_is_run(AT_FDCWD, path))
+  if (!brim_is_run(AT_FDCWD, path, 0))
     return brim_fail(BRIM_ELOAD, access(path, F_OK) == 0 ? "'%s' is not the folder of a run" : "there is no run '%s'",
                      path);
   read_run(index, AT_FDCWD, path, path, 0);
@@ -386,6 +386,6 @@ brim_status brim_index_open_run(brim_index *index, const char *dir)
 
 void brim_index_add_renamed(brim_index *index, const char *name, const char *dir)
 {
-  const int error = brim_find_is_run(AT_FDCWD, dir) ? 0 : errno;
+  const int error = brim_is_run(AT_FDCWD, dir, 0) ? 0 : errno;
   read_run(index, AT_FDCWD, name, dir, error);
 }
