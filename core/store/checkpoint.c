@@ -25,6 +25,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_choose.h"
@@ -70,12 +71,6 @@ typedef struct steps {
   size_t count, room;
 } steps;
 
-static int compare_steps(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 static brim_status list_steps(const char *folder, steps *out)
 {
   DIR *dir = opendir(folder);
@@ -91,7 +86,7 @@ static brim_status list_steps(const char *folder, steps *out)
     out->item[out->count++] = step;
   }
   closedir(dir);
-  if (out->count > 1) qsort(out->item, out->count, sizeof *out->item, compare_steps);
+  if (out->count > 1) qsort(out->item, out->count, sizeof *out->item, brim_by_int64);
   return BRIM_OK;
 }
 
