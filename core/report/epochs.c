@@ -130,7 +130,7 @@ static bool is_by_evaluation(const records *train, const records *judged)
 size_t brim_epochs_list(brim_arena *arena, const brim_metrics *metrics, brim_epoch **out, bool *by_evaluation)
 {
   const records train = records_of(&metrics->split[BRIM_PART_TRAIN]);
-  const records judged = records_of(&metrics->split[brim_compare_judged(metrics)]);
+  const records judged = records_of(brim_compare_judged_series(metrics));
   rows r = {.train = &train, .judged = &judged};
   *out = NULL;
   *by_evaluation = false;

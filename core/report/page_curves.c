@@ -88,7 +88,7 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
   brim_page_begin(out, "Curves");
   brim_text_add(out, "<p class=\"legend\">\n");
   for (size_t i = 0; i < BRIM_PART_COUNT; i++)
-    if (metrics->split[i].count > 0) add_legend(out, i, i == BRIM_PART_TRAIN ? "training" : brim_part_names[i]);
+    if (metrics->split[i].count > 0) add_legend(out, i, brim_part_titles[i]);
   begin_charts(out);
   for (size_t i = 0; i < names.count; i++) {
     brim_curve curve[BRIM_PART_COUNT];
@@ -147,7 +147,7 @@ static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
     const brim_metrics *m = &c->run[i].metrics;
     brim_curve *of_run = curve + each * i;
     of_run[0] = curve_of(&m->split[BRIM_PART_TRAIN], figure);
-    if (is_score) of_run[1] = curve_of(&m->split[brim_compare_judged(m)], figure);
+    if (is_score) of_run[1] = curve_of(brim_compare_judged_series(m), figure);
     for (size_t k = 0; k < each; k++) of_run[k].name = i;
     of_run[0].faint = is_score;
   }
@@ -160,7 +160,7 @@ static void draw_by_clock(brim_comparison *c, brim_text *out)
   brim_curve *curve = BRIM_ARENA_NEW(&c->arena, brim_curve, c->count);
   bool any = false;
   for (size_t i = 0; i < c->count; i++) {
-    const brim_series *judged = &c->run[i].metrics.split[brim_compare_judged(&c->run[i].metrics)];
+    const brim_series *judged = brim_compare_judged_series(&c->run[i].metrics);
     double *clock = BRIM_ARENA_NEW(&c->arena, double, judged->count);
     curve[i] = curve_of(judged, "accuracy");
     curve[i].name = i;

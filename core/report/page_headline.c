@@ -66,8 +66,7 @@ static void add_score_cards(const brim_page_run *page, const brim_names *names, 
   for (size_t i = 0, cards = 0; i < names->count && cards < CARDS_OF_SCORES; i++) {
     const double value = score(page, (enum brim_part)split, names->name[i]);
     if (!isfinite(value)) continue;
-    add_card(out, split == BRIM_PART_TRAIN ? "training" : brim_part_names[split],
-             brim_figure_title(&page->all->arena, names->name[i]),
+    add_card(out, brim_part_titles[split], brim_figure_title(&page->all->arena, names->name[i]),
              brim_figure_format(text, sizeof text, names->name[i], value));
     cards++;
   }
@@ -140,7 +139,7 @@ static void add_scores(const brim_page_run *page, const brim_names *names, brim_
   brim_table table = {.arena = arena, .columns = 1 + BRIM_PART_COUNT};
   char text[64];
   brim_table_add(&table, "");
-  for (int i = 0; i < BRIM_PART_COUNT; i++) brim_table_add(&table, i == 0 ? "training" : brim_part_names[i]);
+  for (int i = 0; i < BRIM_PART_COUNT; i++) brim_table_add(&table, brim_part_titles[i]);
   for (size_t i = 0; i < names->count; i++) {
     brim_table_add(&table, brim_figure_title(arena, names->name[i]));
     for (int k = 0; k < BRIM_PART_COUNT; k++)

@@ -180,6 +180,11 @@ enum brim_part brim_compare_judged(const brim_metrics *metrics)
   return metrics->split[BRIM_PART_VALIDATION].count ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
 }
 
+const brim_series *brim_compare_judged_series(const brim_metrics *metrics)
+{
+  return &metrics->split[brim_compare_judged(metrics)];
+}
+
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key)
 {
   const brim_yaml *node = brim_yaml_get_path(run->config, key);
@@ -212,9 +217,11 @@ double brim_compare_clock(const brim_compared *run, double step)
   return clock && i < train->count ? clock[i] : NAN;
 }
 
+const double brim_compare_goals[BRIM_GOALS] = {0.5, 0.8, 0.9};
+
 size_t brim_compare_reached(const brim_compared *run, double least)
 {
-  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   const double *accuracy = brim_series_values(judged, "accuracy");
   size_t i = 0;
   while (i < judged->count && !(accuracy && accuracy[i] >= least)) i++;
