@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "store/checkpoint.h"
 
 #define ATTEMPTS_MAX 1000 /* runs with the same name that start in the same second */
 
@@ -105,9 +106,9 @@ bool brim_is_run(int parent, const char *folder, int flags)
 /* Names that a run writes in its folder; from run_names[FIRST_OTHER] on, names that other programs use too. */
 enum { FIRST_OTHER = 4 };
 static const char *const run_names[] = {
-    "config.yaml",        "metrics.jsonl", "checkpoints",  "summary.json",      "sources.yaml", "overrides.yaml",
-    "plugins.json",       "plan.json",     "events.jsonl", "data.json",         "weights.json", "profile.jsonl",
-    "participants.jsonl", "report.html",   "states.bin",   "environment.jsonl", "buffers.json"};
+    "config.yaml",        "metrics.jsonl", BRIM_CHECKPOINTS_NAME, "summary.json",      "sources.yaml", "overrides.yaml",
+    "plugins.json",       "plan.json",     "events.jsonl",        "data.json",         "weights.json", "profile.jsonl",
+    "participants.jsonl", "report.html",   "states.bin",          "environment.jsonl", "buffers.json"};
 
 const char *brim_run_resume_words(const char *path)
 {

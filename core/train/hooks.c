@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "store/checkpoint.h"
 #include "store/summary.h"
 
 #define SECONDS_MAX 60.0               /* of a command */
@@ -133,7 +134,7 @@ static void add_figure(char **list, size_t *count, const char *name, double valu
  * texts at the list's beginning that belong to it. */
 static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f, size_t *own)
 {
-  char number[32], path[PATH_MAX + 64] = "";
+  char number[32], path[BRIM_PATH_MAX] = "";
   size_t there = 0, count = 0;
   while (environ[there]) there++;
   char **list = brim_xcalloc(there + VARIABLES_MAX + 1, sizeof *list);
@@ -154,8 +155,7 @@ static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, con
   add_figure(list, &count, "BRIM_LOSS", f->loss[part]);
   add_figure(list, &count, "BRIM_ACCURACY", f->accuracy[part]);
   add_variable(list, &count, "BRIM_DETAIL", f->detail);
-  if (hook == BRIM_HOOK_CHECKPOINT)
-    snprintf(path, sizeof path, "%s/checkpoints/step-%08lld", h->run, (long long)f->step);
+  if (hook == BRIM_HOOK_CHECKPOINT && brim_checkpoint_path(h->run, f->step, path) != BRIM_OK) path[0] = '\0';
   add_variable(list, &count, "BRIM_CHECKPOINT", path);
   *own = count;
   for (size_t i = 0; i < there; i++) {
