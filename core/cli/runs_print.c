@@ -152,8 +152,8 @@ static void print_csv(const brim_runs *runs)
 
 /* ---- JSON ---- */
 
-/* Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
-void brim_runs_add_json(brim_text *out, const char *text)
+/* Adds a text, quoted. Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
+static void add_quoted(brim_text *out, const char *text)
 {
   const char *end = text + strlen(text);
   brim_text_add(out, "\"");
@@ -186,7 +186,7 @@ static void add_value(brim_text *out, const char *key, const brim_index *index, 
   else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
     brim_text_add(out, text);
   else
-    brim_runs_add_json(out, text);
+    add_quoted(out, text);
 }
 
 static void add_tags(brim_text *out, const char *list)
@@ -196,7 +196,7 @@ static void add_tags(brim_text *out, const char *list)
   for (const char *s = list; *s;) {
     const size_t length = strcspn(s, ",");
     brim_text_add(out, s > list ? ", " : "");
-    brim_runs_add_json(out, brim_arena_string_n(&arena, s, length));
+    add_quoted(out, brim_arena_string_n(&arena, s, length));
     s += length + (s[length] == ',');
   }
   brim_text_add(out, "]");
@@ -207,7 +207,7 @@ static void add_pair(brim_text *out, const char *key, const brim_index *index, c
 {
   const brim_index_column *column = brim_index_column_of(key);
   brim_text_add(out, ", ");
-  brim_runs_add_json(out, column ? column->member : key);
+  add_quoted(out, column ? column->member : key);
   brim_text_add(out, ": ");
   if (column && column->is_list)
     add_tags(out, cell && cell->text ? brim_index_string(index, cell->text) : "");
@@ -225,7 +225,7 @@ static void add_cells(brim_text *out, const brim_runs_row *row, const char *pref
     if (!brim_starts_with(key, prefix)) continue;
     brim_text_add(out, first ? "" : ", ");
     first = false;
-    brim_runs_add_json(out, key + strlen(prefix));
+    add_quoted(out, key + strlen(prefix));
     brim_text_add(out, ": ");
     add_value(out, key, row->index, cell);
   }
@@ -251,7 +251,7 @@ static void print_json(const brim_runs *runs)
     const brim_runs_row *row = &runs->row[i];
     brim_text_clear(&out);
     brim_text_add(&out, i ? ",\n  {\"run\": " : "\n  {\"run\": ");
-    brim_runs_add_json(&out, row->path);
+    add_quoted(&out, row->path);
     for (size_t c = 0; c < runs->columns && runs->options->columns; c++)
       if (strcmp(runs->key[c], "name") != 0) add_pair(&out, runs->key[c], row->index, row->cell[c]);
     if (!runs->options->columns) add_whole(&out, row);

@@ -75,9 +75,6 @@ void brim_page_release(brim_page_run *page);
 
 /* Opens a file of the run's folder; the caller closes it. NULL: it is missing, or cannot be read, which is noted. */
 FILE *brim_page_open(brim_page_run *page, const char *name);
-/* Reads a JSON object from a file of the run's folder; the caller owns it. NULL: it is missing, or damaged, which is
- * noted. */
-json_t *brim_page_read_object(brim_page_run *page, const char *name);
 
 /* ---- page_processes.c ---- */
 

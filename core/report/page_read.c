@@ -24,7 +24,8 @@ FILE *brim_page_open(brim_page_run *page, const char *name)
   return file;
 }
 
-json_t *brim_page_read_object(brim_page_run *page, const char *name)
+/* NULL: the file is missing, or damaged, which is noted. */
+static json_t *read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
   struct stat info;
@@ -102,14 +103,14 @@ void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_li
   out->events = read_lines(out, "events.jsonl", "event");
   out->state = find_state(out);
   if (out->state == BRIM_PAGE_ENDED)
-    out->summary = brim_page_read_object(out, "summary.json");
+    out->summary = read_object(out, "summary.json");
   else
     brim_compare_summarize(run);
-  out->plan = brim_page_read_object(out, "plan.json");
-  out->plugins = brim_page_read_object(out, "plugins.json");
-  out->buffers = brim_page_read_object(out, BRIM_PIECES_NAME);
-  out->samples = brim_page_read_object(out, "samples.json");
-  out->operations = brim_page_read_object(out, "operations.json");
+  out->plan = read_object(out, "plan.json");
+  out->plugins = read_object(out, "plugins.json");
+  out->buffers = read_object(out, BRIM_PIECES_NAME);
+  out->samples = read_object(out, "samples.json");
+  out->operations = read_object(out, "operations.json");
   out->environment = read_lines(out, "environment.jsonl", "host");
   brim_page_read_processes(out);
   out->config = read_text(out, "config.yaml");
