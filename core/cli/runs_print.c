@@ -113,25 +113,14 @@ void brim_runs_print_table(const brim_runs *runs)
   if (runs->rows > 0 && runs->rows < runs->total) brim_log(BRIM_LOG_INFO, "%zu of %zu runs", runs->rows, runs->total);
 }
 
-/* ---- CSV (RFC 4180) ---- */
-
-static void add_csv(brim_text *out, const char *text)
-{
-  if (!strpbrk(text, ",\"\r\n")) {
-    brim_text_add(out, text);
-    return;
-  }
-  brim_text_add(out, "\"");
-  for (const char *s = text; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
+/* ---- CSV ---- */
 
 static void print_csv(const brim_runs *runs)
 {
   brim_text out = {0};
   for (size_t c = 0; c < runs->columns; c++) {
     brim_text_add(&out, c ? "," : "");
-    add_csv(&out, heading(runs->key[c], true));
+    brim_cli_add_csv(&out, heading(runs->key[c], true));
   }
   brim_text_add(&out, "\n");
   for (size_t i = 0; i < runs->rows; i++) {
@@ -140,7 +129,7 @@ static void print_csv(const brim_runs *runs)
       const brim_where_value value = brim_runs_value(runs, row, c);
       brim_text_add(&out, c ? "," : "");
       if (value.text)
-        add_csv(&out, value.text);
+        brim_cli_add_csv(&out, value.text);
       else if (value.has)
         add_number(&out, value.number);
     }
