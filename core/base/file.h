@@ -49,7 +49,7 @@ int brim_cache_folder(char *out, size_t room);
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
 /* Copies a file, completely or not at all. ELOAD if it cannot be read, EIO if the copy cannot be written. */
 brim_status brim_file_copy(const char *from, const char *to);
-/* A file in memory, for reading. Zeroed: none; an empty file cannot be mapped and is none too. */
+/* A file in memory, for reading. Zeroed: no file; an empty file cannot be mapped, so it looks the same. */
 typedef struct brim_file_map {
   void *data;
   size_t bytes;
