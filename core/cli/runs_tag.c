@@ -5,8 +5,8 @@
 
 #include "base/log.h"
 #include "cli/runs.h"
-#include "store/rundir.h"
 #include "store/notes.h"
+#include "store/rundir.h"
 
 static brim_status check_run(const char *run)
 {
