@@ -74,7 +74,8 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
-/* first: as a step's first micro-batch; only such runs and, with accumulation, later ones are recorded. */
+/* first: runs the program as a step's first micro-batch, else as a later one. Training has later ones only with
+ * accumulation, and other programs have no first one. */
 static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
 {
   const brim_step step = {.loss_scale = 1};
