@@ -87,7 +87,8 @@ void golden_case_fill(const bench *b)
 {
   for (size_t i = 0; i < b->g->tensor_count; i++) {
     const brim_tensor *t = b->g->tensor[i];
-    if (t->role == BRIM_ROLE_DATA || t->role == BRIM_ROLE_PARAMETER)
+    const brim_parameter *p = brim_graph_parameter_of(b->g, t);
+    if (t->role == BRIM_ROLE_DATA || (p && !p->is_buffer))
       golden_case_put(b, t, t == b->seed ? "dy" : without_layer(t));
   }
 }

@@ -21,7 +21,7 @@ void golden_case_run(bench *b);
 
 /* A tensor of the current case by name; before the first case, of the whole fixture. */
 const golden_tensor *golden_case_find(const char *name);
-/* Gives a tensor the fixture's numbers; or all sources. */
+/* Gives a tensor the fixture's numbers; or all sources, but not buffers. */
 void golden_case_put(const bench *b, const brim_tensor *t, const char *name);
 void golden_case_fill(const bench *b);
 void golden_case_compare(const bench *b, const brim_tensor *t, const char *name);

@@ -77,6 +77,8 @@ static void check_batch_norm(const char *name, int64_t group, int64_t groups)
 {
   const bench_row row = {name, make_batch_norm, .norm_group = group};
   bench *b = golden_case_create(&row, false);
+  golden_case_put(b, buffer_of(b, "norm.running_mean"), "running_mean");
+  golden_case_put(b, buffer_of(b, "norm.running_var"), "running_var");
   b->step.norm_groups = groups;
   golden_case_run(b);
   golden_case_compare(b, buffer_of(b, "norm.running_mean"), "mean_after");
