@@ -104,6 +104,13 @@ void *brim_xrealloc(void *old, size_t bytes)
   return p;
 }
 
+void *brim_xgrow(void *array, size_t count, size_t *room, size_t element_bytes)
+{
+  if (count < *room) return array;
+  *room = *room ? *room * 2 : 16;
+  return brim_xrealloc(array, *room * element_bytes);
+}
+
 char *brim_xstrdup(const char *text)
 {
   const size_t bytes = strlen(text) + 1;

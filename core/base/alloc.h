@@ -20,6 +20,10 @@ void *brim_xmalloc(size_t bytes);
 void *brim_xcalloc(size_t count, size_t bytes);
 void *brim_xrealloc(void *old, size_t bytes);
 char *brim_xstrdup(const char *text);
+/* [any thread] Makes room for one more element in an array of `count` elements: a full array is reallocated with twice
+ * the capacity. For arrays in an arena: BRIM_ARENA_GROW. */
+void *brim_xgrow(void *array, size_t count, size_t *room, size_t element_bytes);
+#define BRIM_GROW(array, count, room) ((array) = brim_xgrow((array), (count), &(room), sizeof *(array)))
 /* [any thread] Ends the process with that message; `bytes`: the size of the failed request. */
 _Noreturn void brim_out_of_memory(size_t bytes);
 

@@ -171,40 +171,39 @@ brim_status brim_file_write(const char *path, const char *text, size_t bytes)
   return brim_file_end(fd, path, brim_file_write_all(fd, path, text, bytes));
 }
 
-static brim_status map_fd(int fd, const char *path, void **map, size_t *bytes)
+static brim_status map_fd(int fd, const char *path, brim_file_map *out)
 {
   struct stat info;
-  *map = NULL;
-  *bytes = 0;
+  *out = (brim_file_map){0};
   if (fstat(fd, &info) != 0) return brim_fail(BRIM_ELOAD, "cannot stat '%s': %s", path, strerror(errno));
   if (!S_ISREG(info.st_mode)) return brim_fail(BRIM_ELOAD, "'%s' is not a regular file", path);
   if (info.st_size == 0) return BRIM_OK;
   void *at = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (at == MAP_FAILED) return brim_fail(BRIM_ELOAD, "cannot map '%s': %s", path, strerror(errno));
-  *map = at;
-  *bytes = (size_t)info.st_size;
+  *out = (brim_file_map){at, (size_t)info.st_size};
   return BRIM_OK;
 }
 
-brim_status brim_file_map(const char *path, void **map, size_t *bytes)
+brim_status brim_file_map_open(const char *path, brim_file_map *out)
 {
   const int fd = brim_open_to_read(path);
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
-  const brim_status status = map_fd(fd, path, map, bytes);
+  const brim_status status = map_fd(fd, path, out);
   close(fd);
   return status;
 }
 
-void brim_file_unmap(void *map, size_t bytes)
+void brim_file_map_close(brim_file_map *map)
 {
-  if (map) munmap(map, bytes);
+  if (map->data) munmap(map->data, map->bytes);
+  *map = (brim_file_map){0};
 }
 
-void brim_file_forget(const void *map, size_t map_bytes, const void *data, size_t bytes)
+void brim_file_map_forget(const brim_file_map *map, const void *data, size_t bytes)
 {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)data / page * page;
-  const char *from = map, *at = data;
-  if (!from || at < from || at >= from + map_bytes || bytes == 0) return;
+  const char *from = map->data, *at = data;
+  if (!from || at < from || at >= from + map->bytes || bytes == 0) return;
   (void)madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
 }
 

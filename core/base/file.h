@@ -49,12 +49,17 @@ int brim_cache_folder(char *out, size_t room);
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
 /* Copies a file, completely or not at all. ELOAD if it cannot be read, EIO if the copy cannot be written. */
 brim_status brim_file_copy(const char *from, const char *to);
-/* Maps a regular file for reading. *map of an empty one is NULL, as it cannot be mapped. ELOAD with the path. */
-brim_status brim_file_map(const char *path, void **map, size_t *bytes);
-void brim_file_unmap(void *map, size_t bytes); /* NULL: nothing */
+/* A file in memory, for reading. Zeroed: no file; an empty file cannot be mapped, so it looks the same. */
+typedef struct brim_file_map {
+  void *data;
+  size_t bytes;
+} brim_file_map;
+/* Maps a regular file. ELOAD with the path. */
+brim_status brim_file_map_open(const char *path, brim_file_map *out);
+void brim_file_map_close(brim_file_map *map);
 /* Drops the pages of `data`, which lies in the map, from memory; they are read again when they are used. Does nothing
  * for data elsewhere. */
-void brim_file_forget(const void *map, size_t map_bytes, const void *data, size_t bytes);
+void brim_file_map_forget(const brim_file_map *map, const void *data, size_t bytes);
 /* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes the remains of a failed write at `path`; ignores devices and other special files, and keeps the error

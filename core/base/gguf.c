@@ -21,8 +21,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers have the same layout in memory and in a file");
 
 struct brim_gguf {
-  void *map; /* NULL: the bytes belong to the caller */
-  size_t map_bytes;
+  brim_file_map map; /* none: the bytes belong to the caller */
   brim_arena arena;
   const char *path, *architecture;
   brim_gguf_value *value;
@@ -343,30 +342,27 @@ brim_status brim_gguf_parse(const void *bytes, size_t size, const char *path, br
 
 brim_status brim_gguf_open(const char *path, brim_gguf **out)
 {
-  void *map = NULL;
-  size_t bytes = 0;
-  BRIM_TRY(brim_file_map(path, &map, &bytes));
-  const brim_status status = brim_gguf_parse(map, bytes, path, out);
-  if (status != BRIM_OK) {
-    brim_file_unmap(map, bytes);
-    return status;
-  }
-  (*out)->map = map;
-  (*out)->map_bytes = bytes;
-  return BRIM_OK;
+  brim_file_map map;
+  BRIM_TRY(brim_file_map_open(path, &map));
+  const brim_status status = brim_gguf_parse(map.data, map.bytes, path, out);
+  if (status == BRIM_OK)
+    (*out)->map = map;
+  else
+    brim_file_map_close(&map);
+  return status;
 }
 
 void brim_gguf_close(brim_gguf *file)
 {
   if (!file) return;
-  brim_file_unmap(file->map, file->map_bytes);
+  brim_file_map_close(&file->map);
   brim_arena_release(&file->arena);
   free(file);
 }
 
 void brim_gguf_forget(const brim_gguf *file, const void *data, size_t bytes)
 {
-  brim_file_forget(file->map, file->map_bytes, data, bytes);
+  brim_file_map_forget(&file->map, data, bytes);
 }
 
 bool brim_is_gguf(const char *path)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/network.h"
+#include "base/order.h"
 #include "brim/aggregator.h"
 #include "builtin/builtin.h"
 
@@ -161,12 +162,6 @@ static brim_status add_distances(const void *self, const brim_updates *b)
   return BRIM_OK;
 }
 
-static int by_size(const void *a, const void *b)
-{
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Clients with equal scores are ordered by their numbers. */
 static int by_score(const void *a, const void *b)
 {
@@ -191,7 +186,7 @@ static void choose(const brim_updates *b, int64_t byzantine, int64_t chosen)
     int64_t count = 0;
     for (int64_t k = 0; k < b->clients; k++)
       if (k != i) nearest[count++] = distance[k < i ? pair(i, k) : pair(k, i)];
-    qsort(nearest, (size_t)count, sizeof *nearest, by_size);
+    qsort(nearest, (size_t)count, sizeof *nearest, brim_by_double);
     all[i] = (score){0, b->arrival[i]->client, i};
     for (int64_t k = 0; k < b->clients - byzantine - 2; k++) all[i].sum += nearest[k];
   }

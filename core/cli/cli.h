@@ -130,6 +130,8 @@ void brim_cli_hush(const brim_cli *cli, bool quiet);
 int brim_cli_fail(brim_status status);
 /* Prints results as text on standard output. Names in them may come from other users: see brim_shown_take. */
 void brim_cli_print(const char *text);
+/* Adds a field of CSV (RFC 4180): one with a comma, a quote or a line break is quoted, and its quotes are doubled. */
+void brim_cli_add_csv(brim_text *out, const char *field);
 /* Prints results as JSON, and releases them. NULL (jansson rejected a text) is an error. Errors of standard output are
  * checked once, when the command has returned. */
 brim_status brim_cli_print_json(json_t *root);

@@ -36,24 +36,10 @@ static void set_number(json_t *out, const char *key, double value)
   json_object_set_new(out, key, brim_json_figure(value));
 }
 
-/* The scores of the run's task. */
-static void set_scores(json_t *out, const brim_summary *s)
-{
-  static const char *const parts[] = {"train", "validation", "test"};
-  const enum brim_score kind = brim_summary_score(s);
-  char key[32];
-  double score[3];
-  if (kind == BRIM_SCORE_ACCURACY) return;
-  brim_summary_scores(s, kind, score);
-  for (int i = 0; i < 3; i++) {
-    snprintf(key, sizeof key, "%s_%s", parts[i], kind == BRIM_SCORE_MAE ? "mae" : "perplexity");
-    set_number(out, key, score[i]);
-  }
-}
-
 static json_t *describe(brim_comparison *c, const brim_compared *run)
 {
   const brim_summary *s = &run->summary;
+  const enum brim_score kind = brim_summary_score(s);
   json_t *out = json_object(), *config = json_object();
   for (size_t i = 0; i < c->key_count; i++)
     json_object_set_new(config, c->key[i], json_string(brim_compare_value(c, run, c->key[i])));
@@ -63,13 +49,12 @@ static json_t *describe(brim_comparison *c, const brim_compared *run)
   json_object_set_new(out, "model", json_string(brim_compare_value(c, run, "model.id")));
   json_object_set_new(out, "dataset", json_string(brim_compare_dataset(c, run)));
   json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
-  set_number(out, "train_loss", s->train_loss);
-  set_number(out, "train_accuracy", s->train_accuracy);
-  set_number(out, "validation_loss", s->validation_loss);
-  set_number(out, "validation_accuracy", s->validation_accuracy);
-  set_number(out, "test_loss", s->test_loss);
-  set_number(out, "test_accuracy", s->test_accuracy);
-  set_scores(out, s);
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
+    brim_summary_set(out, part, "loss", s->loss[part]);
+    brim_summary_set(out, part, "accuracy", s->score[BRIM_SCORE_ACCURACY][part]);
+  }
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++)
+    brim_summary_set(out, part, brim_score_keys[kind], s->score[kind][part]);
   set_number(out, "samples_per_second", s->samples_per_second);
   set_number(out, "device_peak_bytes", s->device_peak_bytes);
   set_number(out, "rss_peak_bytes", s->rss_peak_bytes);
@@ -108,7 +93,7 @@ static brim_status print_json(brim_comparison *c, const brim_method *method, siz
 
 static void set_curves(brim_curve *curve, size_t name, const brim_compared *run, const char *figure)
 {
-  const enum brim_split split[CURVES_A_RUN] = {BRIM_SPLIT_TRAIN, brim_compare_judged(&run->metrics)};
+  const enum brim_part split[CURVES_A_RUN] = {BRIM_PART_TRAIN, brim_compare_judged(&run->metrics)};
   for (int i = 0; i < CURVES_A_RUN; i++) {
     const brim_series *series = &run->metrics.split[split[i]];
     const double *value = brim_series_values(series, figure);
@@ -139,18 +124,16 @@ static brim_status write_curves_of_runs(brim_comparison *c, const char *path)
   BRIM_TRY(check_curves(c->count, "runs"));
   const size_t curves = CURVES_A_RUN * c->count;
   brim_curve *loss = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
-  static const struct {
-    const char *figure, *title;
-  } scores[BRIM_SCORE_COUNT] = {{"accuracy", "Accuracy"}, {"perplexity", "Perplexity"}, {"mae", "Mean absolute error"}};
+  static const char *const titles[BRIM_SCORE_COUNT] = {"Accuracy", "Perplexity", "Mean absolute error"};
   const enum brim_score kind = brim_compare_score(c);
   brim_curve *score = BRIM_ARENA_NEW(&c->arena, brim_curve, curves);
   const char **name = BRIM_ARENA_NEW(&c->arena, const char *, c->count);
   for (size_t i = 0; i < c->count; i++) {
     set_curves(loss + CURVES_A_RUN * i, i, &c->run[i], "loss");
-    set_curves(score + CURVES_A_RUN * i, i, &c->run[i], scores[kind].figure);
+    set_curves(score + CURVES_A_RUN * i, i, &c->run[i], brim_score_keys[kind]);
     name[i] = brim_compare_legend(c, &c->run[i]);
   }
-  const brim_chart chart[] = {{"Loss", "step", loss, curves}, {scores[kind].title, "step", score, curves}};
+  const brim_chart chart[] = {{"Loss", "step", loss, curves}, {titles[kind], "step", score, curves}};
   return write_picture(
       chart, sizeof chart / sizeof chart[0], name, c->count,
       "strong lines: validation data, or test data if there is no validation data; faint lines: training", path);

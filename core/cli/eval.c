@@ -25,11 +25,6 @@ typedef struct eval {
   brim_evaluation result;
 } eval;
 
-static const char *part_name(const eval *e)
-{
-  return e->part == BRIM_PART_TEST ? "test" : "validation";
-}
-
 static const char *class_name(const eval *e, int64_t class)
 {
   const char *const *names = e->drive->setup->data.train.class_names;
@@ -85,8 +80,8 @@ static brim_status print_json(const eval *e)
 {
   const brim_evaluation *r = &e->result;
   json_t *root = json_pack("{s:s, s:s, s:I, s:s, s:I, s:o, s:I}", "run", e->run, "checkpoint", e->checkpoint, "step",
-                           (json_int_t)brim_trainer_state(e->trainer)->step, "split", part_name(e), "samples",
-                           (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
+                           (json_int_t)brim_trainer_state(e->trainer)->step, "split", brim_part_names[e->part],
+                           "samples", (json_int_t)r->samples, "loss", brim_json_figure(r->loss), "device_peak_bytes",
                            (json_int_t)brim_trainer_device_bytes(e->trainer));
   if (root && r->task == BRIM_TASK_VALUES) set_errors(e, root);
   if (root && r->task != BRIM_TASK_VALUES) set_answers(e, root);
@@ -146,8 +141,8 @@ static void print_text(const eval *e)
   brim_arena arena = {0};
   brim_text out = {0};
   char figures[BRIM_REPORT_ROOM];
-  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f%s", e->run, slash ? slash + 1 : e->checkpoint, part_name(e),
-                   r->loss, brim_report_format(figures, sizeof figures, r));
+  brim_text_printf(&out, "%s, checkpoint %s\n%s loss %.4f%s", e->run, slash ? slash + 1 : e->checkpoint,
+                   brim_part_names[e->part], r->loss, brim_report_format(figures, sizeof figures, r));
   if (r->top_k > 0) brim_text_printf(&out, ", top-%d accuracy %.2f %%", (int)r->top_k, 100 * r->accuracy_top);
   if (r->confusion) brim_text_printf(&out, ", macro F1 %.4f", r->f1);
   brim_text_printf(&out, " (%lld sample%s)\n", (long long)r->samples, brim_plural(r->samples));

@@ -27,7 +27,7 @@ static void add_folder(brim_comparison *c, const char *dir)
 
 static void add_row(brim_comparison *c, brim_table *table, const brim_compared *run)
 {
-  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   const char *rounds = brim_compare_value(c, run, "rounds");
   brim_table_add(table, run->dir);
   brim_table_add(table, brim_compare_value(c, run, "method.id"));

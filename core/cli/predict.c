@@ -25,18 +25,6 @@ typedef struct predict {
   const char *const *names; /* of the classes; NULL: none */
 } predict;
 
-/* RFC 4180: a field with a comma, a quote or a line break is quoted, and its quotes are doubled. */
-static void add_field(brim_text *out, const char *s)
-{
-  if (!s[strcspn(s, ",\"\r\n")]) {
-    brim_text_add(out, s);
-    return;
-  }
-  brim_text_add(out, "\"");
-  for (; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
-
 static void add_head(const predict *p, brim_text *out)
 {
   brim_text_add(out, "file,index");
@@ -51,12 +39,12 @@ static void format_csv(const predict *p, brim_text *out)
   for (size_t f = 0; f < p->file_count; f++)
     for (int64_t i = 0; i < p->file[f].count; i++) {
       const brim_prediction *r = &p->file[f].prediction[i];
-      add_field(out, p->file[f].path);
+      brim_cli_add_csv(out, p->file[f].path);
       brim_text_printf(out, ",%" PRId64, i);
       for (int64_t k = 0; k < p->values; k++) brim_text_printf(out, ",%.9g", r->value[k]);
       if (p->values == 0) brim_text_printf(out, ",%" PRId64 ",%.9g", r->class, r->probability);
       if (p->names) brim_text_add(out, ",");
-      if (p->names) add_field(out, p->names[r->class]);
+      if (p->names) brim_cli_add_csv(out, p->names[r->class]);
       brim_text_add(out, "\n");
     }
 }

@@ -12,13 +12,14 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "store/checkpoint.h"
 #include "store/checkpoint_choose.h"
 #include "store/rundir.h"
 
 /* Whether it contains only the lock, and nothing that a run writes once it has its configuration. */
 static bool ended_before_it_began(const char *run)
 {
-  static const char *const marks[] = {"metrics.jsonl", "checkpoints", "summary.json"};
+  static const char *const marks[] = {"metrics.jsonl", BRIM_CHECKPOINTS_NAME, "summary.json"};
   char path[PATH_MAX];
   for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
     if (snprintf(path, sizeof path, "%s/%s", run, marks[i]) < (int)sizeof path && access(path, F_OK) == 0) return false;

@@ -69,8 +69,6 @@ void brim_runs_print_table(const brim_runs *runs);
 const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell);
 /* Prints the errors of reading, as warnings. */
 void brim_runs_warn(const brim_runs *runs);
-/* Adds a text as JSON, quoted. */
-void brim_runs_add_json(brim_text *out, const char *text);
 
 /* ---- the other commands: `operand` without the command's own word ---- */
 

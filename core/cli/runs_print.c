@@ -113,25 +113,14 @@ void brim_runs_print_table(const brim_runs *runs)
   if (runs->rows > 0 && runs->rows < runs->total) brim_log(BRIM_LOG_INFO, "%zu of %zu runs", runs->rows, runs->total);
 }
 
-/* ---- CSV (RFC 4180) ---- */
-
-static void add_csv(brim_text *out, const char *text)
-{
-  if (!strpbrk(text, ",\"\r\n")) {
-    brim_text_add(out, text);
-    return;
-  }
-  brim_text_add(out, "\"");
-  for (const char *s = text; *s; s++) brim_text_add_n(out, *s == '"' ? "\"\"" : s, *s == '"' ? 2 : 1);
-  brim_text_add(out, "\"");
-}
+/* ---- CSV ---- */
 
 static void print_csv(const brim_runs *runs)
 {
   brim_text out = {0};
   for (size_t c = 0; c < runs->columns; c++) {
     brim_text_add(&out, c ? "," : "");
-    add_csv(&out, heading(runs->key[c], true));
+    brim_cli_add_csv(&out, heading(runs->key[c], true));
   }
   brim_text_add(&out, "\n");
   for (size_t i = 0; i < runs->rows; i++) {
@@ -140,7 +129,7 @@ static void print_csv(const brim_runs *runs)
       const brim_where_value value = brim_runs_value(runs, row, c);
       brim_text_add(&out, c ? "," : "");
       if (value.text)
-        add_csv(&out, value.text);
+        brim_cli_add_csv(&out, value.text);
       else if (value.has)
         add_number(&out, value.number);
     }
@@ -152,8 +141,8 @@ static void print_csv(const brim_runs *runs)
 
 /* ---- JSON ---- */
 
-/* Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
-void brim_runs_add_json(brim_text *out, const char *text)
+/* Adds a text, quoted. Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
+static void add_quoted(brim_text *out, const char *text)
 {
   const char *end = text + strlen(text);
   brim_text_add(out, "\"");
@@ -186,7 +175,7 @@ static void add_value(brim_text *out, const char *key, const brim_index *index, 
   else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
     brim_text_add(out, text);
   else
-    brim_runs_add_json(out, text);
+    add_quoted(out, text);
 }
 
 static void add_tags(brim_text *out, const char *list)
@@ -196,7 +185,7 @@ static void add_tags(brim_text *out, const char *list)
   for (const char *s = list; *s;) {
     const size_t length = strcspn(s, ",");
     brim_text_add(out, s > list ? ", " : "");
-    brim_runs_add_json(out, brim_arena_string_n(&arena, s, length));
+    add_quoted(out, brim_arena_string_n(&arena, s, length));
     s += length + (s[length] == ',');
   }
   brim_text_add(out, "]");
@@ -207,7 +196,7 @@ static void add_pair(brim_text *out, const char *key, const brim_index *index, c
 {
   const brim_index_column *column = brim_index_column_of(key);
   brim_text_add(out, ", ");
-  brim_runs_add_json(out, column ? column->member : key);
+  add_quoted(out, column ? column->member : key);
   brim_text_add(out, ": ");
   if (column && column->is_list)
     add_tags(out, cell && cell->text ? brim_index_string(index, cell->text) : "");
@@ -225,7 +214,7 @@ static void add_cells(brim_text *out, const brim_runs_row *row, const char *pref
     if (!brim_starts_with(key, prefix)) continue;
     brim_text_add(out, first ? "" : ", ");
     first = false;
-    brim_runs_add_json(out, key + strlen(prefix));
+    add_quoted(out, key + strlen(prefix));
     brim_text_add(out, ": ");
     add_value(out, key, row->index, cell);
   }
@@ -251,7 +240,7 @@ static void print_json(const brim_runs *runs)
     const brim_runs_row *row = &runs->row[i];
     brim_text_clear(&out);
     brim_text_add(&out, i ? ",\n  {\"run\": " : "\n  {\"run\": ");
-    brim_runs_add_json(&out, row->path);
+    add_quoted(&out, row->path);
     for (size_t c = 0; c < runs->columns && runs->options->columns; c++)
       if (strcmp(runs->key[c], "name") != 0) add_pair(&out, runs->key[c], row->index, row->cell[c]);
     if (!runs->options->columns) add_whole(&out, row);

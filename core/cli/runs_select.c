@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/runs.h"
 #include "report/find.h"
+#include "store/rundir.h"
 
 #define NAMES_MAX 256 /* different values of a key, for suggestions */
 
@@ -75,7 +76,7 @@ static brim_status open_operand(brim_runs *runs, const char *operand)
   const char *path = brim_runs_path(runs->arena, operand);
   BRIM_ARENA_GROW(runs->arena, runs->index, runs->indexes, runs->index_room);
   brim_index *index = &runs->index[runs->indexes];
-  if (brim_find_is_run(AT_FDCWD, path)) {
+  if (brim_is_run(AT_FDCWD, path, 0)) {
     BRIM_TRY(brim_index_open_run(index, path));
   } else {
     size_t length = strlen(path);

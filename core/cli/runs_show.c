@@ -11,6 +11,7 @@
 #include "graph/plan_json.h"
 #include "observe/metrics.h"
 #include "param/yaml.h"
+#include "store/checkpoint.h"
 #include "store/trash.h"
 
 #define BAD_LINES_SAID 5
@@ -101,7 +102,8 @@ static const char *checkpoints_of(brim_arena *arena, const char *run)
   char path[BRIM_PATH_MAX], target[64], bytes[32];
   const char **name, *out = "";
   size_t count, steps = 0;
-  if (brim_path_join(path, run, "checkpoints") != BRIM_OK || !brim_folder_names(arena, path, &name, &count)) return "";
+  if (brim_path_join(path, run, BRIM_CHECKPOINTS_NAME) != BRIM_OK || !brim_folder_names(arena, path, &name, &count))
+    return "";
   for (size_t i = 0; i < count; i++) steps += brim_starts_with(name[i], "step-");
   for (size_t i = 0; i < count; i++) {
     char link[BRIM_PATH_MAX];

@@ -5,12 +5,12 @@
 
 #include "base/log.h"
 #include "cli/runs.h"
-#include "report/find.h"
 #include "store/notes.h"
+#include "store/rundir.h"
 
 static brim_status check_run(const char *run)
 {
-  if (brim_find_is_run(AT_FDCWD, run)) return BRIM_OK;
+  if (brim_is_run(AT_FDCWD, run, 0)) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    errno == EACCES ? "cannot read '%s': permission denied" : "'%s' is not the folder of a run", run);
 }

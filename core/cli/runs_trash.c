@@ -51,7 +51,7 @@ static void find_trash(brim_runs *runs, const char *folder, int depth, trash *ou
   if (depth == BRIM_FIND_DEPTH_MAX || !brim_folder_names(runs->arena, folder, &name, &count)) return;
   for (size_t i = 0; i < count; i++) {
     const char *below = brim_arena_printf(runs->arena, "%s/%s", folder, name[i]);
-    if (lstat(below, &info) != 0 || !S_ISDIR(info.st_mode) || brim_find_is_run(AT_FDCWD, below)) continue;
+    if (lstat(below, &info) != 0 || !S_ISDIR(info.st_mode) || brim_is_run(AT_FDCWD, below, 0)) continue;
     if (access(below, R_OK | X_OK) == 0) find_trash(runs, below, depth + 1, out);
   }
 }
@@ -137,7 +137,7 @@ static const char *count_runs(brim_arena *arena, size_t count)
 static brim_status check_below(brim_runs *runs, const char *path)
 {
   brim_found_list below;
-  if (!brim_find_is_run(AT_FDCWD, path) || brim_find_runs(runs->arena, path, &below) != BRIM_OK)
+  if (!brim_is_run(AT_FDCWD, path, 0) || brim_find_runs(runs->arena, path, &below) != BRIM_OK)
     return BRIM_OK; /* brim_trash_run reports it */
   for (size_t i = 0; i < below.count; i++) {
     const char *run = brim_arena_printf(runs->arena, "%s/%s", path, below.item[i].name);
@@ -216,7 +216,7 @@ static brim_status restore_named(brim_runs *runs, const char *path)
   if (found) return restore(runs, found);
   if (find_all_trash(runs, NULL, 0, &all) == BRIM_OK) BRIM_TRY(find_deleted(runs, &all, path, &found));
   if (found) return restore(runs, found);
-  if (!brim_is_folder(path) || brim_find_is_run(AT_FDCWD, path))
+  if (!brim_is_folder(path) || brim_is_run(AT_FDCWD, path, 0))
     return brim_fail(BRIM_ELOAD, "there is no deleted run '%s' in '%s/%s'\n`brim runs restore` lists the deleted runs",
                      slash ? slash + 1 : path, folder, BRIM_TRASH_NAME);
   all = (trash){0};

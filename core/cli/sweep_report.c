@@ -58,7 +58,7 @@ static enum brim_score score_of(const brim_sweep_run *run)
 {
   enum brim_score kind = BRIM_SCORE_COUNT;
   for (size_t i = 0; i < run->sweep.jobs; i++) {
-    if (!isfinite(run->job[i].summary.train_loss)) continue;
+    if (!isfinite(run->job[i].summary.loss[BRIM_PART_TRAIN])) continue;
     const enum brim_score own = brim_summary_score(&run->job[i].summary);
     kind = kind == BRIM_SCORE_COUNT || kind == own ? own : BRIM_SCORE_ACCURACY;
   }
@@ -70,49 +70,24 @@ static enum brim_score score_of(const brim_sweep_run *run)
 /* Jobs that differ only in their seed. */
 typedef struct repeats {
   size_t finished;
-  double mean[2], deviation[2]; /* of score and loss on test data; NAN: too few jobs have finished */
+  brim_mean score, loss; /* on test data; NAN: too few jobs have finished */
 } repeats;
 
-/* NAN: the job has not finished. */
-static double figure_of(const brim_sweep_run *run, size_t i, enum brim_score kind, int k)
+static repeats add_up(brim_sweep_run *run, size_t first, enum brim_score kind)
 {
-  double score[3];
-  if (run->job[i].state != BRIM_JOB_FINISHED) return NAN;
-  brim_summary_scores(&run->job[i].summary, kind, score);
-  return k == 0 ? score[2] : run->job[i].summary.test_loss;
-}
-
-static repeats add_up(const brim_sweep_run *run, size_t first, enum brim_score kind)
-{
-  repeats out = {0};
-  const size_t end = first + (size_t)run->repeats;
-  for (size_t i = first; i < end; i++) out.finished += run->job[i].state == BRIM_JOB_FINISHED;
-  for (int k = 0; k < 2; k++) {
-    double sum = 0, squares = 0;
-    const double count = (double)out.finished;
-    for (size_t i = first; i < end; i++)
-      if (run->job[i].state == BRIM_JOB_FINISHED) sum += figure_of(run, i, kind, k);
-    out.mean[k] = count > 0 ? sum / count : NAN;
-    for (size_t i = first; i < end; i++)
-      if (run->job[i].state == BRIM_JOB_FINISHED) squares += pow(figure_of(run, i, kind, k) - out.mean[k], 2);
-    out.deviation[k] = count > 1 ? sqrt(squares / (count - 1)) : NAN;
+  double *score = BRIM_ARENA_NEW(&run->arena, double, run->repeats);
+  double *loss = BRIM_ARENA_NEW(&run->arena, double, run->repeats);
+  size_t finished = 0;
+  for (size_t i = first; i < first + (size_t)run->repeats; i++) {
+    const brim_summary *s = &run->job[i].summary;
+    if (run->job[i].state != BRIM_JOB_FINISHED) continue;
+    score[finished] = brim_summary_shown(s, kind, BRIM_PART_TEST);
+    loss[finished++] = s->loss[BRIM_PART_TEST];
   }
-  return out;
+  return (repeats){finished, brim_mean_of(score, finished), brim_mean_of(loss, finished)};
 }
 
 /* ---- sweep.json ---- */
-
-/* The scores of the run's task. */
-static void set_scores(json_t *out, const brim_summary *s)
-{
-  const enum brim_score kind = brim_summary_score(s);
-  double score[3];
-  if (kind == BRIM_SCORE_ACCURACY) return;
-  brim_summary_scores(s, kind, score);
-  json_object_set_new(out, kind == BRIM_SCORE_MAE ? "validation_mae" : "validation_perplexity",
-                      brim_json_figure(score[1]));
-  json_object_set_new(out, kind == BRIM_SCORE_MAE ? "test_mae" : "test_perplexity", brim_json_figure(score[2]));
-}
 
 static json_t *describe_job(brim_sweep_run *run, size_t i)
 {
@@ -132,12 +107,14 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   if (s->error[0]) json_object_set_new(out, "error", json_string(s->error));
   json_object_set_new(out, "wall_seconds", brim_json_figure(job->end.seconds));
   json_object_set_new(out, "steps", isfinite(s->steps) ? json_integer((json_int_t)s->steps) : json_null());
-  json_object_set_new(out, "train_loss", brim_json_figure(s->train_loss));
-  json_object_set_new(out, "validation_loss", brim_json_figure(s->validation_loss));
-  json_object_set_new(out, "validation_accuracy", brim_json_figure(s->validation_accuracy));
-  json_object_set_new(out, "test_loss", brim_json_figure(s->test_loss));
-  json_object_set_new(out, "test_accuracy", brim_json_figure(s->test_accuracy));
-  set_scores(out, s);
+  const enum brim_score kind = brim_summary_score(s);
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
+    brim_summary_set(out, part, "loss", s->loss[part]);
+    if (part == BRIM_PART_TRAIN) continue;
+    brim_summary_set(out, part, "accuracy", s->score[BRIM_SCORE_ACCURACY][part]);
+  }
+  for (enum brim_part part = BRIM_PART_VALIDATION; part < BRIM_PART_COUNT; part++)
+    brim_summary_set(out, part, brim_score_keys[kind], s->score[kind][part]);
   return out;
 }
 
@@ -155,18 +132,15 @@ static json_t *describe_repeats(brim_sweep_run *run, size_t first)
   const enum brim_score kind = score_of(run);
   const repeats r = add_up(run, first, kind);
   const double unit = kind == BRIM_SCORE_ACCURACY ? 0.01 : 1; /* tables show percent */
-  static const char *const score[] = {[BRIM_SCORE_ACCURACY] = "test_accuracy",
-                                      [BRIM_SCORE_PERPLEXITY] = "test_perplexity",
-                                      [BRIM_SCORE_MAE] = "test_mae"};
+  const char *deviation = brim_arena_printf(&run->arena, "%s_deviation", brim_score_keys[kind]);
   json_t *out = json_object();
   json_object_set_new(out, "what", json_string(label_of(run, first)));
   json_object_set_new(out, "first_job", json_integer((json_int_t)first));
   json_object_set_new(out, "finished", json_integer((json_int_t)r.finished));
-  json_object_set_new(out, score[kind], brim_json_figure(unit * r.mean[0]));
-  json_object_set_new(out, brim_arena_printf(&run->arena, "%s_deviation", score[kind]),
-                      brim_json_figure(unit * r.deviation[0]));
-  json_object_set_new(out, "test_loss", brim_json_figure(r.mean[1]));
-  json_object_set_new(out, "test_loss_deviation", brim_json_figure(r.deviation[1]));
+  brim_summary_set(out, BRIM_PART_TEST, brim_score_keys[kind], unit * r.score.mean);
+  brim_summary_set(out, BRIM_PART_TEST, deviation, unit * r.score.deviation);
+  brim_summary_set(out, BRIM_PART_TEST, "loss", r.loss.mean);
+  brim_summary_set(out, BRIM_PART_TEST, "loss_deviation", r.loss.deviation);
   return out;
 }
 
@@ -210,19 +184,16 @@ static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_
   const brim_summary *s = &job->summary;
   const bool started = job->state != BRIM_JOB_WAITING && !job->refused;
   const int digits = kind == BRIM_SCORE_MAE ? 4 : 2;
-  double score[3];
-  brim_summary_scores(s, kind, score);
   const char **word = BRIM_ARENA_NEW(&run->arena, const char *, run->sweep.axis_count + 1);
   brim_sweep_words(&run->sweep, i, word);
   brim_table_add(table, brim_arena_printf(&run->arena, "%zu", i));
   for (size_t k = 0; k < run->sweep.axis_count; k++)
     if (run->sweep.axis[k].count > 1) brim_table_add(table, word[k] + strlen(run->sweep.axis[k].key) + 1);
   brim_table_add(table, describe_end(run, job));
-  brim_table_number(table, s->train_loss, 4);
-  brim_table_number(table, s->validation_loss, 4);
-  brim_table_number(table, score[1], digits);
-  brim_table_number(table, s->test_loss, 4);
-  brim_table_number(table, score[2], digits);
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
+    brim_table_number(table, s->loss[part], 4);
+    if (part != BRIM_PART_TRAIN) brim_table_number(table, brim_summary_shown(s, kind, part), digits);
+  }
   brim_table_number(table, started ? job->end.seconds : NAN, 1);
 }
 
@@ -248,10 +219,10 @@ static void print_repeats(brim_sweep_run *run, enum brim_score kind)
     for (size_t k = 0; k < words; k++)
       if (run->sweep.axis[k].count > 1) brim_table_add(&table, word[k] + strlen(run->sweep.axis[k].key) + 1);
     brim_table_add(&table, brim_arena_printf(&run->arena, "%zu of %lld", r.finished, (long long)run->repeats));
-    for (int k = 0; k < 2; k++) {
-      brim_table_number(&table, r.mean[k], k == 0 ? digits : 4);
-      brim_table_number(&table, r.deviation[k], k == 0 ? digits : 4);
-    }
+    brim_table_number(&table, r.score.mean, digits);
+    brim_table_number(&table, r.score.deviation, digits);
+    brim_table_number(&table, r.loss.mean, 4);
+    brim_table_number(&table, r.loss.deviation, 4);
   }
   brim_table_print(&table, &out);
   brim_cli_print(brim_text_str(&out));

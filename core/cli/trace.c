@@ -256,12 +256,6 @@ static double number_of(const json_t *row, const char *key)
   return json_is_number(n) && isfinite(json_number_value(n)) ? json_number_value(n) : 0;
 }
 
-static const char *text_of(const json_t *row, const char *key)
-{
-  const char *s = json_string_value(json_object_get(row, key));
-  return s ? s : "";
-}
-
 /* Milliseconds and share of the step of measured and predicted seconds. `guessed`: the prediction is marked. */
 static void add_times(brim_table *t, double seconds, double predicted, bool guessed, double step)
 {
@@ -307,7 +301,7 @@ static void add_host(brim_table *t, const json_t *phases, sums *all, double step
     sums one = {0};
     add_sum(&one, phase);
     add_sum(all, phase);
-    add_row(t, text_of(phase, "name"), "", "host", &one, step);
+    add_row(t, brim_json_string(phase, "name"), "", "host", &one, step);
   }
 }
 
@@ -325,9 +319,11 @@ static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
     const json_t *row = json_array_get(rows, i);
     sums one = {0};
     add_sum(&one, row);
-    if (strcmp(text_of(row, "phase"), "evaluation") != 0) add_sum(&all, row); /* evaluations are between steps */
+    if (strcmp(brim_json_string(row, "phase"), "evaluation") != 0)
+      add_sum(&all, row); /* evaluations are between steps */
     if (i < ROWS)
-      add_row(&t, text_of(row, "op"), text_of(row, "name"), text_of(row, "phase"), &one, step);
+      add_row(&t, brim_json_string(row, "op"), brim_json_string(row, "name"), brim_json_string(row, "phase"), &one,
+              step);
     else
       add_sum(&others, row);
   }
@@ -336,9 +332,9 @@ static void print_table(const json_t *table, brim_arena *arena, brim_text *out)
   add_row(&t, "all", "", "", &all, step);
   brim_text_printf(out, "steps %lld to %lld on ", (long long)json_integer_value(json_array_get(steps, 0)),
                    (long long)json_integer_value(json_array_get(steps, 1)));
-  brim_text_add_shown(out, text_of(table, "device"), "");
+  brim_text_add_shown(out, brim_json_string(table, "device"), "");
   brim_text_printf(out, ": %.3f ms a step; measured by ", step * 1e3);
-  brim_text_add_shown(out, text_of(table, "measured_by"), "");
+  brim_text_add_shown(out, brim_json_string(table, "measured_by"), "");
   brim_text_add(out, "\n");
   brim_table_print(&t, out);
   if (all.guessed)

@@ -69,7 +69,7 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
 }
 
 brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
-                             const brim_dataset_info info[3])
+                             const brim_dataset_info info[BRIM_PART_COUNT])
 {
   start(data, plugin, self, settings);
   data->recalled = true;

@@ -4,13 +4,12 @@
  * the same for any number of loader threads, any micro-batch, and after a resume. */
 #ifndef BRIM_DATA_DATA_H
 #define BRIM_DATA_DATA_H
+#include "base/part.h"
 #include "base/permutation.h"
 #include "brim/dataset.h"
 #include "brim/plugin.h"
 #include "config/settings.h"
 #include "data/transform.h"
-
-enum brim_part { BRIM_PART_TRAIN, BRIM_PART_VALIDATION, BRIM_PART_TEST };
 
 #define BRIM_DATA_CHANNELS_MAX 64 /* with their own mean and deviation */
 
@@ -22,7 +21,7 @@ typedef struct brim_data {
   const brim_dataset_ops *ops;
   void *self;
   brim_dataset_info train, validation, test; /* of the splits; count = 0: the split does not exist */
-  int64_t count[3];                          /* samples of each part */
+  int64_t count[BRIM_PART_COUNT];            /* samples of each part */
   brim_permutation split;
   uint64_t seed;
   brim_transform transform;
@@ -54,7 +53,7 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
 /* [init] The same from descriptions of the splits, train, validation and test, made elsewhere (data/keep.h): does not
  * call the dataset, and only files of samples can be opened. Strings of `info` must stay valid. */
 brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
-                             const brim_dataset_info info[3]);
+                             const brim_dataset_info info[BRIM_PART_COUNT]);
 /* [init] Opens the splits that brim_data_describe described, in two halves, so that files are read while the caller
  * builds graphs and kernels: the first starts a thread that opens the splits, the second waits for it and returns its
  * status. Fields of `data` that the caller set after the description are kept. Between the two, samples cannot be read

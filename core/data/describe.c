@@ -113,9 +113,7 @@ static brim_status check_same(const brim_data *data, const char *split, const br
 {
   const brim_dataset_info *a = &data->train;
   char train[96], other[96];
-  bool same = a->sample.rank == b->sample.rank;
-  for (int32_t i = 0; same && i < a->sample.rank; i++) same = a->sample.dim[i] == b->sample.dim[i];
-  if (!same)
+  if (!brim_shape_equal(&a->sample, &b->sample))
     return brim_fail(BRIM_ELOAD, "the splits of dataset '%s' do not match: training samples are %s, %s samples %s",
                      data->plugin->id, brim_shape_format(train, sizeof train, &a->sample), split,
                      brim_shape_format(other, sizeof other, &b->sample));
@@ -308,7 +306,7 @@ brim_status brim_data_set(brim_data *data)
   return follow_descriptions(data);
 }
 
-brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[3])
+brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[BRIM_PART_COUNT])
 {
   data->train = info[BRIM_PART_TRAIN];
   data->validation = info[BRIM_PART_VALIDATION];

@@ -12,5 +12,5 @@ const char *brim_data_validation_split(const brim_dataset_ops *ops);
  * EINVAL: the dataset must be opened first; ECONFIG, ELOAD; the dataset's errors. */
 brim_status brim_data_set(brim_data *data);
 /* [init] The same from descriptions made elsewhere, by enum brim_part. ECONFIG, ELOAD. */
-brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[3]);
+brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[BRIM_PART_COUNT]);
 #endif

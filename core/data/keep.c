@@ -144,11 +144,11 @@ static bool read_names(const json_t *from, brim_arena *arena, brim_dataset_info 
   return true;
 }
 
-static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info info[3])
+static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info info[BRIM_PART_COUNT])
 {
   const char *task, *dtype;
   json_t *sample, *names;
-  json_int_t classes, targets, pixels, side, count[3];
+  json_int_t classes, targets, pixels, side, count[BRIM_PART_COUNT];
   brim_dataset_info of = {0};
   if (json_unpack((json_t *)kept, "{s:s, s:o, s:s, s:I, s:o, s:I, s:I, s:I, s:{s:I, s:I, s:I}}", "task", &task,
                   "sample", &sample, "dtype", &dtype, "classes", &classes, "class_names", &names, "targets", &targets,
@@ -164,7 +164,7 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   of.side_max = side;
   of.documents = json_is_true(json_object_get(kept, "documents"));
   if (!read_names(names, arena, &of)) return false;
-  for (int part = 0; part < 3; part++) {
+  for (int part = 0; part < BRIM_PART_COUNT; part++) {
     info[part] = of;
     info[part].count = count[part];
   }
@@ -195,7 +195,7 @@ static brim_status recall_own(const brim_data *data, const json_t *kept)
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena)
 {
-  brim_dataset_info info[3];
+  brim_dataset_info info[BRIM_PART_COUNT];
   if (!read_info(kept, arena, info))
     return brim_fail(BRIM_ELOAD, "it does not describe the samples of dataset '%s'", plugin->id);
   BRIM_TRY(brim_data_recall(data, plugin, self, settings, info));

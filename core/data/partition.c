@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "brim/random.h"
 #include "data/partition_parts.h"
@@ -182,12 +183,6 @@ static brim_status check_least(const brim_data *data, const brim_partition *p)
 
 /* ---- sizes ---- */
 
-static int ascending(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 /* The distinct sizes of clients: at most two if samples are distributed evenly. */
 static brim_status list_sizes(brim_partition *p)
 {
@@ -201,7 +196,7 @@ static brim_status list_sizes(brim_partition *p)
     p->size_count = p->samples % p->clients > 0 ? 2 : 1;
   } else {
     for (int64_t k = 0; k < p->clients; k++) p->size[k] = brim_partition_count(p, k);
-    qsort(p->size, (size_t)p->clients, sizeof *p->size, ascending);
+    qsort(p->size, (size_t)p->clients, sizeof *p->size, brim_by_int64);
     for (int64_t k = 0; k < p->clients; k++)
       if (p->size_count == 0 || p->size[p->size_count - 1] != p->size[k]) p->size[p->size_count++] = p->size[k];
     int64_t *less = brim_try_realloc(p->size, p->size_count * sizeof *p->size);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/order.h"
 #include "brim/random.h"
 #include "data/describe.h"
 #include "data/partition_parts.h"
@@ -193,12 +194,6 @@ static brim_status assign_classes(const assignment *d)
 
 /* ---- natural ---- */
 
-static int ascending(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static brim_status read_groups(const assignment *d, int64_t *group)
 {
   const brim_data *data = d->data;
@@ -214,7 +209,7 @@ static brim_status own_groups(const assignment *d, const int64_t *group, int64_t
 {
   int64_t count = 0;
   memcpy(distinct, group, (size_t)d->p->samples * sizeof *distinct);
-  qsort(distinct, (size_t)d->p->samples, sizeof *distinct, ascending);
+  qsort(distinct, (size_t)d->p->samples, sizeof *distinct, brim_by_int64);
   for (int64_t i = 0; i < d->p->samples; i++)
     if (count == 0 || distinct[count - 1] != distinct[i]) distinct[count++] = distinct[i];
   if (count < d->p->clients)
@@ -223,7 +218,7 @@ static brim_status own_groups(const assignment *d, const int64_t *group, int64_t
                      " clients (partition=natural)\nset total_clients=%" PRId64 " at most",
                      d->p->clients, d->data->plugin->id, count, count);
   for (int64_t i = 0; i < d->p->samples; i++) {
-    const int64_t *at = bsearch(&group[i], distinct, (size_t)count, sizeof *distinct, ascending);
+    const int64_t *at = bsearch(&group[i], distinct, (size_t)count, sizeof *distinct, brim_by_int64);
     d->owner[i] = (at - distinct) % d->p->clients;
     d->sorted[i] = (uint32_t)i;
   }

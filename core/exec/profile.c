@@ -134,10 +134,7 @@ static item *put_item(brim_profile *p, const char *what, int64_t n, double secon
   item *at = find_item(p, what, n);
   p->ratio_count = 0;
   if (!at) {
-    if (p->count == p->room) {
-      p->room = p->room ? 2 * p->room : 128;
-      p->item = brim_xrealloc(p->item, p->room * sizeof *p->item);
-    }
+    BRIM_GROW(p->item, p->count, p->room);
     at = &p->item[p->count++];
     *at = (item){.entry = {.what = brim_arena_string(&p->arena, what), .n = n}, .hash = hash_text(what)};
   }

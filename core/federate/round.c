@@ -117,11 +117,16 @@ static uint64_t bytes_of_sums(const brim_program *serve)
   return bytes;
 }
 
+const brim_program *brim_federation_serve(const brim_federation *f)
+{
+  return brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+}
+
 /* Copies between the placed plan and `sums`. */
 static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *exec, const brim_program *program,
                                                                      const brim_tensor *tensor, void *host))
 {
-  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  const brim_program *serve = brim_federation_serve(f);
   uint64_t at = 0;
   for (size_t i = 0; i < serve->graph->tensor_count; i++) {
     const brim_tensor *t = serve->graph->tensor[i];
@@ -147,7 +152,7 @@ static int64_t count_arrived(const brim_federation *f)
 static void keep_sums(brim_federation *f)
 {
   if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows of a file stay where they are */
-  f->sums = brim_try_malloc(bytes_of_sums(brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0)));
+  f->sums = brim_try_malloc(bytes_of_sums(brim_federation_serve(f)));
   if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }
 
@@ -171,7 +176,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
   const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* a server without lanes adds noise */
-  BRIM_TRY(brim_protection_place(&f->protection, brim_plan_program(brim_exec_plan(exec), BRIM_PROGRAM_UPDATE, 0)));
+  BRIM_TRY(brim_protection_place(&f->protection, brim_federation_serve(f)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));
   BRIM_TRY(brim_edges_place(f));

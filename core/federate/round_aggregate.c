@@ -126,7 +126,7 @@ static brim_status protect(brim_federation *f, brim_round_result *out)
 
 brim_status brim_federation_combine(brim_federation *f, brim_round_result *out)
 {
-  const brim_program *serve = brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
+  const brim_program *serve = brim_federation_serve(f);
   brim_control *control = brim_kept_control(f->kept);
   if (brim_privacy_clips(f->setup->settings)) return protect(f, out);
   if (out->arrived < f->setup->settings->federate.min_clients) return BRIM_OK; /* the round fails */

@@ -43,14 +43,10 @@ void brim_async_close(brim_async *a)
   free(a);
 }
 
-static const brim_program *serve_of(const brim_federation *f)
-{
-  return brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
-}
-
 brim_status brim_async_place(brim_federation *f)
 {
-  return f->async && !f->async->versions ? brim_versions_open(f->setup, serve_of(f), &f->async->versions) : BRIM_OK;
+  return f->async && !f->async->versions ? brim_versions_open(f->setup, brim_federation_serve(f), &f->async->versions)
+                                         : BRIM_OK;
 }
 
 size_t brim_async_tensors(brim_async *a, brim_safetensor *out)
@@ -206,14 +202,14 @@ static bool is_used(void *federation, int64_t version)
 brim_status brim_async_begin(brim_federation *f)
 {
   if (!f->async || !f->async->versions) return BRIM_OK;
-  return brim_versions_keep(f->async->versions, f->exec, serve_of(f), f->round, is_used, f);
+  return brim_versions_keep(f->async->versions, f->exec, brim_federation_serve(f), f->round, is_used, f);
 }
 
 /* Makes a version the global model of all lanes. */
 static brim_status load(brim_federation *f, int64_t version)
 {
   for (int32_t i = 0; i < f->lanes; i++) BRIM_TRY(brim_exec_wait(f->worker[i].lane.exec));
-  BRIM_TRY(brim_versions_load(f->async->versions, f->exec, serve_of(f), version));
+  BRIM_TRY(brim_versions_load(f->async->versions, f->exec, brim_federation_serve(f), version));
   return brim_exec_wait(f->exec);
 }
 

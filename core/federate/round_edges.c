@@ -56,16 +56,11 @@ void brim_edges_close(brim_edges *e)
   free(e);
 }
 
-static const brim_program *serve_of(const brim_federation *f)
-{
-  return brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
-}
-
 brim_status brim_edges_place(brim_federation *f)
 {
   brim_edges *e = f->edges;
   if (!e || e->start) return BRIM_OK;
-  const brim_graph *g = serve_of(f)->graph;
+  const brim_graph *g = brim_federation_serve(f)->graph;
   const size_t largest = (size_t)brim_graph_largest(g, true), values = (size_t)brim_graph_sent(g, true);
   e->sum = brim_try_malloc(largest * sizeof *e->sum);
   e->own = brim_try_malloc(largest * sizeof *e->own);
@@ -121,7 +116,7 @@ typedef brim_status (*parameter_fn)(pass *p, const brim_tensor *value, const bri
 
 static brim_status for_each_parameter(pass *p, parameter_fn handle)
 {
-  const brim_graph *g = serve_of(p->federation)->graph;
+  const brim_graph *g = brim_federation_serve(p->federation)->graph;
   int64_t first = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!brim_parameter_is_sent(&g->parameter[i])) continue;
@@ -141,13 +136,13 @@ static char *start_of(const pass *p, const brim_tensor *value, int64_t first)
 static brim_status keep_start(pass *p, const brim_tensor *value, const brim_tensor *sum, int64_t first)
 {
   (void)sum;
-  return brim_exec_read(p->federation->exec, serve_of(p->federation), value, start_of(p, value, first));
+  return brim_exec_read(p->federation->exec, brim_federation_serve(p->federation), value, start_of(p, value, first));
 }
 
 static brim_status put_start(pass *p, const brim_tensor *value, const brim_tensor *sum, int64_t first)
 {
   (void)sum;
-  return brim_exec_write(p->federation->exec, serve_of(p->federation), value, start_of(p, value, first));
+  return brim_exec_write(p->federation->exec, brim_federation_serve(p->federation), value, start_of(p, value, first));
 }
 
 /* The edge's model becomes the mean of its clients' models. */
@@ -157,10 +152,10 @@ static brim_status average(pass *p, const brim_tensor *value, const brim_tensor 
   const brim_edges *e = f->edges;
   const int64_t count = brim_shape_count(&value->shape);
   (void)first;
-  BRIM_TRY(brim_exec_read(f->exec, serve_of(f), sum, e->sum));
-  BRIM_TRY(brim_exec_read_as(f->exec, serve_of(f), value, BRIM_DTYPE_F64, e->own));
+  BRIM_TRY(brim_exec_read(f->exec, brim_federation_serve(f), sum, e->sum));
+  BRIM_TRY(brim_exec_read_as(f->exec, brim_federation_serve(f), value, BRIM_DTYPE_F64, e->own));
   for (int64_t i = 0; i < count; i++) e->own[i] += e->sum[i] / p->weight;
-  return brim_exec_write_as(f->exec, serve_of(f), value, BRIM_DTYPE_F64, e->own);
+  return brim_exec_write_as(f->exec, brim_federation_serve(f), value, BRIM_DTYPE_F64, e->own);
 }
 
 static brim_status read_change(const pass *p, const brim_tensor *value, int64_t first)
@@ -168,7 +163,7 @@ static brim_status read_change(const pass *p, const brim_tensor *value, int64_t 
   const brim_federation *f = p->federation;
   const brim_edges *e = f->edges;
   const int64_t count = brim_shape_count(&value->shape);
-  BRIM_TRY(brim_exec_read_as(f->exec, serve_of(f), value, BRIM_DTYPE_F64, e->own));
+  BRIM_TRY(brim_exec_read_as(f->exec, brim_federation_serve(f), value, BRIM_DTYPE_F64, e->own));
   brim_convert(BRIM_DTYPE_F64, e->begin, value->dtype, start_of(p, value, first), (size_t)count);
   for (int64_t i = 0; i < count; i++) e->own[i] -= e->begin[i];
   return BRIM_OK;
@@ -197,7 +192,8 @@ static brim_status add_change(pass *p, const brim_tensor *value, const brim_tens
 static brim_status put_total(pass *p, const brim_tensor *value, const brim_tensor *sum, int64_t first)
 {
   (void)value;
-  return brim_exec_write(p->federation->exec, serve_of(p->federation), sum, p->federation->edges->total + first);
+  return brim_exec_write(p->federation->exec, brim_federation_serve(p->federation), sum,
+                         p->federation->edges->total + first);
 }
 
 /* ---- an edge ---- */
@@ -293,7 +289,7 @@ static int64_t next_edge(const brim_federation *f)
 static brim_status train_edges(brim_federation *f, brim_client_result *before)
 {
   pass p = {.federation = f};
-  memset(f->edges->total, 0, (size_t)brim_graph_sent(serve_of(f)->graph, true) * sizeof *f->edges->total);
+  memset(f->edges->total, 0, (size_t)brim_graph_sent(brim_federation_serve(f)->graph, true) * sizeof *f->edges->total);
   BRIM_TRY(for_each_parameter(&p, keep_start));
   brim_status status = BRIM_OK;
   for (int64_t edge = next_edge(f); edge >= 0 && status == BRIM_OK; edge = next_edge(f)) {

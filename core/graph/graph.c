@@ -56,14 +56,6 @@ brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, con
   return brim_fail(BRIM_EINVAL, "%s", g->error);
 }
 
-/* Doubles the room of an array of pointers or structs when it is full. */
-static void *grow(void *array, size_t count, size_t *room, size_t element)
-{
-  if (count < *room) return array;
-  *room = *room ? *room * 2 : 32;
-  return brim_xrealloc(array, *room * element);
-}
-
 /* Whether the element count is small enough that sums of bytes cannot overflow. Every dimension must be at least 1. */
 static bool has_sane_size(const brim_shape *shape)
 {
@@ -95,8 +87,8 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   t->channel_block = 1;
   t->bytes = (uint64_t)brim_shape_count(shape) * brim_dtype_bytes(dtype);
   size_t room = g->tensor_room;
-  g->has_samples = grow(g->has_samples, g->tensor_count, &room, sizeof *g->has_samples);
-  g->tensor = grow(g->tensor, g->tensor_count, &g->tensor_room, sizeof *g->tensor);
+  BRIM_GROW(g->has_samples, g->tensor_count, room);
+  BRIM_GROW(g->tensor, g->tensor_count, g->tensor_room);
   g->has_samples[g->tensor_count] = role == BRIM_ROLE_DATA || role == BRIM_ROLE_CACHE;
   g->tensor[g->tensor_count++] = t;
   return t;
@@ -164,7 +156,7 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
         brim_graph_tensor(g, BRIM_ROLE_GRADIENT, g->real, shape, brim_arena_printf(&g->arena, "%s.grad", name));
     if (!p.gradient) return NULL;
   }
-  g->parameter = grow(g->parameter, g->parameter_count, &g->parameter_room, sizeof(brim_parameter));
+  BRIM_GROW(g->parameter, g->parameter_count, g->parameter_room);
   g->parameter[g->parameter_count++] = p;
   add_to_slots(g);
   return value;
@@ -214,7 +206,7 @@ static brim_tensor *add_further(brim_graph *g, brim_tensor *x, size_t parameter,
   const bool is_parameter = parameter != BRIM_NO_PARAMETER;
   brim_tensor *gradient = brim_graph_tensor(g, BRIM_ROLE_GRADIENT, x->dtype, &x->shape, name);
   if (!gradient) return NULL;
-  g->further = grow(g->further, g->further_count, &g->further_room, sizeof *g->further);
+  BRIM_GROW(g->further, g->further_count, g->further_room);
   g->further[g->further_count++] = (brim_further){gradient, parameter, is_parameter ? NULL : x};
   return gradient;
 }
@@ -268,7 +260,7 @@ void brim_graph_append(brim_graph *g, brim_node *n)
     if (n->out[i]->producer < 0) n->out[i]->producer = (int32_t)n->index;
     if (n->out[i]->role == BRIM_ROLE_ACTIVATION) g->has_samples[n->out[i]->id] = has_samples;
   }
-  g->node = grow(g->node, g->node_count, &g->node_room, sizeof(brim_node *));
+  BRIM_GROW(g->node, g->node_count, g->node_room);
   g->node[g->node_count++] = n;
 }
 

@@ -250,14 +250,20 @@ brim_status brim_policies_choose_device(brim_policies *p, const brim_device_quer
 
 /* ---- plans ---- */
 
+static bool is_listed(const brim_plan_query *q, int64_t micro_batch)
+{
+  for (size_t i = 0; i < q->micro_batch_count; i++)
+    if (q->micro_batch[i] == micro_batch) return true;
+  return false;
+}
+
 brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, int32_t precision,
                                  brim_plan_figures *out)
 {
   const brim_policy_host *host = q->host;
   brim_plan_figures all = {.size = out->size};
   const uint32_t bytes = out->size < sizeof all ? out->size : (uint32_t)sizeof all;
-  bool found = false;
-  for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == micro_batch;
+  const bool found = is_listed(q, micro_batch);
   if (!found || precision <= BRIM_AS_IT_IS || precision > BRIM_TAKE_FP16 || !(q->precisions >> precision & 1))
     return brim_fail(BRIM_EINVAL, "figures of micro-batch %lld in precision %d were requested: %s",
                      (long long)micro_batch, precision,
@@ -270,9 +276,7 @@ brim_status brim_plan_figures_of(const brim_plan_query *q, int64_t micro_batch, 
 static brim_status take_plan(brim_policies *p, const brim_config_choice *decider, const brim_plan_query *q,
                              const brim_plan_choice *plan)
 {
-  bool found = false;
-  for (size_t i = 0; i < q->micro_batch_count; i++) found = found || q->micro_batch[i] == plan->micro_batch;
-  if (!found)
+  if (!is_listed(q, plan->micro_batch))
     return brim_fail(
         BRIM_ECONFIG,
         "%s chose the micro-batch %lld, which is not allowed: micro-batches divide the effective batch %lld, range "

@@ -176,21 +176,9 @@ static void follow(brim_folder *f, const char *name, tail *t, bool skims, line_f
   close(fd);
 }
 
-static double number(const json_t *object, const char *key)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static int64_t whole(const json_t *object, const char *key)
 {
   return json_integer_value(json_object_get(object, key));
-}
-
-static const char *text_of(const json_t *object, const char *key)
-{
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : "";
 }
 
 /* ---- metrics ---- */
@@ -236,23 +224,23 @@ static const char *score_of(const json_t *record)
 
 static void take_training(brim_folder *f, const json_t *record)
 {
-  const double seconds = number(record, "seconds"), samples = number(record, "samples");
-  const double tokens = number(record, "tokens_per_second");
+  const double seconds = brim_json_number(record, "seconds"), samples = brim_json_number(record, "samples");
+  const double tokens = brim_json_number(record, "tokens_per_second");
   f->step = whole(record, "step");
-  f->loss = number(record, "loss");
-  f->epoch = number(record, "epoch");
+  f->loss = brim_json_number(record, "loss");
+  f->epoch = brim_json_number(record, "epoch");
   f->counts_tokens = isfinite(tokens);
-  f->rate = f->counts_tokens ? tokens : number(record, "samples_per_second");
-  if (f->score_name) f->score = number(record, f->score_name);
+  f->rate = f->counts_tokens ? tokens : brim_json_number(record, "samples_per_second");
+  if (f->score_name) f->score = brim_json_number(record, f->score_name);
   f->step_seconds = samples > 0 && f->batch > 0 ? seconds * (double)f->batch / samples : NAN;
-  f->loader_share = seconds > 0 ? number(record, "loader_seconds") / seconds : NAN;
+  f->loader_share = seconds > 0 ? brim_json_number(record, "loader_seconds") / seconds : NAN;
 }
 
 static void take_record(brim_folder *f, const char *line, size_t length)
 {
   json_t *record = json_loadb(line, length, 0, NULL);
-  const char *split = text_of(record, "split"), *score = score_of(record);
-  const double step = number(record, "step");
+  const char *split = brim_json_string(record, "split"), *score = score_of(record);
+  const double step = brim_json_number(record, "step");
   const bool is_train = strcmp(split, "train") == 0;
   if (score) f->score_name = score;
   if (is_train) take_training(f, record);
@@ -262,8 +250,8 @@ static void take_record(brim_folder *f, const char *line, size_t length)
   }
   if (!is_train && !f->judged[0]) snprintf(f->judged, sizeof f->judged, "%s", split);
   if (is_train || (split[0] && strcmp(split, f->judged) == 0)) {
-    add_point(&f->curve[is_train ? TRAIN_LOSS : JUDGED_LOSS], step, number(record, "loss"));
-    if (score) add_point(&f->curve[is_train ? TRAIN_SCORE : JUDGED_SCORE], step, number(record, score));
+    add_point(&f->curve[is_train ? TRAIN_LOSS : JUDGED_LOSS], step, brim_json_number(record, "loss"));
+    if (score) add_point(&f->curve[is_train ? TRAIN_SCORE : JUDGED_SCORE], step, brim_json_number(record, score));
   }
   json_decref(record);
 }
@@ -279,7 +267,7 @@ static void take_tried(brim_folder *f, const json_t *seen)
   while (i < f->tried_count && f->tried[i].micro_batch != micro_batch) i++;
   if (i == TRIED_MAX) return;
   if (i == f->tried_count) f->tried[f->tried_count++] = (tried){.step_seconds = NAN};
-  const double seconds = number(seen, "step_seconds");
+  const double seconds = brim_json_number(seen, "step_seconds");
   f->tried[i].micro_batch = micro_batch;
   f->tried[i].peak_bytes = (uint64_t)peak;
   if (isfinite(seconds)) f->tried[i].step_seconds = seconds;
@@ -288,14 +276,15 @@ static void take_tried(brim_folder *f, const json_t *seen)
 static void keep_event(brim_folder *f, const json_t *record, const char *kind)
 {
   event *e = &f->event[f->events_seen++ % BRIM_LOOK_EVENTS_MAX];
-  const char *by = text_of(record, "by"), *reason = text_of(record, "reason");
-  const double time = number(record, "time");
+  const char *by = brim_json_string(record, "by"), *reason = brim_json_string(record, "reason");
+  const double time = brim_json_number(record, "time");
   *e = (event){.time = time >= 0 && time < TIME_MAX ? time : NAN, .step = whole(record, "step")};
   snprintf(e->kind, sizeof e->kind, "%s", kind);
   if (by[0])
-    snprintf(e->text, sizeof e->text, "%s: %s%s%s", by, text_of(record, "choice"), reason[0] ? ": " : "", reason);
+    snprintf(e->text, sizeof e->text, "%s: %s%s%s", by, brim_json_string(record, "choice"), reason[0] ? ": " : "",
+             reason);
   else
-    snprintf(e->text, sizeof e->text, "%s", text_of(record, "detail"));
+    snprintf(e->text, sizeof e->text, "%s", brim_json_string(record, "detail"));
 }
 
 /* A process begins with "started" or "resumed", and ends with one of the others, unless it is killed. */
@@ -316,15 +305,15 @@ static void take_ending(brim_folder *f, const char *kind, double time)
 static void take_event(brim_folder *f, const char *line, size_t length)
 {
   json_t *record = json_loadb(line, length, 0, NULL);
-  const char *kind = text_of(record, "event");
-  const double queued = number(record, "queue_seconds");
+  const char *kind = brim_json_string(record, "event");
+  const double queued = brim_json_number(record, "queue_seconds");
   if (strcmp(kind, "seen") == 0) take_tried(f, record);
-  take_ending(f, kind, number(record, "time"));
+  take_ending(f, kind, brim_json_number(record, "time"));
   if (strcmp(kind, "claimed") == 0 && queued > 0)
     f->queue_seconds = (f->queue_seconds > 0 ? f->queue_seconds : 0) + queued;
   if (strcmp(kind, "decision") == 0) {
-    const char *action = text_of(record, "action");
-    brim_openmetrics_decided(&f->decisions, text_of(record, "by"), action[0] ? action : NULL);
+    const char *action = brim_json_string(record, "action");
+    brim_openmetrics_decided(&f->decisions, brim_json_string(record, "by"), action[0] ? action : NULL);
   }
   f->retries += strcmp(kind, "recovered") == 0;
   if (kind[0] && strcmp(kind, "seen") != 0 && strcmp(kind, "rank") != 0) keep_event(f, record, kind);

@@ -47,13 +47,14 @@ static brim_look_device *add_device(brim_looking *k, const char *label, const br
   return d;
 }
 
-const brim_live_entry *brim_looking_live(const brim_looking *k, int64_t pid)
+/* Whether a process of this pid namespace publishes its state. */
+static bool is_seen(const brim_looking *k, int64_t pid)
 {
   for (size_t i = 0; i < k->lives; i++) {
     const brim_live_entry *e = &k->l->live[i];
-    if (e->trust == BRIM_LIVE_GOOD && e->is_here && e->of.pid == pid) return e;
+    if (e->trust == BRIM_LIVE_GOOD && e->is_here && e->of.pid == pid) return true;
   }
-  return NULL;
+  return false;
 }
 
 /* `is_ledger`: the users come from a ledger, so all of them are processes of brim. */
@@ -66,7 +67,7 @@ static void add_owners(brim_looking *k, brim_look_device *d, const brim_device_u
     d->owner[d->owners++] = (brim_look_owner){
         .pid = user[i].pid,
         .bytes = user[i].bytes,
-        .is_brim = is_ledger || brim_looking_live(k, user[i].pid),
+        .is_brim = is_ledger || is_seen(k, user[i].pid),
         .is_mine = is_here && uid == geteuid(),
         .user = is_here ? brim_looking_user(k, uid) : "",
         .name = brim_arena_string_n(&k->look->arena, user[i].name, strnlen(user[i].name, sizeof user[i].name))};
@@ -202,12 +203,6 @@ static uint64_t libraries_of(const brim_look_device *d, const brim_look_run *run
     if (d->owner[i].pid == run->pid && d->owner[i].bytes != BRIM_BYTES_UNKNOWN && d->owner[i].bytes > run->device_bytes)
       return d->owner[i].bytes - run->device_bytes;
   return run->libraries_bytes;
-}
-
-/* A ledger counts processes that publish nothing, too. */
-static bool is_seen(const brim_looking *k, int64_t pid)
-{
-  return brim_looking_live(k, pid) != NULL;
 }
 
 static void share_memory(brim_looking *k, size_t device)

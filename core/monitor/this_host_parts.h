@@ -65,8 +65,6 @@ const char *brim_looking_user(brim_looking *k, uid_t uid);
 bool brim_looking_find_uid(int64_t pid, uid_t *out);
 /* A copy of the text in the look. */
 const char *brim_looking_text(brim_looking *k, const char *text);
-/* The slot of a process of this pid namespace, or NULL. */
-const brim_live_entry *brim_looking_live(const brim_looking *k, int64_t pid);
 /* The device with this key, or BRIM_LOOK_NONE. */
 size_t brim_looking_device(const brim_looking *k, uint64_t key);
 

@@ -17,7 +17,6 @@
 #include "brim/backend.h"
 #include "graph/plan.h"
 #include "monitor/this_host_parts.h"
-#include "report/find.h"
 #include "store/rundir.h"
 
 #define ENDED_SECONDS 600.0 /* how long a run is shown after its end */
@@ -37,16 +36,9 @@ static brim_folder *follow(brim_this_host *l, const char *dir)
     }
   brim_folder *folder = brim_folder_follow(dir);
   if (!folder) return NULL;
-  if (l->folders == l->folder_room) {
-    const size_t room = l->folder_room ? 2 * l->folder_room : 16;
-    brim_folder **grown = BRIM_ARENA_NEW(&l->arena, brim_folder *, room);
-    bool *used = BRIM_ARENA_NEW(&l->arena, bool, room);
-    if (l->folders) memcpy(grown, l->folder, l->folders * sizeof *grown);
-    if (l->folders) memcpy(used, l->is_used, l->folders * sizeof *used);
-    l->folder = grown;
-    l->is_used = used;
-    l->folder_room = room;
-  }
+  size_t room = l->folder_room;
+  BRIM_ARENA_GROW(&l->arena, l->is_used, l->folders, room);
+  BRIM_ARENA_GROW(&l->arena, l->folder, l->folders, l->folder_room);
   l->is_used[l->folders] = true;
   l->folder[l->folders++] = folder;
   return folder;
@@ -268,7 +260,7 @@ static void search(brim_looking *k, const char *folder)
   if (!whole || !brim_folder_names(&k->look->arena, whole, &name, &count)) return;
   for (size_t i = 0; i < count && i < SEARCHED_MAX; i++) {
     if (name[i][0] == '.' || brim_path_join(dir, whole, name[i]) != BRIM_OK) continue;
-    if (is_known(k->l, dir) || last_change(dir) < now - ENDED_SECONDS || !brim_find_is_run(AT_FDCWD, dir) ||
+    if (is_known(k->l, dir) || last_change(dir) < now - ENDED_SECONDS || !brim_is_run(AT_FDCWD, dir, 0) ||
         brim_run_is_open(dir))
       continue;
     know(k->l, unknown_entry(&entry, dir), dir);

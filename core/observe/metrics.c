@@ -10,21 +10,14 @@
 
 #include "base/file.h"
 
-const char *const brim_split_names[BRIM_SPLIT_COUNT] = {"train", "validation", "test"};
-
-static double *grown(brim_arena *arena, const double *old, size_t count, size_t room)
-{
-  double *out = BRIM_ARENA_NEW(arena, double, room);
-  if (count) memcpy(out, old, count * sizeof *out);
-  return out;
-}
-
+/* Makes room for one more record. */
 static void grow(brim_arena *arena, brim_series *s)
 {
-  const size_t room = s->room ? s->room * 2 : 64;
-  s->step = grown(arena, s->step, s->count, room);
-  for (size_t i = 0; i < s->columns; i++) s->column[i].value = grown(arena, s->column[i].value, s->count, room);
-  s->room = room;
+  for (size_t i = 0; i < s->columns; i++) {
+    size_t room = s->room;
+    BRIM_ARENA_GROW(arena, s->column[i].value, s->count, room);
+  }
+  BRIM_ARENA_GROW(arena, s->step, s->count, s->room);
 }
 
 /* The index of a column; `columns` if there is none. */
@@ -53,7 +46,7 @@ static void add(brim_arena *arena, brim_series *s, json_t *record)
   json_t *value;
   const json_t *step = json_object_get(record, "step");
   if (!json_is_number(step)) return;
-  if (s->count == s->room) grow(arena, s);
+  grow(arena, s);
   s->step[s->count] = json_number_value(step);
   for (size_t i = 0; i < s->columns; i++) s->column[i].value[s->count] = NAN;
   json_object_foreach(record, key, value)
@@ -67,8 +60,8 @@ static void take_line(brim_arena *arena, const char *line, size_t length, brim_m
 {
   json_t *record = json_loadb(line, length, 0, NULL);
   const char *split = json_string_value(json_object_get(record, "split"));
-  for (int i = 0; split && i < BRIM_SPLIT_COUNT; i++)
-    if (strcmp(split, brim_split_names[i]) == 0) add(arena, &out->split[i], record);
+  for (int i = 0; split && i < BRIM_PART_COUNT; i++)
+    if (strcmp(split, brim_part_names[i]) == 0) add(arena, &out->split[i], record);
   json_decref(record);
 }
 

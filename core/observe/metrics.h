@@ -4,9 +4,7 @@
 #include <stddef.h>
 
 #include "base/arena.h"
-
-enum brim_split { BRIM_SPLIT_TRAIN, BRIM_SPLIT_VALIDATION, BRIM_SPLIT_TEST, BRIM_SPLIT_COUNT };
-extern const char *const brim_split_names[BRIM_SPLIT_COUNT]; /* "train", ... */
+#include "base/part.h"
 
 #define BRIM_SERIES_COLUMNS_MAX 64 /* most different numbers; others in a file are ignored */
 
@@ -24,7 +22,7 @@ typedef struct brim_series {
 } brim_series;
 
 typedef struct brim_metrics {
-  brim_series split[BRIM_SPLIT_COUNT];
+  brim_series split[BRIM_PART_COUNT];
 } brim_metrics;
 
 /* Everything lives in `arena`. Ignores lines that are not records, such as the last one of a killed run. ELOAD if the

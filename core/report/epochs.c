@@ -129,8 +129,8 @@ static bool is_by_evaluation(const records *train, const records *judged)
 
 size_t brim_epochs_list(brim_arena *arena, const brim_metrics *metrics, brim_epoch **out, bool *by_evaluation)
 {
-  const records train = records_of(&metrics->split[BRIM_SPLIT_TRAIN]);
-  const records judged = records_of(&metrics->split[brim_compare_judged(metrics)]);
+  const records train = records_of(&metrics->split[BRIM_PART_TRAIN]);
+  const records judged = records_of(brim_compare_judged_series(metrics));
   rows r = {.train = &train, .judged = &judged};
   *out = NULL;
   *by_evaluation = false;
@@ -146,7 +146,7 @@ size_t brim_epochs_list(brim_arena *arena, const brim_metrics *metrics, brim_epo
 
 double brim_epochs_mean_seconds(const brim_metrics *metrics)
 {
-  const records train = records_of(&metrics->split[BRIM_SPLIT_TRAIN]);
+  const records train = records_of(&metrics->split[BRIM_PART_TRAIN]);
   double sum = 0, seconds = 0;
   size_t whole = 0;
   for (size_t i = 0; train.epoch && i < train.series->count; i++) {

@@ -10,29 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-
-static bool is_file(int parent, const char *folder, const char *name)
-{
-  char path[BRIM_PATH_MAX];
-  struct stat info;
-  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
-  return fstatat(parent, path, &info, 0) == 0 && S_ISREG(info.st_mode);
-}
-
-bool brim_find_is_run(int parent, const char *name)
-{
-  static const char *const marks[] = {".lock", "sources.yaml", "metrics.jsonl", "summary.json"};
-  errno = 0;
-  if (!is_file(parent, name, "config.yaml")) {
-    if (errno != EACCES) errno = ENOENT;
-    return false;
-  }
-  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-    if (is_file(parent, name, marks[i])) return true;
-  errno = ENOENT;
-  return false;
-}
+#include "store/rundir.h"
 
 static void add(brim_arena *arena, brim_found_list *out, const char *prefix, const char *name, int error)
 {
@@ -60,7 +38,7 @@ static void search(brim_arena *arena, int fd, const char *prefix, int depth, bri
   for (const struct dirent *entry; (entry = readdir(folder));) {
     const char *name = entry->d_name;
     if (!is_folder(fd, entry)) continue;
-    if (brim_find_is_run(fd, name)) {
+    if (brim_is_run(fd, name, 0)) {
       add(arena, out, prefix, name, 0);
     } else if (errno == EACCES) {
       add(arena, out, prefix, name, EACCES);

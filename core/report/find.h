@@ -1,7 +1,6 @@
 /* Finds the folders of runs below a folder: runs/NAME, multirun/DATE/NUMBER, and deeper ones. */
 #ifndef BRIM_REPORT_FIND_H
 #define BRIM_REPORT_FIND_H
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/arena.h"
@@ -19,9 +18,6 @@ typedef struct brim_found_list {
   size_t count, room;
 } brim_found_list;
 
-/* Whether the folder is a run's: it has a config.yaml and another file that only a run leaves. False, with errno, if
- * the folder cannot be searched (EACCES); else errno is ENOENT. */
-bool brim_find_is_run(int parent, const char *name);
 /* The order of names: by bytes, but numbers by their value, so that job 10 of a sweep follows job 9. */
 int brim_find_order(const char *a, const char *b);
 /* Lists the runs below `folder`, in `arena`. Skips links, and names that begin with a dot; does not look into runs.

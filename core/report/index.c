@@ -175,8 +175,8 @@ static json_t *load_summary(reader *r)
 static int split_of(const json_t *record)
 {
   const char *name = json_string_value(json_object_get(record, "split"));
-  for (int i = 0; name && i < BRIM_SPLIT_COUNT; i++)
-    if (strcmp(name, brim_split_names[i]) == 0) return i;
+  for (int i = 0; name && i < BRIM_PART_COUNT; i++)
+    if (strcmp(name, brim_part_names[i]) == 0) return i;
   return -1;
 }
 
@@ -185,7 +185,7 @@ static void read_tail(reader *r)
 {
   char *text = brim_arena_alloc(&r->arena, TAIL_BYTES + 1), prefix[40];
   int64_t before = 0;
-  bool seen[BRIM_SPLIT_COUNT] = {false};
+  bool seen[BRIM_PART_COUNT] = {false};
   size_t foreign = 0;
   double step = NAN;
   ssize_t length = read_end(r->dir, "metrics.jsonl", text, TAIL_BYTES, &before);
@@ -198,7 +198,7 @@ static void read_tail(reader *r)
     const json_t *at = json_object_get(record, "step");
     const int split = json_is_number(at) ? split_of(record) : -1;
     if (split >= 0 && !seen[split]) {
-      snprintf(prefix, sizeof prefix, "result.%s_", brim_split_names[split]);
+      snprintf(prefix, sizeof prefix, "result.%s_", brim_part_names[split]);
       json_object_del(record, "split");
       if (isnan(step)) step = json_number_value(at);
       add_results(r, record, prefix);
@@ -375,9 +375,9 @@ brim_status brim_index_open_run(brim_index *index, const char *dir)
   char path[BRIM_PATH_MAX];
   if (length >= sizeof path) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", dir);
   snprintf(path, sizeof path, "%.*s", (int)length, dir);
-  if (!brim_find_is_run(AT_FDCWD, path) && errno == EACCES)
+  if (!brim_is_run(AT_FDCWD, path, 0) && errno == EACCES)
     return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(EACCES));
-  if (!brim_find_is_run(AT_FDCWD, path))
+  if (!brim_is_run(AT_FDCWD, path, 0))
     return brim_fail(BRIM_ELOAD, access(path, F_OK) == 0 ? "'%s' is not the folder of a run" : "there is no run '%s'",
                      path);
   read_run(index, AT_FDCWD, path, path, 0);
@@ -386,6 +386,6 @@ brim_status brim_index_open_run(brim_index *index, const char *dir)
 
 void brim_index_add_renamed(brim_index *index, const char *name, const char *dir)
 {
-  const int error = brim_find_is_run(AT_FDCWD, dir) ? 0 : errno;
+  const int error = brim_is_run(AT_FDCWD, dir, 0) ? 0 : errno;
   read_run(index, AT_FDCWD, name, dir, error);
 }

@@ -101,15 +101,14 @@ static void measure_clients(const brim_compared *run, double *figure)
 
 static void measure(const brim_compared *run, double *figure)
 {
-  static const double wanted[] = {0.5, 0.8, 0.9};
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN];
-  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   for (int k = 0; k < BRIM_METHOD_FIGURES; k++) figure[k] = NAN;
   figure[BRIM_METHOD_ACCURACY] = brim_series_last(judged, "accuracy");
   figure[BRIM_METHOD_LOSS] = brim_series_last(judged, "loss");
   figure[BRIM_METHOD_F1] = brim_series_last(judged, "f1");
-  for (int k = 0; k < 3; k++) {
-    const size_t i = brim_compare_reached(run, wanted[k]);
+  for (int k = 0; k < BRIM_GOALS; k++) {
+    const size_t i = brim_compare_reached(run, brim_compare_goals[k]);
     if (i == judged->count) continue;
     figure[BRIM_METHOD_ROUNDS_50 + k] = judged->step[i];
     figure[BRIM_METHOD_SECONDS_50 + k] = brim_compare_clock(run, judged->step[i]);
@@ -232,7 +231,7 @@ size_t brim_methods_list(brim_comparison *c, brim_method **out)
 /* NAN: not evaluated there */
 static double accuracy_at(const brim_compared *run, double round)
 {
-  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   const double *value = brim_series_values(judged, "accuracy");
   size_t at = 0;
   while (at < judged->count && judged->step[at] < round) at++;
@@ -242,7 +241,7 @@ static double accuracy_at(const brim_compared *run, double round)
 /* Computes a method's mean curves at the evaluations of its first run. */
 static void mean_curves(brim_arena *arena, const brim_method *m, brim_curve *by_round, brim_curve *by_clock)
 {
-  const brim_series *first = &m->run[0]->metrics.split[brim_compare_judged(&m->run[0]->metrics)];
+  const brim_series *first = brim_compare_judged_series(&m->run[0]->metrics);
   double *value = BRIM_ARENA_NEW(arena, double, m->runs), *accuracy = BRIM_ARENA_NEW(arena, double, first->count),
          *deviation = BRIM_ARENA_NEW(arena, double, first->count), *clock = BRIM_ARENA_NEW(arena, double, first->count);
   for (size_t k = 0; k < first->count; k++) {

@@ -15,11 +15,11 @@ static void add_classes(const brim_page_run *page, const json_t *classes, brim_t
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   for (size_t i = 0; i < json_array_size(classes); i++) {
     const json_t *row = json_array_get(classes, i);
-    brim_table_add(&table, brim_page_string(row, "class"));
-    brim_table_number(&table, brim_page_number(row, "precision"), 4);
-    brim_table_number(&table, brim_page_number(row, "recall"), 4);
-    brim_table_number(&table, brim_page_number(row, "f1"), 4);
-    brim_table_number(&table, brim_page_number(row, "support"), 0);
+    brim_table_add(&table, brim_json_string(row, "class"));
+    brim_table_number(&table, brim_json_number(row, "precision"), 4);
+    brim_table_number(&table, brim_json_number(row, "recall"), 4);
+    brim_table_number(&table, brim_json_number(row, "f1"), 4);
+    brim_table_number(&table, brim_json_number(row, "support"), 0);
   }
   brim_text_add(out, "<div class=\"tall\">\n");
   brim_page_table(out, &table);
@@ -48,7 +48,7 @@ static bool read_row(const json_t *row, size_t classes, double *count, double *s
 
 static const char *name_of(brim_arena *arena, const json_t *classes, size_t i)
 {
-  const char *name = brim_page_string(json_array_get(classes, i), "class");
+  const char *name = brim_json_string(json_array_get(classes, i), "class");
   return name[0] ? name : brim_arena_printf(arena, "%zu", i);
 }
 
@@ -73,7 +73,7 @@ void brim_page_classes(const brim_page_run *page, brim_text *out)
 {
   brim_confusion confusion;
   const json_t *classes = json_object_get(page->summary, "test_classes");
-  const char *left_out = brim_page_string(page->summary, "left_out");
+  const char *left_out = brim_json_string(page->summary, "left_out");
   if (read_confusion(page, &confusion)) {
     brim_page_begin(out, "Confusion matrix");
     brim_page_heat_map(&confusion, out);

@@ -7,9 +7,6 @@
 
 #define PILES_MAX 40 /* maximum number of bars in a chart of clients by value */
 #define NAME_BYTES_MAX 24
-#define WANTED 3
-
-static const double wanted[WANTED] = {0.5, 0.8, 0.9}; /* accuracies */
 
 /* ---- accuracy ---- */
 
@@ -32,14 +29,9 @@ static size_t find_best(const brim_series *judged)
   return best;
 }
 
-static const brim_series *judged_of(const brim_compared *run)
-{
-  return &run->metrics.split[brim_compare_judged(&run->metrics)];
-}
-
 static void add_reached(const brim_compared *run, double accuracy, brim_table *table)
 {
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN], *judged = judged_of(run);
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN], *judged = brim_compare_judged_series(&run->metrics);
   char text[64];
   const size_t i = brim_compare_reached(run, accuracy);
   const double step = i < judged->count ? judged->step[i] : NAN;
@@ -54,16 +46,16 @@ static void add_reached(const brim_compared *run, double accuracy, brim_table *t
 
 void brim_page_reached(const brim_page_run *page, brim_text *out)
 {
-  const brim_series *judged = judged_of(page->run);
+  const brim_series *judged = brim_compare_judged_series(&page->run->metrics);
   const size_t best = find_best(judged);
   if (!page->clients || best == judged->count) return;
   brim_table table = {.arena = &page->all->arena, .columns = 4};
-  brim_table_add(&table, brim_arena_printf(table.arena, "%s accuracy",
-                                           brim_split_names[brim_compare_judged(&page->run->metrics)]));
+  brim_table_add(
+      &table, brim_arena_printf(table.arena, "%s accuracy", brim_part_names[brim_compare_judged(&page->run->metrics)]));
   brim_table_add(&table, "round");
   brim_table_add(&table, "training time");
   brim_table_add(&table, "training samples");
-  for (size_t i = 0; i < WANTED; i++) add_reached(page->run, wanted[i], &table);
+  for (size_t i = 0; i < BRIM_GOALS; i++) add_reached(page->run, brim_compare_goals[i], &table);
   brim_page_begin(out, "Accuracy reached");
   brim_text_printf(out, "<p>The best is %.2f %%, in round %.15g.</p>\n",
                    100 * brim_series_values(judged, "accuracy")[best], judged->step[best]);
@@ -74,7 +66,7 @@ void brim_page_reached(const brim_page_run *page, brim_text *out)
 /* Adds a cell such as "12 (0.34 s)". */
 static void add_reached_in_short(const brim_compared *run, double accuracy, brim_table *table)
 {
-  const brim_series *judged = judged_of(run);
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   const size_t i = brim_compare_reached(run, accuracy);
   char seconds[64];
   if (i == judged->count) {
@@ -82,25 +74,26 @@ static void add_reached_in_short(const brim_compared *run, double accuracy, brim
     return;
   }
   brim_figure_seconds(seconds, sizeof seconds,
-                      sum_until(&run->metrics.split[BRIM_SPLIT_TRAIN], "seconds", judged->step[i]));
+                      sum_until(&run->metrics.split[BRIM_PART_TRAIN], "seconds", judged->step[i]));
   brim_table_add(table, brim_arena_printf(table->arena, "%.15g (%s)", judged->step[i], seconds));
 }
 
 void brim_page_reached_of_all(brim_comparison *c, brim_text *out)
 {
   bool any = false;
-  brim_table table = {.arena = &c->arena, .columns = 2 + WANTED};
+  brim_table table = {.arena = &c->arena, .columns = 2 + BRIM_GOALS};
   brim_table_add(&table, "run");
   brim_table_add(&table, "best accuracy");
-  for (size_t i = 0; i < WANTED; i++) brim_table_add(&table, brim_arena_printf(&c->arena, "%.0f %%", 100 * wanted[i]));
+  for (size_t i = 0; i < BRIM_GOALS; i++)
+    brim_table_add(&table, brim_arena_printf(&c->arena, "%.0f %%", 100 * brim_compare_goals[i]));
   for (size_t i = 0; i < c->count; i++) {
-    const brim_series *judged = judged_of(&c->run[i]);
+    const brim_series *judged = brim_compare_judged_series(&c->run[i].metrics);
     const size_t best = find_best(judged);
     if (!brim_compare_is_federated(&c->run[i]) || best == judged->count) continue;
     any = true;
     brim_table_add(&table, brim_compare_legend(c, &c->run[i]));
     brim_table_add(&table, brim_arena_printf(&c->arena, "%.2f %%", 100 * brim_series_values(judged, "accuracy")[best]));
-    for (size_t k = 0; k < WANTED; k++) add_reached_in_short(&c->run[i], wanted[k], &table);
+    for (size_t k = 0; k < BRIM_GOALS; k++) add_reached_in_short(&c->run[i], brim_compare_goals[k], &table);
   }
   if (!any) return;
   brim_page_begin(out, "Accuracy reached");
@@ -144,7 +137,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =
-      brim_page_string(json_array_get(json_object_get(page->summary, "test_classes"), (size_t)k), "class");
+      brim_json_string(json_array_get(json_object_get(page->summary, "test_classes"), (size_t)k), "class");
   const bool is_short = name[0] && strlen(name) <= NAME_BYTES_MAX;
   return is_short ? name : brim_arena_printf(&page->all->arena, "%lld", (long long)k);
 }

@@ -22,13 +22,13 @@ static bool is_drawn(const char *name)
 
 static void collect(const brim_metrics *metrics, brim_names *names)
 {
-  for (int i = 0; i < BRIM_SPLIT_COUNT; i++)
+  for (int i = 0; i < BRIM_PART_COUNT; i++)
     for (size_t k = 0; k < metrics->split[i].columns; k++) {
       const char *name = metrics->split[i].column[k].name;
       if (is_drawn(name) && brim_figure_is_score(name)) brim_names_add(names, name);
     }
-  for (size_t k = 0; k < metrics->split[BRIM_SPLIT_TRAIN].columns; k++) {
-    const char *name = metrics->split[BRIM_SPLIT_TRAIN].column[k].name;
+  for (size_t k = 0; k < metrics->split[BRIM_PART_TRAIN].columns; k++) {
+    const char *name = metrics->split[BRIM_PART_TRAIN].column[k].name;
     if (is_drawn(name)) brim_names_add(names, name);
   }
 }
@@ -72,7 +72,7 @@ static void begin_charts(brim_text *out)
 static bool any_curve(const brim_metrics *metrics, const brim_names *names)
 {
   for (size_t i = 0; i < names->count; i++)
-    for (size_t k = 0; k < BRIM_SPLIT_COUNT; k++) {
+    for (size_t k = 0; k < BRIM_PART_COUNT; k++) {
       const brim_curve curve = curve_of(&metrics->split[k], names->name[i]);
       if (is_curve(&curve)) return true;
     }
@@ -87,16 +87,16 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
   if (!any_curve(metrics, &names)) return;
   brim_page_begin(out, "Curves");
   brim_text_add(out, "<p class=\"legend\">\n");
-  for (size_t i = 0; i < BRIM_SPLIT_COUNT; i++)
-    if (metrics->split[i].count > 0) add_legend(out, i, i == BRIM_SPLIT_TRAIN ? "training" : brim_split_names[i]);
+  for (size_t i = 0; i < BRIM_PART_COUNT; i++)
+    if (metrics->split[i].count > 0) add_legend(out, i, brim_part_titles[i]);
   begin_charts(out);
   for (size_t i = 0; i < names.count; i++) {
-    brim_curve curve[BRIM_SPLIT_COUNT];
-    const size_t splits = brim_figure_is_score(names.name[i]) ? BRIM_SPLIT_COUNT : 1;
+    brim_curve curve[BRIM_PART_COUNT];
+    const size_t splits = brim_figure_is_score(names.name[i]) ? BRIM_PART_COUNT : 1;
     for (size_t k = 0; k < splits; k++) {
       curve[k] = curve_of(&metrics->split[k], names.name[i]);
       curve[k].name = k;
-      curve[k].faint = k == BRIM_SPLIT_TRAIN && splits > 1;
+      curve[k].faint = k == BRIM_PART_TRAIN && splits > 1;
     }
     draw(
         &(brim_chart){brim_figure_title(&page->all->arena, names.name[i]), brim_compare_step(page->all), curve, splits},
@@ -111,10 +111,10 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
 /* A curve of memory in MiB; without `figure`, of the largest planned peak. */
 static brim_curve memory_curve(const brim_page_run *page, const char *figure)
 {
-  const brim_series *series = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *series = &page->run->metrics.split[BRIM_PART_TRAIN];
   const double *bytes = figure ? brim_series_values(series, figure) : NULL;
   const double planned =
-      brim_page_number(page->summary ? page->summary : page->plan, page->summary ? "planned_peak_bytes" : "peak_bytes");
+      brim_json_number(page->summary ? page->summary : page->plan, page->summary ? "planned_peak_bytes" : "peak_bytes");
   double *mib = BRIM_ARENA_NEW(&page->all->arena, double, series->count + 1);
   for (size_t i = 0; i < series->count; i++) mib[i] = (bytes ? bytes[i] : figure ? NAN : planned) / MIB;
   return (brim_curve){.x = series->step, .y = mib, .count = series->count};
@@ -124,7 +124,7 @@ void brim_page_memory_curves(const brim_page_run *page, brim_text *out)
 {
   static const char *const figure[MEMORY_CURVES] = {NULL, "device_bytes", "rss_bytes"};
   brim_curve curve[MEMORY_CURVES];
-  if (!page->clients || !brim_series_values(&page->run->metrics.split[BRIM_SPLIT_TRAIN], figure[1])) return;
+  if (!page->clients || !brim_series_values(&page->run->metrics.split[BRIM_PART_TRAIN], figure[1])) return;
   brim_text_add(out, "<h3>By round</h3>\n<p class=\"legend\">\n");
   for (size_t i = 0; i < MEMORY_CURVES; i++) {
     curve[i] = memory_curve(page, figure[i]);
@@ -146,8 +146,8 @@ static void draw_all(brim_comparison *c, const char *figure, brim_text *out)
   for (size_t i = 0; i < c->count; i++) {
     const brim_metrics *m = &c->run[i].metrics;
     brim_curve *of_run = curve + each * i;
-    of_run[0] = curve_of(&m->split[BRIM_SPLIT_TRAIN], figure);
-    if (is_score) of_run[1] = curve_of(&m->split[brim_compare_judged(m)], figure);
+    of_run[0] = curve_of(&m->split[BRIM_PART_TRAIN], figure);
+    if (is_score) of_run[1] = curve_of(brim_compare_judged_series(m), figure);
     for (size_t k = 0; k < each; k++) of_run[k].name = i;
     of_run[0].faint = is_score;
   }
@@ -160,7 +160,7 @@ static void draw_by_clock(brim_comparison *c, brim_text *out)
   brim_curve *curve = BRIM_ARENA_NEW(&c->arena, brim_curve, c->count);
   bool any = false;
   for (size_t i = 0; i < c->count; i++) {
-    const brim_series *judged = &c->run[i].metrics.split[brim_compare_judged(&c->run[i].metrics)];
+    const brim_series *judged = brim_compare_judged_series(&c->run[i].metrics);
     double *clock = BRIM_ARENA_NEW(&c->arena, double, judged->count);
     curve[i] = curve_of(judged, "accuracy");
     curve[i].name = i;

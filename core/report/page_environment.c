@@ -43,17 +43,17 @@ static const char *join_pairs(brim_arena *arena, const json_t *object, const cha
 static const char *processors_of(brim_arena *arena, const json_t *here)
 {
   char bytes[32];
-  const double count = brim_page_number(here, "processors");
+  const double count = brim_json_number(here, "processors");
   return brim_arena_printf(
-      arena, "%s%s%.15g, %s of memory", brim_page_string(here, "processor"),
-      brim_page_string(here, "processor")[0] ? ", processors: " : "processors: ", isfinite(count) ? count : 0,
-      brim_figure_bytes(bytes, sizeof bytes, brim_page_number(here, "memory_bytes")));
+      arena, "%s%s%.15g, %s of memory", brim_json_string(here, "processor"),
+      brim_json_string(here, "processor")[0] ? ", processors: " : "processors: ", isfinite(count) ? count : 0,
+      brim_figure_bytes(bytes, sizeof bytes, brim_json_number(here, "memory_bytes")));
 }
 
 static const char *device_of(brim_arena *arena, const json_t *here)
 {
-  const double ranks = brim_page_number(here, "ranks");
-  return brim_arena_printf(arena, "%s (%s)%s", brim_page_string(here, "device"), brim_page_string(here, "device_name"),
+  const double ranks = brim_json_number(here, "ranks");
+  return brim_arena_printf(arena, "%s (%s)%s", brim_json_string(here, "device"), brim_json_string(here, "device_name"),
                            ranks > 1 ? brim_arena_printf(arena, ", %.0f ranks", ranks) : "");
 }
 
@@ -61,46 +61,46 @@ static const char *time_of(brim_arena *arena, const json_t *here)
 {
   char time[32];
   return brim_arena_printf(arena, "%s UTC, process %.15g",
-                           brim_page_format_time(time, sizeof time, brim_page_number(here, "time")),
-                           brim_page_number(here, "pid"));
+                           brim_page_format_time(time, sizeof time, brim_json_number(here, "time")),
+                           brim_json_number(here, "pid"));
 }
 
 static const char *commit_of(brim_arena *arena, const json_t *here)
 {
-  const char *commit = brim_page_string(here, "commit"), *branch = brim_page_string(here, "branch");
+  const char *commit = brim_json_string(here, "commit"), *branch = brim_json_string(here, "branch");
   if (!commit[0]) return "";
   return brim_arena_printf(arena, "%s%s%s", commit, branch[0] ? ", branch " : "", branch);
 }
 
 static const char *version_of(brim_arena *arena, const json_t *here)
 {
-  const char *compiler = brim_page_string(here, "compiler");
-  return brim_arena_printf(arena, "%s%s%s", brim_page_string(here, "version"), compiler[0] ? ", compiled by " : "",
+  const char *compiler = brim_json_string(here, "compiler");
+  return brim_arena_printf(arena, "%s%s%s", brim_json_string(here, "version"), compiler[0] ? ", compiled by " : "",
                            compiler);
 }
 
 static const char *system_of(brim_arena *arena, const json_t *here)
 {
-  const char *kernel = brim_page_string(here, "kernel");
-  return brim_arena_printf(arena, "%s%s%s", brim_page_string(here, "system"), kernel[0] ? ", Linux " : "", kernel);
+  const char *kernel = brim_json_string(here, "kernel");
+  return brim_arena_printf(arena, "%s%s%s", brim_json_string(here, "system"), kernel[0] ? ", Linux " : "", kernel);
 }
 
 static const char *host_of(brim_arena *arena, const json_t *here)
 {
   (void)arena;
-  return brim_page_string(here, "host");
+  return brim_json_string(here, "host");
 }
 
 static const char *folder_of(brim_arena *arena, const json_t *here)
 {
   (void)arena;
-  return brim_page_string(here, "folder");
+  return brim_json_string(here, "folder");
 }
 
 static const char *driver_of(brim_arena *arena, const json_t *here)
 {
   (void)arena;
-  return brim_page_string(here, "driver");
+  return brim_json_string(here, "driver");
 }
 
 static const char *command_of(brim_arena *arena, const json_t *here)

@@ -17,8 +17,8 @@ typedef struct columns {
 static columns columns_of(const brim_page_run *page)
 {
   const brim_metrics *m = &page->run->metrics;
-  const enum brim_split split = brim_compare_judged(m);
-  columns out = {.judged = &m->split[split], .split = brim_split_names[split], .is_federated = page->clients != NULL};
+  const enum brim_part split = brim_compare_judged(m);
+  columns out = {.judged = &m->split[split], .split = brim_part_names[split], .is_federated = page->clients != NULL};
   for (size_t i = 0; i < out.judged->columns; i++)
     if (brim_figure_is_score(out.judged->column[i].name)) brim_names_add(&out.scores, out.judged->column[i].name);
   return out;

@@ -4,24 +4,23 @@
 #include <string.h>
 
 #include "report/page_parts.h"
+#include "store/summary.h"
 
 #define CARDS_OF_SCORES 4
 
 /* A figure such as "validation_loss": from the summary or, without one, from the newest record. */
-static double score(const brim_page_run *page, enum brim_split split, const char *name)
+static double score(const brim_page_run *page, enum brim_part split, const char *name)
 {
-  char key[128];
-  if (!page->summary) return brim_series_last(&page->run->metrics.split[split], name);
-  snprintf(key, sizeof key, "%s_%s", brim_split_names[split], name);
-  return brim_page_number(page->summary, key);
+  return page->summary ? brim_summary_number(page->summary, split, name)
+                       : brim_series_last(&page->run->metrics.split[split], name);
 }
 
 /* The part after "test_", or NULL for other keys. */
 static const char *after_split(const char *key)
 {
-  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) {
-    const size_t length = strlen(brim_split_names[i]);
-    if (strncmp(key, brim_split_names[i], length) == 0 && key[length] == '_') return key + length + 1;
+  for (int i = 0; i < BRIM_PART_COUNT; i++) {
+    const size_t length = strlen(brim_part_names[i]);
+    if (strncmp(key, brim_part_names[i], length) == 0 && key[length] == '_') return key + length + 1;
   }
   return NULL;
 }
@@ -36,7 +35,7 @@ static brim_names scores_of(const brim_page_run *page)
     const char *name = after_split(key);
     if (name && json_is_number(value) && brim_figure_is_score(name)) brim_names_add(&out, name);
   }
-  for (int i = 0; !page->summary && i < BRIM_SPLIT_COUNT; i++) {
+  for (int i = 0; !page->summary && i < BRIM_PART_COUNT; i++) {
     const brim_series *s = &page->run->metrics.split[i];
     for (size_t k = 0; k < s->columns; k++)
       if (brim_figure_is_score(s->column[k].name)) brim_names_add(&out, s->column[k].name);
@@ -61,14 +60,13 @@ static void add_card(brim_text *out, const char *split, const char *title, const
 /* Adds cards of the scores on the data that judges the model best. */
 static void add_score_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
 {
-  int split = BRIM_SPLIT_COUNT - 1;
+  int split = BRIM_PART_COUNT - 1;
   char text[64];
-  while (split > 0 && !isfinite(score(page, (enum brim_split)split, "loss"))) split--;
+  while (split > 0 && !isfinite(score(page, (enum brim_part)split, "loss"))) split--;
   for (size_t i = 0, cards = 0; i < names->count && cards < CARDS_OF_SCORES; i++) {
-    const double value = score(page, (enum brim_split)split, names->name[i]);
+    const double value = score(page, (enum brim_part)split, names->name[i]);
     if (!isfinite(value)) continue;
-    add_card(out, split == BRIM_SPLIT_TRAIN ? "training" : brim_split_names[split],
-             brim_figure_title(&page->all->arena, names->name[i]),
+    add_card(out, brim_part_titles[split], brim_figure_title(&page->all->arena, names->name[i]),
              brim_figure_format(text, sizeof text, names->name[i], value));
     cards++;
   }
@@ -77,8 +75,8 @@ static void add_score_cards(const brim_page_run *page, const brim_names *names, 
 static void add_rate_card(const brim_page_run *page, const char *name, brim_text *out)
 {
   char text[64];
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
-  const double rate = page->summary ? brim_page_number(page->summary, name) : brim_series_last(train, name);
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
+  const double rate = page->summary ? brim_json_number(page->summary, name) : brim_series_last(train, name);
   add_card(out, "", brim_figure_title(&page->all->arena, name), brim_figure_format(text, sizeof text, name, rate));
 }
 
@@ -86,8 +84,8 @@ static void add_rate_card(const brim_page_run *page, const char *name, brim_text
 static void add_memory_cards(const brim_page_run *page, brim_text *out)
 {
   char text[64];
-  const double planned = page->summary ? brim_page_number(page->summary, "planned_peak_bytes")
-                                       : brim_page_number(page->plan, "peak_bytes");
+  const double planned = page->summary ? brim_json_number(page->summary, "planned_peak_bytes")
+                                       : brim_json_number(page->plan, "peak_bytes");
   const double placed = page->run->summary.device_peak_bytes;
   const bool is_kept = planned == placed;
   add_card(out, "", is_kept ? "memory, as planned" : "memory planned", brim_figure_bytes(text, sizeof text, planned));
@@ -97,7 +95,7 @@ static void add_memory_cards(const brim_page_run *page, brim_text *out)
 /* The last step that the run will make, as its newest process knows it. */
 static double steps_of(const brim_page_run *page)
 {
-  return page->process_count == 0 ? NAN : brim_page_number(page->process[page->process_count - 1].environment, "steps");
+  return page->process_count == 0 ? NAN : brim_json_number(page->process[page->process_count - 1].environment, "steps");
 }
 
 /* The step at which the run is, and a bar; only while it has not ended. */
@@ -138,15 +136,15 @@ static void add_cards(const brim_page_run *page, const brim_names *names, brim_t
 static void add_scores(const brim_page_run *page, const brim_names *names, brim_text *out)
 {
   brim_arena *arena = &page->all->arena;
-  brim_table table = {.arena = arena, .columns = 1 + BRIM_SPLIT_COUNT};
+  brim_table table = {.arena = arena, .columns = 1 + BRIM_PART_COUNT};
   char text[64];
   brim_table_add(&table, "");
-  for (int i = 0; i < BRIM_SPLIT_COUNT; i++) brim_table_add(&table, i == 0 ? "training" : brim_split_names[i]);
+  for (int i = 0; i < BRIM_PART_COUNT; i++) brim_table_add(&table, brim_part_titles[i]);
   for (size_t i = 0; i < names->count; i++) {
     brim_table_add(&table, brim_figure_title(arena, names->name[i]));
-    for (int k = 0; k < BRIM_SPLIT_COUNT; k++)
+    for (int k = 0; k < BRIM_PART_COUNT; k++)
       brim_table_add(&table, brim_figure_format(text, sizeof text, names->name[i],
-                                                score(page, (enum brim_split)k, names->name[i])));
+                                                score(page, (enum brim_part)k, names->name[i])));
   }
   brim_page_table(out, &table);
 }
@@ -168,8 +166,8 @@ static void add_what(const brim_page_run *page, brim_text *out)
 {
   const json_t *newest = page->process_count ? page->process[page->process_count - 1].environment : NULL;
   const json_t *where = page->summary ? page->summary : newest;
-  const char *device = brim_page_string(where, "device");
-  const char *name = brim_page_string(where, "device_name");
+  const char *device = brim_json_string(where, "device");
+  const char *name = brim_json_string(where, "device_name");
   brim_text_add(out, "<p class=\"what\">");
   add_value(page, "model.id", "", out);
   add_named(brim_compare_dataset(page->all, page->run), " on ", out);

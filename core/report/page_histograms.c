@@ -72,14 +72,14 @@ static row *find_row(table *t, const char *name)
 
 static double number_of(const json_t *object, const char *key)
 {
-  const double value = brim_page_number(object, key);
+  const double value = brim_json_number(object, key);
   return value > 0 && value < 1e15 ? value : 0;
 }
 
 static void read_bins(const json_t *line, const char *key, float *bin)
 {
   const json_t *list = json_object_get(line, key);
-  const double first = brim_page_number(line, "first") - BRIM_HISTOGRAM_FIRST;
+  const double first = brim_json_number(line, "first") - BRIM_HISTOGRAM_FIRST;
   for (size_t i = 0; i < json_array_size(list) && first >= 0 && first + (double)i < BRIM_HISTOGRAM_BINS; i++) {
     const json_t *value = json_array_get(list, i);
     const double count = json_is_number(value) ? json_number_value(value) : 0;
@@ -90,7 +90,7 @@ static void read_bins(const json_t *line, const char *key, float *bin)
 static void read_shape(const json_t *line, shape *out)
 {
   *out = (shape){.count = number_of(line, "counted"),
-                 .rms = brim_page_number(line, "rms"),
+                 .rms = brim_json_number(line, "rms"),
                  .zeros = number_of(line, "zeros"),
                  .broken = number_of(line, "nan") + number_of(line, "infinite")};
   read_bins(line, "negative", out->negative);
@@ -111,9 +111,9 @@ static void read_line(table *t, const char *text, size_t length, double step)
   const bool is_whole = step == t->first_step || step == t->last_step;
   if (!is_whole && !memmem(text, length, updates, sizeof updates - 1)) return;
   json_t *line = json_loadb(text, length, 0, NULL);
-  const int kind = kind_of(brim_page_string(line, "of"));
-  row *r = kind >= 0 && brim_page_string(line, "tensor")[0] ? find_row(t, brim_page_string(line, "tensor")) : NULL;
-  if (r && kind == 2 && r->points < POINTS_MAX) r->ratio[r->points++] = brim_page_number(line, "ratio");
+  const int kind = kind_of(brim_json_string(line, "of"));
+  row *r = kind >= 0 && brim_json_string(line, "tensor")[0] ? find_row(t, brim_json_string(line, "tensor")) : NULL;
+  if (r && kind == 2 && r->points < POINTS_MAX) r->ratio[r->points++] = brim_json_number(line, "ratio");
   if (r && step == t->first_step) read_shape(line, &r->first[kind]);
   if (r && step == t->last_step) read_shape(line, &r->last[kind]);
   if (r && json_array_size(json_object_get(line, "shape")) > 1) r->is_matrix = true;

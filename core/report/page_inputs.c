@@ -21,10 +21,10 @@ static void add_plugins(const brim_page_run *page, brim_text *out)
   json_object_foreach(page->plugins, group, plugin)
   {
     brim_table_add(&table, group);
-    brim_table_add(&table, brim_page_string(plugin, "id"));
-    brim_table_add(&table, brim_page_string(plugin, "version"));
-    brim_table_add(&table, brim_page_string(plugin, "hash"));
-    brim_table_add(&table, brim_page_string(plugin, "help"));
+    brim_table_add(&table, brim_json_string(plugin, "id"));
+    brim_table_add(&table, brim_json_string(plugin, "version"));
+    brim_table_add(&table, brim_json_string(plugin, "hash"));
+    brim_table_add(&table, brim_json_string(plugin, "help"));
   }
   if (json_object_size(page->plugins) == 0) return;
   brim_page_begin_folded(out, "Plugins");

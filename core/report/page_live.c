@@ -56,7 +56,7 @@ bool brim_page_refreshes(const brim_page_run *page)
 static bool is_waiting(const brim_page_run *page)
 {
   const json_t *last = json_array_get(page->events, json_array_size(page->events) - 1);
-  return strcmp(brim_page_string(last, "event"), "waiting") == 0;
+  return strcmp(brim_json_string(last, "event"), "waiting") == 0;
 }
 
 const char *brim_page_status(const brim_page_run *page)

@@ -20,15 +20,15 @@ typedef struct times {
 
 static double seconds_of(const json_t *row, const char *key)
 {
-  const double seconds = brim_page_number(row, key);
+  const double seconds = brim_json_number(row, key);
   return seconds >= 0 && seconds < 1e9 ? seconds : NAN;
 }
 
 static times times_of(const json_t *row)
 {
-  const double least = seconds_of(row, "least_seconds"), runs = brim_page_number(row, "runs");
-  return (times){brim_page_string(row, "op"),
-                 brim_page_string(row, "name"),
+  const double least = seconds_of(row, "least_seconds"), runs = brim_json_number(row, "runs");
+  return (times){brim_json_string(row, "op"),
+                 brim_json_string(row, "name"),
                  runs > 0 ? runs : 1,
                  seconds_of(row, "seconds"),
                  seconds_of(row, "predicted_seconds"),
@@ -171,9 +171,9 @@ static void add_source(const brim_page_run *page, double whole, bool knows_least
 {
   const json_t *steps = json_object_get(page->operations, "steps");
   const double first = json_number_value(json_array_get(steps, 0)), last = json_number_value(json_array_get(steps, 1));
-  const double covered = brim_page_number(page->operations, "covered");
-  const char *by = brim_page_string(page->operations, "measured_by"),
-             *trace = brim_page_string(page->operations, "trace");
+  const double covered = brim_json_number(page->operations, "covered");
+  const char *by = brim_json_string(page->operations, "measured_by"),
+             *trace = brim_json_string(page->operations, "trace");
   char text[32];
   brim_text_printf(out, "<p>Steps %.15g to %.15g, traced: %s a step", first, last,
                    brim_figure_seconds(text, sizeof text, whole));
@@ -214,7 +214,7 @@ void brim_page_operations(const brim_page_run *page, brim_text *out)
   size_t count;
   const times *node = read_nodes(page, &count);
   if (count == 0) return;
-  double whole = brim_page_number(page->operations, "step_seconds");
+  double whole = brim_json_number(page->operations, "step_seconds");
   times *kinds = BRIM_ARENA_NEW(&page->all->arena, times, count);
   const size_t groups = group(node, count, kinds);
   if (!(whole > 0)) {

@@ -7,6 +7,7 @@
 
 #include "report/page.h"
 #include "report/svg.h"
+#include "store/record.h"
 
 #define BRIM_PAGE_SHADES 10 /* of a colour, besides none: classes right1, right2, ... and wrong1, ... */
 
@@ -71,16 +72,9 @@ typedef struct brim_page_run {
 /* Without a valid summary of the last process, the run's own figures become those of its records. */
 void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_live *live, brim_page_run *out);
 void brim_page_release(brim_page_run *page);
-/* A number of an object; NAN if it or the object is missing. */
-double brim_page_number(const json_t *object, const char *key);
-/* A text of an object; "" if it is missing. */
-const char *brim_page_string(const json_t *object, const char *key);
 
 /* Opens a file of the run's folder; the caller closes it. NULL: it is missing, or cannot be read, which is noted. */
 FILE *brim_page_open(brim_page_run *page, const char *name);
-/* Reads a JSON object from a file of the run's folder; the caller owns it. NULL: it is missing, or damaged, which is
- * noted. */
-json_t *brim_page_read_object(brim_page_run *page, const char *name);
 
 /* ---- page_processes.c ---- */
 

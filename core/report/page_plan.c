@@ -75,7 +75,7 @@ static void add_count(brim_table *table, const char *name, double count)
 
 static void add_recompute(brim_table *table, const json_t *recompute)
 {
-  const double operations = brim_page_number(recompute, "operations"), share = brim_page_number(recompute, "share");
+  const double operations = brim_json_number(recompute, "operations"), share = brim_json_number(recompute, "share");
   if (!(operations > 0)) return;
   brim_page_pair(
       table, "recomputed in the backward pass",
@@ -109,15 +109,15 @@ static void add_comparison(const brim_page_run *page, brim_text *out)
   static const char *const head[] = {"", "predicted", "measured", "difference"};
   brim_table table = {.arena = &page->all->arena, .columns = sizeof head / sizeof head[0]};
   const json_t *s = page->summary, *plan = page->plan;
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
-  const double planned = brim_page_number(s, "planned_peak_bytes");
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
+  const double planned = brim_json_number(s, "planned_peak_bytes");
   for (size_t i = 0; i < table.columns; i++) brim_table_add(&table, head[i]);
   compare(&table, "memory of the device, at the peak", brim_figure_bytes,
-          planned > 0 ? planned : brim_page_number(plan, "peak_bytes"),
-          s ? brim_page_number(s, "device_peak_bytes") : brim_series_last(train, "device_peak_bytes"));
+          planned > 0 ? planned : brim_json_number(plan, "peak_bytes"),
+          s ? brim_json_number(s, "device_peak_bytes") : brim_series_last(train, "device_peak_bytes"));
   compare(&table, "memory of the process on the host, at its peak", brim_figure_bytes,
-          brim_page_number(s, "predicted_rss_bytes"), brim_page_number(s, "rss_peak_bytes"));
-  const double planned_step = brim_page_number(plan, "step_seconds");
+          brim_json_number(s, "predicted_rss_bytes"), brim_json_number(s, "rss_peak_bytes"));
+  const double planned_step = brim_json_number(plan, "step_seconds");
   const double step = planned_step > 0 ? planned_step : brim_page_traced_prediction(page);
   compare(&table, brim_compare_is_federated(page->run) ? "a client's step" : "a step", brim_figure_seconds, step,
           brim_compare_is_federated(page->run) ? NAN : brim_page_step_seconds(page));
@@ -137,21 +137,21 @@ static void add_details(const brim_page_run *page, brim_text *out)
   brim_table table = {.arena = &page->all->arena, .columns = 2};
   brim_table_add(&table, "the plan");
   brim_table_add(&table, "");
-  add_bytes(&table, "peak", brim_page_number(plan, "peak_bytes"));
-  brim_page_pair(&table, "operation at the peak", brim_page_string(plan, "peak_operation"));
-  if (brim_page_number(plan, "lower_bound_bytes") != brim_page_number(plan, "peak_bytes"))
-    add_bytes(&table, "lower bound of any plan", brim_page_number(plan, "lower_bound_bytes"));
-  if (brim_page_number(summary, "planned_peak_bytes") != brim_page_number(plan, "peak_bytes"))
-    add_bytes(&table, "largest plan of the run", brim_page_number(summary, "planned_peak_bytes"));
-  if (brim_page_number(summary, "device_bytes") != brim_page_number(summary, "device_peak_bytes"))
-    add_bytes(&table, "placed at the end", brim_page_number(summary, "device_bytes"));
-  if (brim_page_number(summary, "device_reserved_bytes") != brim_page_number(summary, "device_bytes"))
-    add_bytes(&table, "with driver and libraries", brim_page_number(summary, "device_reserved_bytes"));
-  add_bytes(&table, "optimizer state on the host", brim_page_number(plan, "host_state_bytes"));
-  add_bytes(&table, "loader, on the host", brim_page_number(summary, "loader_bytes"));
+  add_bytes(&table, "peak", brim_json_number(plan, "peak_bytes"));
+  brim_page_pair(&table, "operation at the peak", brim_json_string(plan, "peak_operation"));
+  if (brim_json_number(plan, "lower_bound_bytes") != brim_json_number(plan, "peak_bytes"))
+    add_bytes(&table, "lower bound of any plan", brim_json_number(plan, "lower_bound_bytes"));
+  if (brim_json_number(summary, "planned_peak_bytes") != brim_json_number(plan, "peak_bytes"))
+    add_bytes(&table, "largest plan of the run", brim_json_number(summary, "planned_peak_bytes"));
+  if (brim_json_number(summary, "device_bytes") != brim_json_number(summary, "device_peak_bytes"))
+    add_bytes(&table, "placed at the end", brim_json_number(summary, "device_bytes"));
+  if (brim_json_number(summary, "device_reserved_bytes") != brim_json_number(summary, "device_bytes"))
+    add_bytes(&table, "with driver and libraries", brim_json_number(summary, "device_reserved_bytes"));
+  add_bytes(&table, "optimizer state on the host", brim_json_number(plan, "host_state_bytes"));
+  add_bytes(&table, "loader, on the host", brim_json_number(summary, "loader_bytes"));
   add_recompute(&table, json_object_get(plan, "recompute"));
-  add_count(&table, "parameters", brim_page_number(plan, "parameters"));
-  add_count(&table, "samples in a micro-batch", brim_page_number(plan, "batch_size"));
+  add_count(&table, "parameters", brim_json_number(plan, "parameters"));
+  add_count(&table, "samples in a micro-batch", brim_json_number(plan, "batch_size"));
   brim_page_table(out, &table);
 }
 

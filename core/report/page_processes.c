@@ -14,7 +14,7 @@
 
 bool brim_page_is_event(const json_t *event, const char *kind)
 {
-  return strcmp(brim_page_string(event, "event"), kind) == 0;
+  return strcmp(brim_json_string(event, "event"), kind) == 0;
 }
 
 static bool is_end(const json_t *event)
@@ -35,7 +35,7 @@ static brim_page_process *begin_process(brim_page_run *page, size_t index, const
   *p = (brim_page_process){.first = index,
                            .begin = INFINITY,
                            .end = -INFINITY,
-                           .from_step = brim_page_number(event, "step"),
+                           .from_step = brim_json_number(event, "step"),
                            .to_step = NAN,
                            .is_resumed = brim_page_is_event(event, "resumed"),
                            .environment = here};
@@ -45,15 +45,15 @@ static brim_page_process *begin_process(brim_page_run *page, size_t index, const
 /* The event of a wait has its own time, which may be before that of the start. */
 static void take_event(brim_page_process *p, const json_t *event)
 {
-  const double time = brim_page_number(event, "time"), step = brim_page_number(event, "step");
+  const double time = brim_json_number(event, "time"), step = brim_json_number(event, "step");
   p->count++;
   if (time > 0 && time < p->begin) p->begin = time;
   if (time > 0 && time > p->end && !brim_page_is_event(event, "hook_failed"))
     p->end = time; /* the run may have ended */
   if (isfinite(step)) p->to_step = step;
-  if (is_end(event)) p->how = brim_page_string(event, "event");
-  const double queued = brim_page_number(event, "queue_seconds"),
-               repeated = brim_page_number(event, "recovered_seconds");
+  if (is_end(event)) p->how = brim_json_string(event, "event");
+  const double queued = brim_json_number(event, "queue_seconds"),
+               repeated = brim_json_number(event, "recovered_seconds");
   if (queued > 0) p->queue_seconds += queued;
   if (repeated >= 0) p->recoveries++;
 }
@@ -64,7 +64,7 @@ static void extend_last(brim_page_run *page)
   char path[BRIM_PATH_MAX];
   struct stat info;
   brim_page_process *last = &page->process[page->process_count - 1];
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
   if (page->state == BRIM_PAGE_ENDED) return;
   if (train->count > 0 && !(last->to_step > train->step[train->count - 1]))
     last->to_step = train->step[train->count - 1];
@@ -105,7 +105,7 @@ double brim_page_seconds_left(const brim_page_run *page, double steps)
   if (page->process_count == 0 || brim_path_join(path, page->run->dir, "metrics.jsonl") != BRIM_OK) return NAN;
   if (stat(path, &info) != 0) return NAN;
   const brim_page_process *p = &page->process[page->process_count - 1];
-  const double begin = brim_page_number(json_array_get(page->events, p->first), "time"); /* after the queue */
+  const double begin = brim_json_number(json_array_get(page->events, p->first), "time"); /* after the queue */
   const double step = page->run->summary.steps,
                record = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
   const double left = brim_progress_seconds(record - begin, step - p->from_step, steps - step);
@@ -116,7 +116,7 @@ double brim_page_seconds_left(const brim_page_run *page, double steps)
 /* Records of a resumed run may include steps of an earlier process; their time is scaled already. */
 double brim_page_step_seconds(const brim_page_run *page)
 {
-  const brim_series *train = &page->run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];
   const double *seconds = brim_series_values(train, "seconds");
   double *each = BRIM_ARENA_NEW(&page->all->arena, double, train->count);
   size_t count = 0;

@@ -15,7 +15,7 @@ static const json_t **newest_of_ranks(const brim_page_run *page, size_t *count)
   *count = 0;
   json_array_foreach(page->events, index, event)
   {
-    const double rank = brim_page_number(event, "rank");
+    const double rank = brim_json_number(event, "rank");
     if (!brim_page_is_event(event, "rank") || !(rank >= 0 && rank < RANKS_MAX)) continue;
     out[(size_t)rank] = event;
     if ((size_t)rank >= *count) *count = (size_t)rank + 1;
@@ -35,12 +35,12 @@ void brim_page_ranks(const brim_page_run *page, brim_text *out)
   for (size_t i = 0; i < count; i++) {
     if (!newest[i]) continue;
     brim_table_number(&table, (double)i, 0);
-    brim_table_number(&table, brim_page_number(newest[i], "micro_batch"), 0);
-    brim_table_number(&table, brim_page_number(newest[i], "step_samples"), 0);
-    brim_table_number(&table, brim_page_number(newest[i], "busy_seconds"), 2);
-    brim_table_number(&table, brim_page_number(newest[i], "waiting_seconds"), 2);
-    brim_table_add(&table, brim_figure_bytes(text, sizeof text, brim_page_number(newest[i], "device_bytes")));
-    brim_table_add(&table, brim_figure_bytes(text, sizeof text, brim_page_number(newest[i], "rss_bytes")));
+    brim_table_number(&table, brim_json_number(newest[i], "micro_batch"), 0);
+    brim_table_number(&table, brim_json_number(newest[i], "step_samples"), 0);
+    brim_table_number(&table, brim_json_number(newest[i], "busy_seconds"), 2);
+    brim_table_number(&table, brim_json_number(newest[i], "waiting_seconds"), 2);
+    brim_table_add(&table, brim_figure_bytes(text, sizeof text, brim_json_number(newest[i], "device_bytes")));
+    brim_table_add(&table, brim_figure_bytes(text, sizeof text, brim_json_number(newest[i], "rss_bytes")));
   }
   if (count == 0) return;
   brim_page_begin(out, "Ranks");

@@ -24,7 +24,8 @@ FILE *brim_page_open(brim_page_run *page, const char *name)
   return file;
 }
 
-json_t *brim_page_read_object(brim_page_run *page, const char *name)
+/* NULL: the file is missing, or damaged, which is noted. */
+static json_t *read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
   struct stat info;
@@ -72,7 +73,7 @@ static enum brim_page_state find_state(const brim_page_run *page)
   json_t *event;
   json_array_foreach(page->events, index, event)
   {
-    const char *kind = brim_page_string(event, "event");
+    const char *kind = brim_json_string(event, "event");
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
       if (strcmp(kind, begins[i]) == 0) has_begun = true, has_ended = false;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
@@ -102,14 +103,14 @@ void brim_page_read(brim_comparison *all, brim_compared *run, const brim_page_li
   out->events = read_lines(out, "events.jsonl", "event");
   out->state = find_state(out);
   if (out->state == BRIM_PAGE_ENDED)
-    out->summary = brim_page_read_object(out, "summary.json");
+    out->summary = read_object(out, "summary.json");
   else
     brim_compare_summarize(run);
-  out->plan = brim_page_read_object(out, "plan.json");
-  out->plugins = brim_page_read_object(out, "plugins.json");
-  out->buffers = brim_page_read_object(out, BRIM_PIECES_NAME);
-  out->samples = brim_page_read_object(out, "samples.json");
-  out->operations = brim_page_read_object(out, "operations.json");
+  out->plan = read_object(out, "plan.json");
+  out->plugins = read_object(out, "plugins.json");
+  out->buffers = read_object(out, BRIM_PIECES_NAME);
+  out->samples = read_object(out, "samples.json");
+  out->operations = read_object(out, "operations.json");
   out->environment = read_lines(out, "environment.jsonl", "host");
   brim_page_read_processes(out);
   out->config = read_text(out, "config.yaml");
@@ -128,16 +129,4 @@ void brim_page_release(brim_page_run *page)
   json_decref(page->operations);
   json_decref(page->buffers);
   brim_text_release(&page->notes);
-}
-
-double brim_page_number(const json_t *object, const char *key)
-{
-  const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-const char *brim_page_string(const json_t *object, const char *key)
-{
-  const char *text = json_string_value(json_object_get(object, key));
-  return text ? text : "";
 }

@@ -41,9 +41,9 @@ static void add_text(const char *text, bool end, brim_text *out)
 /* A token, in which spaces and line ends can be seen. */
 static void add_token(const json_t *sample, const char *key, const char *name_key, brim_text *out)
 {
-  const char *name = brim_page_string(sample, name_key);
+  const char *name = brim_json_string(sample, name_key);
   size_t count = 0;
-  if (!name[0]) brim_text_printf(out, "no. %.15g", brim_page_number(sample, key));
+  if (!name[0]) brim_text_printf(out, "no. %.15g", brim_json_number(sample, key));
   for (const char *s = name; *s && count++ < TEXT_BYTES_MAX; s++)
     if (*s == ' ' || *s == '\n' || *s == '\t')
       brim_text_add(out, *s == ' ' ? "\u2423" : *s == '\n' ? "\u21b5" : "\u21e5");
@@ -58,13 +58,13 @@ static void add_token(const json_t *sample, const char *key, const char *name_ke
 /* "...before [label] after..." and the token that the model expected instead. */
 static void add_token_sample(const json_t *sample, brim_text *out)
 {
-  const double loss = brim_page_number(sample, "loss"), rank = brim_page_number(sample, "label_rank");
+  const double loss = brim_json_number(sample, "loss"), rank = brim_json_number(sample, "label_rank");
   brim_text_add(out, "<figure><figcaption><div class=\"text\">");
-  add_text(brim_page_string(sample, "before"), true, out);
+  add_text(brim_json_string(sample, "before"), true, out);
   brim_text_add(out, "<b>");
   add_token(sample, "label", "label_name", out);
   brim_text_add(out, "</b>");
-  add_text(brim_page_string(sample, "after"), false, out);
+  add_text(brim_json_string(sample, "after"), false, out);
   brim_text_add(out, "</div>");
   if (json_is_integer(json_object_get(sample, "answer"))) {
     brim_text_add(out, "predicted <span class=\"answer\">");
@@ -75,15 +75,15 @@ static void add_token_sample(const json_t *sample, brim_text *out)
   }
   brim_text_add(out, "<br/><span class=\"more\">");
   if (isfinite(loss)) brim_text_printf(out, "loss %.2f<br/>", loss);
-  brim_text_printf(out, "sample %.15g, token %.15g</span></figcaption></figure>\n", brim_page_number(sample, "index"),
-                   brim_page_number(sample, "position"));
+  brim_text_printf(out, "sample %.15g, token %.15g</span></figcaption></figure>\n", brim_json_number(sample, "index"),
+                   brim_json_number(sample, "position"));
 }
 
 /* A class by its name or number; a list of real numbers. */
 static void add_answer(const json_t *sample, const char *key, const char *name_key, brim_text *out)
 {
   const json_t *value = json_object_get(sample, key);
-  const char *name = brim_page_string(sample, name_key);
+  const char *name = brim_json_string(sample, name_key);
   if (name[0]) brim_svg_escape(out, name);
   if (!name[0] && json_is_integer(value)) brim_text_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
   for (size_t i = 0; i < json_array_size(value) && i < INPUTS_MAX; i++)
@@ -103,9 +103,9 @@ static void add_inputs(const json_t *list, brim_text *out)
 
 static void add_sample(const json_t *sample, brim_text *out)
 {
-  const char *picture = brim_page_string(sample, "picture");
-  const double answer = brim_page_number(sample, "answer_probability"), loss = brim_page_number(sample, "loss"),
-               index = brim_page_number(sample, "index");
+  const char *picture = brim_json_string(sample, "picture");
+  const double answer = brim_json_number(sample, "answer_probability"), loss = brim_json_number(sample, "loss"),
+               index = brim_json_number(sample, "index");
   brim_text_add(out, "<figure>");
   if (picture[0] && is_picture(picture))
     brim_text_printf(out, "<img alt=\"\" src=\"data:image/png;base64,%s\"/>", picture);
@@ -126,19 +126,19 @@ static void add_sample(const json_t *sample, brim_text *out)
 static void add_heading(const brim_page_run *page, brim_text *out)
 {
   const json_t *root = page->samples;
-  const double wrong = brim_page_number(root, "wrong"), samples = brim_page_number(root, "samples");
-  const bool is_tokens = strcmp(brim_page_string(root, "task"), "tokens") == 0;
+  const double wrong = brim_json_number(root, "wrong"), samples = brim_json_number(root, "samples");
+  const bool is_tokens = strcmp(brim_json_string(root, "task"), "tokens") == 0;
   const json_t *first = json_array_get(json_object_get(root, "worst"), 0); /* all have the same members */
   brim_text_add(out, "<p class=\"what\">The ");
-  brim_svg_escape(out, brim_page_string(root, "split"));
+  brim_svg_escape(out, brim_json_string(root, "split"));
   brim_text_printf(out, " %s with the greatest losses after %s %.15g", is_tokens ? "tokens" : "samples",
-                   brim_compare_step(page->all), brim_page_number(root, "step"));
+                   brim_compare_step(page->all), brim_json_number(root, "step"));
   if (isfinite(samples) && is_tokens)
     brim_text_printf(out, ", of %.15g: each in its text%s", samples,
                      json_object_get(first, "answer")       ? ", and the token that the model considered most likely"
                      : json_object_get(first, "label_rank") ? ", and how many tokens the model considered more likely"
                                                             : "");
-  if (isfinite(samples) && isfinite(wrong) && strcmp(brim_page_string(root, "task"), "class") == 0)
+  if (isfinite(samples) && isfinite(wrong) && strcmp(brim_json_string(root, "task"), "class") == 0)
     brim_text_printf(out, ", among %.15g wrong answers of %.15g: the answer with its probability, and the label", wrong,
                      samples);
   brim_text_add(out, ".</p>\n");
@@ -150,7 +150,7 @@ void brim_page_samples(const brim_page_run *page, brim_text *out)
   if (json_array_size(worst) == 0) return;
   brim_page_begin(out, "Most wrong");
   add_heading(page, out);
-  const bool is_tokens = strcmp(brim_page_string(page->samples, "task"), "tokens") == 0;
+  const bool is_tokens = strcmp(brim_json_string(page->samples, "task"), "tokens") == 0;
   brim_text_printf(out, "<div class=\"samples%s\">\n", is_tokens ? " tokens" : "");
   for (size_t i = 0; i < json_array_size(worst) && i < SHOWN_MAX; i++)
     (is_tokens ? add_token_sample : add_sample)(json_array_get(worst, i), out);

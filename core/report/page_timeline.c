@@ -13,7 +13,7 @@
 static const char *bytes_of(brim_arena *arena, const json_t *event, const char *key)
 {
   char text[32];
-  const double bytes = brim_page_number(event, key);
+  const double bytes = brim_json_number(event, key);
   return bytes > 0 ? brim_arena_string(arena, brim_figure_bytes(text, sizeof text, bytes)) : "";
 }
 
@@ -26,8 +26,8 @@ static const char *seconds_of(brim_arena *arena, double seconds)
 /* "on lab7, cpu:0 (AMD EPYC), micro-batch 64, 44.6 MiB planned", as far as the environment says. */
 static const char *describe_place(brim_arena *arena, const json_t *here)
 {
-  const char *host = brim_page_string(here, "host"), *device = brim_page_string(here, "device");
-  const double batch = brim_page_number(here, "micro_batch");
+  const char *host = brim_json_string(here, "host"), *device = brim_json_string(here, "device");
+  const double batch = brim_json_number(here, "micro_batch");
   const char *bytes = bytes_of(arena, here, "planned_peak_bytes");
   if (!host[0]) return "";
   return brim_arena_printf(arena, "on %s, %s%s%s", host, device,
@@ -39,7 +39,7 @@ static const char *tell_begin(brim_arena *arena, const json_t *event, const brim
 {
   const char *place = describe_place(arena, p->environment);
   if (!p->is_resumed) return place;
-  const double step = brim_page_number(event, "step");
+  const double step = brim_json_number(event, "step");
   return brim_arena_printf(arena, "%s%s%s",
                            step > 0 ? brim_arena_printf(arena, "from the checkpoint of step %.15g", step)
                                     : "from the beginning: there was no checkpoint",
@@ -48,8 +48,8 @@ static const char *tell_begin(brim_arena *arena, const json_t *event, const brim
 
 static const char *tell_wait(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
-  const char *bytes = bytes_of(arena, event, "need_bytes"), *detail = brim_page_string(event, "detail");
-  const char *device = brim_page_string(event, "device");
+  const char *bytes = bytes_of(arena, event, "need_bytes"), *detail = brim_json_string(event, "detail");
+  const char *device = brim_json_string(event, "device");
   (void)p;
   return brim_arena_printf(arena, "for %s%s%s%s%s", strcmp(device, "auto") == 0 ? "a device" : device,
                            bytes[0] ? " with " : "", bytes, detail[0] ? ": " : "", detail);
@@ -58,23 +58,23 @@ static const char *tell_wait(brim_arena *arena, const json_t *event, const brim_
 static const char *tell_claim(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
   (void)p;
-  return brim_arena_printf(arena, "%s, after %s in the queue", brim_page_string(event, "device"),
-                           seconds_of(arena, brim_page_number(event, "queue_seconds")));
+  return brim_arena_printf(arena, "%s, after %s in the queue", brim_json_string(event, "device"),
+                           seconds_of(arena, brim_json_number(event, "queue_seconds")));
 }
 
 /* "auto_plan: micro-batch 64: the largest that fits". */
 static const char *tell_decision(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
-  const char *by = brim_page_string(event, "by"), *choice = brim_page_string(event, "choice");
-  const char *reason = brim_page_string(event, "reason");
+  const char *by = brim_json_string(event, "by"), *choice = brim_json_string(event, "choice");
+  const char *reason = brim_json_string(event, "reason");
   (void)p;
   return brim_arena_printf(arena, "%s: %s%s%s", by, choice, reason[0] ? ": " : "", reason);
 }
 
 static const char *tell_recovered(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
-  const char *what = brim_page_string(event, "detail");
-  const double seconds = brim_page_number(event, "recovered_seconds");
+  const char *what = brim_json_string(event, "detail");
+  const double seconds = brim_json_number(event, "recovered_seconds");
   (void)p;
   if (!isfinite(seconds)) return what;
   return brim_arena_printf(arena, "%s can be repeated, %s after it failed", what, seconds_of(arena, seconds));
@@ -83,12 +83,12 @@ static const char *tell_recovered(brim_arena *arena, const json_t *event, const 
 static const char *tell_detail(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
   (void)arena, (void)p;
-  return brim_page_string(event, "detail");
+  return brim_json_string(event, "detail");
 }
 
 static const char *tell_interrupted(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
-  const char *signal = brim_page_string(event, "detail");
+  const char *signal = brim_json_string(event, "detail");
   (void)p;
   return brim_arena_printf(arena, "by the signal %s, with a checkpoint of this step", signal[0] ? signal : "(unknown)");
 }
@@ -132,7 +132,7 @@ static bool is_shown(const json_t *event)
 
 static bool is_recovery(const json_t *event)
 {
-  return brim_page_is_event(event, "decision") && strcmp(brim_page_string(event, "by"), "recovery") == 0;
+  return brim_page_is_event(event, "decision") && strcmp(brim_json_string(event, "by"), "recovery") == 0;
 }
 
 /* ---- rows ---- */
@@ -145,8 +145,8 @@ typedef struct row {
 /* The rungs of a recovery: the failure with brim's first measure, and further measures until the work was repeated. */
 static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row *out)
 {
-  const char *reason = brim_page_string(event, "reason"), *choice = brim_page_string(event, "choice");
-  if (strcmp(brim_page_string(event, "action"), "rewind") == 0) {
+  const char *reason = brim_json_string(event, "reason"), *choice = brim_json_string(event, "choice");
+  if (strcmp(brim_json_string(event, "action"), "rewind") == 0) {
     out->label = "went back";
     out->tone = "warn";
     out->detail = brim_arena_printf(arena, "%s, from where brim repeats the steps", choice);
@@ -161,9 +161,9 @@ static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row
 static row row_of(brim_arena *arena, const json_t *event, const brim_page_process *p, bool *in_recovery)
 {
   const struct kind *kind = kind_of(event);
-  row out = {brim_page_number(event, "time"), brim_page_number(event, "step"),
-             kind ? kind->label : brim_page_string(event, "event"), kind ? kind->tone : "",
-             kind ? kind->tell(arena, event, p) : brim_page_string(event, "detail")};
+  row out = {brim_json_number(event, "time"), brim_json_number(event, "step"),
+             kind ? kind->label : brim_json_string(event, "event"), kind ? kind->tone : "",
+             kind ? kind->tell(arena, event, p) : brim_json_string(event, "detail")};
   if (is_recovery(event)) tell_rung(arena, event, !*in_recovery, &out);
   *in_recovery = is_recovery(event);
   return out;

@@ -97,7 +97,7 @@ static void add_bar(const picture *pic, size_t i, brim_text *out)
   add_span(s->left, s->right, "t-work", "at work", s->to - s->from - p->queue_seconds, out);
   for (size_t k = p->first; k < p->first + p->count; k++) {
     const json_t *event = json_array_get(page->events, k);
-    const double time = brim_page_number(event, "time"), repeated = brim_page_number(event, "recovered_seconds");
+    const double time = brim_json_number(event, "time"), repeated = brim_json_number(event, "recovered_seconds");
     if (brim_page_is_event(event, "waiting")) waiting = time;
     if (brim_page_is_event(event, "claimed") && time >= waiting) {
       add_span(x_of(s, waiting), x_of(s, time), "t-wait", "in the queue", time - waiting, out);
@@ -150,7 +150,7 @@ static void add_steps(const picture *pic, size_t i, brim_text *out)
   brim_text line = {0}, marks = {0};
   for (size_t k = 0; k < p->count; k++) {
     const json_t *event = json_array_get(page->events, p->first + k);
-    const double time = brim_page_number(event, "time"), step = brim_page_number(event, "step");
+    const double time = brim_json_number(event, "time"), step = brim_json_number(event, "step");
     if (!(time >= last) || !isfinite(step) || (k % stride && k + 1 < p->count)) continue;
     last = time;
     brim_text_printf(&line, "%s%.1f %.1f", line.length ? "L" : "M", x_of(s, time), y_of(pic, step));

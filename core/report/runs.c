@@ -21,36 +21,21 @@
 
 static void add_run(brim_comparison *c, brim_compared run)
 {
-  if (c->count == c->room) {
-    const size_t room = c->room ? c->room * 2 : 16;
-    brim_compared *grown = BRIM_ARENA_NEW(&c->arena, brim_compared, room);
-    if (c->count) memcpy(grown, c->run, c->count * sizeof *grown);
-    c->run = grown;
-    c->room = room;
-  }
+  BRIM_ARENA_GROW(&c->arena, c->run, c->count, c->room);
   c->run[c->count++] = run;
 }
 
 void brim_compare_summarize(brim_compared *run)
 {
-  const brim_series *split = run->metrics.split, *train = &split[BRIM_SPLIT_TRAIN];
+  const brim_series *split = run->metrics.split, *train = &split[BRIM_PART_TRAIN];
   brim_summary *s = &run->summary;
   brim_summary_clear(s);
   snprintf(s->status, sizeof s->status, "unfinished");
   s->steps = train->count ? train->step[train->count - 1] : NAN;
-  const brim_series *validation = &split[BRIM_SPLIT_VALIDATION], *test = &split[BRIM_SPLIT_TEST];
-  s->train_loss = brim_series_last(train, "loss");
-  s->train_accuracy = brim_series_last(train, "accuracy");
-  s->train_perplexity = brim_series_last(train, "perplexity");
-  s->train_mae = brim_series_last(train, "mae");
-  s->validation_loss = brim_series_last(validation, "loss");
-  s->validation_accuracy = brim_series_last(validation, "accuracy");
-  s->validation_perplexity = brim_series_last(validation, "perplexity");
-  s->validation_mae = brim_series_last(validation, "mae");
-  s->test_loss = brim_series_last(test, "loss");
-  s->test_accuracy = brim_series_last(test, "accuracy");
-  s->test_perplexity = brim_series_last(test, "perplexity");
-  s->test_mae = brim_series_last(test, "mae");
+  for (int part = 0; part < BRIM_PART_COUNT; part++) {
+    s->loss[part] = brim_series_last(&split[part], "loss");
+    for (int k = 0; k < BRIM_SCORE_COUNT; k++) s->score[k][part] = brim_series_last(&split[part], brim_score_keys[k]);
+  }
 }
 
 static bool has_file(const char *dir, const char *name)
@@ -190,9 +175,14 @@ void brim_compare_add_value(const brim_yaml *node, brim_text *out)
   brim_text_add(out, map ? "}" : "]");
 }
 
-enum brim_split brim_compare_judged(const brim_metrics *metrics)
+enum brim_part brim_compare_judged(const brim_metrics *metrics)
 {
-  return metrics->split[BRIM_SPLIT_VALIDATION].count ? BRIM_SPLIT_VALIDATION : BRIM_SPLIT_TEST;
+  return metrics->split[BRIM_PART_VALIDATION].count ? BRIM_PART_VALIDATION : BRIM_PART_TEST;
+}
+
+const brim_series *brim_compare_judged_series(const brim_metrics *metrics)
+{
+  return &metrics->split[brim_compare_judged(metrics)];
 }
 
 const char *brim_compare_value(brim_comparison *c, const brim_compared *run, const char *key)
@@ -220,16 +210,18 @@ bool brim_compare_is_federated(const brim_compared *run)
 
 double brim_compare_clock(const brim_compared *run, double step)
 {
-  const brim_series *train = &run->metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &run->metrics.split[BRIM_PART_TRAIN];
   const double *clock = brim_series_values(train, "simulated_clock");
   size_t i = 0;
   while (clock && i < train->count && train->step[i] < step) i++;
   return clock && i < train->count ? clock[i] : NAN;
 }
 
+const double brim_compare_goals[BRIM_GOALS] = {0.5, 0.8, 0.9};
+
 size_t brim_compare_reached(const brim_compared *run, double least)
 {
-  const brim_series *judged = &run->metrics.split[brim_compare_judged(&run->metrics)];
+  const brim_series *judged = brim_compare_judged_series(&run->metrics);
   const double *accuracy = brim_series_values(judged, "accuracy");
   size_t i = 0;
   while (i < judged->count && !(accuracy && accuracy[i] >= least)) i++;
@@ -261,12 +253,7 @@ static void add_name(brim_arena *arena, names *list, const char *name)
 {
   for (size_t i = 0; i < list->count; i++)
     if (strcmp(list->item[i], name) == 0) return;
-  if (list->count == list->room) {
-    list->room = list->room ? list->room * 2 : 64;
-    const char **grown = BRIM_ARENA_NEW(arena, const char *, list->room);
-    if (list->count) memcpy(grown, list->item, list->count * sizeof *grown);
-    list->item = grown;
-  }
+  BRIM_ARENA_GROW(arena, list->item, list->count, list->room);
   list->item[list->count++] = brim_arena_string(arena, name);
 }
 

@@ -47,9 +47,13 @@ bool brim_compare_is_federated(const brim_compared *run);
 /* The name of a step: "round" if all runs are federations, else "step". */
 const char *brim_compare_step(const brim_comparison *c);
 /* The split that judges a run: validation data if it has any, else test data. */
-enum brim_split brim_compare_judged(const brim_metrics *metrics);
+enum brim_part brim_compare_judged(const brim_metrics *metrics);
+const brim_series *brim_compare_judged_series(const brim_metrics *metrics);
 /* The simulated clock after round `step`, or at the next record; NAN: none. */
 double brim_compare_clock(const brim_compared *run, double step);
+/* The accuracies whose rounds comparisons of federations show. */
+#define BRIM_GOALS 3
+extern const double brim_compare_goals[BRIM_GOALS];
 /* The first evaluation on the judging split with an accuracy of at least `least`, or the series' count. */
 size_t brim_compare_reached(const brim_compared *run, double least);
 /* A name for a legend: the run's, with the values that distinguish it if they are short. */

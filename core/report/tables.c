@@ -21,8 +21,6 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
   const enum brim_score kind = brim_compare_score(c);
   const int digits = kind == BRIM_SCORE_MAE ? 4 : 2;
   char bytes[32] = "-", time[32] = "-";
-  double score[3];
-  brim_summary_scores(s, kind, score);
   if (s->device_peak_bytes > 0) brim_format_bytes(bytes, sizeof bytes, (uint64_t)s->device_peak_bytes);
   if (s->wall_seconds >= 60) brim_format_seconds(time, sizeof time, s->wall_seconds);
   if (s->wall_seconds < 60) snprintf(time, sizeof time, "%.1f s", s->wall_seconds);
@@ -31,12 +29,10 @@ static void add_figures(brim_comparison *c, brim_table *table, const brim_compar
   brim_table_add(table, brim_compare_value(c, run, "model.id"));
   brim_table_add(table, brim_compare_dataset(c, run));
   brim_table_number(table, s->steps, 0);
-  brim_table_number(table, s->train_loss, 4);
-  brim_table_number(table, score[0], digits);
-  brim_table_number(table, s->validation_loss, 4);
-  brim_table_number(table, score[1], digits);
-  brim_table_number(table, s->test_loss, 4);
-  brim_table_number(table, score[2], digits);
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
+    brim_table_number(table, s->loss[part], 4);
+    brim_table_number(table, brim_summary_shown(s, kind, part), digits);
+  }
   brim_table_number(table, s->samples_per_second, 0);
   brim_table_number(table, brim_epochs_mean_seconds(&run->metrics), 2);
   brim_table_add(table, bytes);
@@ -107,17 +103,16 @@ void brim_table_mean(brim_table *table, brim_mean m, int decimals)
 static void add_seeds(brim_comparison *c, brim_table *table, const char *const *group, size_t first, double *value)
 {
   const enum brim_score kind = brim_compare_score(c);
-  const bool validated = brim_compare_judged(&c->run[first].metrics) == BRIM_SPLIT_VALIDATION;
-  double *loss = value, *score = value + c->count, scores[3];
+  const enum brim_part judged = brim_compare_judged(&c->run[first].metrics);
+  double *loss = value, *score = value + c->count;
   size_t count = 0;
   for (size_t i = 0; i < first; i++)
     if (strcmp(group[i], group[first]) == 0) return;
   for (size_t i = first; i < c->count; i++) {
     const brim_summary *s = &c->run[i].summary;
     if (strcmp(group[i], group[first]) != 0) continue;
-    brim_summary_scores(s, kind, scores);
-    loss[count] = validated ? s->validation_loss : s->test_loss;
-    score[count++] = scores[validated ? 1 : 2];
+    loss[count] = s->loss[judged];
+    score[count++] = brim_summary_shown(s, kind, judged);
   }
   brim_table_add(table, group[first]);
   brim_table_number(table, (double)count, 0);
@@ -127,7 +122,7 @@ static void add_seeds(brim_comparison *c, brim_table *table, const char *const *
 
 brim_table brim_compare_seeds(brim_comparison *c)
 {
-  const char *split = brim_split_names[brim_compare_judged(&c->run[0].metrics)];
+  const char *split = brim_part_names[brim_compare_judged(&c->run[0].metrics)];
   const char *const head[] = {"group of runs", "seeds", brim_arena_printf(&c->arena, "%s loss", split),
                               brim_score_name(brim_compare_score(c))};
   brim_table table = {.arena = &c->arena, .columns = sizeof head / sizeof head[0]};

@@ -155,12 +155,12 @@ static brim_status read_kept(brim_setup *s, const char *run)
 static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
 {
   const brim_dataset_ops *ops = plugin->ops;
-  brim_dataset_info info[3] = {0}, *train = &info[BRIM_PART_TRAIN];
+  brim_dataset_info info[BRIM_PART_COUNT] = {0}, *train = &info[BRIM_PART_TRAIN];
   const brim_status status = ops->describe(s->dataset, BRIM_SPLIT_TRAIN, train);
   if (status != BRIM_OK && train->classes == 0) return status;
   train->mapped_bytes = 0;
   train->count = 0;
-  for (int part = 0; part < 3; part++) info[part] = *train;
+  for (int part = 0; part < BRIM_PART_COUNT; part++) info[part] = *train;
   train->count = 1;
   return brim_data_recall(&s->data, plugin, s->dataset, s->settings, info);
 }

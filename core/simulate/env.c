@@ -8,11 +8,7 @@ void brim_sim_report(brim_sim_job *job, const char *by, const char *choice, cons
 {
   brim_simulation *out = job->all->out;
   brim_arena *arena = &out->arena;
-  if (out->event_count == out->event_room) {
-    const size_t room = out->event_room ? 2 * out->event_room : 64;
-    out->event = brim_xrealloc(out->event, room * sizeof *out->event);
-    out->event_room = room;
-  }
+  BRIM_GROW(out->event, out->event_count, out->event_room);
   out->event[out->event_count++] = (brim_simulated){brim_scene_now(job->all->scene),
                                                     job->index,
                                                     job->step,

@@ -20,12 +20,6 @@ static double number(const json_t *event, const char *key)
   return json_is_number(value) ? json_number_value(value) : 0;
 }
 
-static const char *text(const json_t *event, const char *key)
-{
-  const char *value = json_string_value(json_object_get(event, key));
-  return value ? value : "";
-}
-
 static uint64_t bytes_of(const json_t *event, const char *key)
 {
   const double value = number(event, key);
@@ -125,7 +119,7 @@ static uint64_t others_of(const json_t *event)
 
 static void take_device(brim_recording *r, const json_t *event, const char *question)
 {
-  brim_record_device *d = find_device(r, text(event, "device"));
+  brim_record_device *d = find_device(r, brim_json_string(event, "device"));
   const double at = number(event, "at");
   if (!d) return;
   d->total = bytes_of(event, "total_bytes");
@@ -188,7 +182,7 @@ static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
 /* The run waited until there was room for its plan. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
-  brim_record_device *d = find_device(r, text(event, "device"));
+  brim_record_device *d = find_device(r, brim_json_string(event, "device"));
   const uint64_t need = bytes_of(event, "need_bytes");
   const brim_record_series *use = d ? &d->use : NULL;
   if (!d || use->count == 0 || need > d->total || use->change[use->count - 1].bytes <= d->total - need) return;
@@ -197,7 +191,7 @@ static void take_claim(brim_recording *r, const json_t *event)
 
 static void take_seen(brim_recording *r, const json_t *event)
 {
-  const char *question = text(event, "question");
+  const char *question = brim_json_string(event, "question");
   const double at = number(event, "at");
   if (strcmp(question, "step") == 0 || strcmp(question, "line") == 0) take_look(r, count_of(event, "step"), at);
   if (json_object_get(event, "grain")) {
@@ -209,7 +203,7 @@ static void take_seen(brim_recording *r, const json_t *event)
   } else if (json_object_get(event, "micro_batch")) {
     take_plan(r, count_of(event, "micro_batch"), bytes_of(event, "peak_bytes"), number(event, "step_seconds"),
               count_of(event, "basis"));
-  } else if (text(event, "device")[0]) {
+  } else if (brim_json_string(event, "device")[0]) {
     take_device(r, event, question);
   } else {
     r->host_total = bytes_of(event, "total_bytes");
@@ -224,7 +218,7 @@ static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_scene_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
-  const char *action = text(event, "action"), *reason = text(event, "reason");
+  const char *action = brim_json_string(event, "action"), *reason = brim_json_string(event, "reason");
   int length = 0; /* of the part before the text */
   if (!action[0]) return;
   if (sscanf(reason, "step %lld:%n", &step, &length) != 1 || length == 0) return;
@@ -245,7 +239,7 @@ static void take_events(brim_recording *r)
   json_t *event;
   json_array_foreach(r->event, i, event)
   {
-    const char *what = text(event, "event");
+    const char *what = brim_json_string(event, "event");
     const bool seen = strcmp(what, "seen") == 0;
     if (seen && r->start == 0) r->start = number(event, "at");
     if (seen) take_seen(r, event);

@@ -18,7 +18,7 @@ static double seconds_of_sample(const brim_recording *r)
   if (brim_path_join(path, r->run, "metrics.jsonl") != BRIM_OK ||
       brim_metrics_read(r->arena, path, &metrics) != BRIM_OK)
     return 0;
-  const brim_series *train = &metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *train = &metrics.split[BRIM_PART_TRAIN];
   const double *seconds = brim_series_values(train, "seconds"), *count = brim_series_values(train, "samples");
   for (size_t i = 0; seconds && count && i < train->count; i++) {
     if (!isfinite(seconds[i]) || !isfinite(count[i])) continue;

@@ -25,13 +25,13 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_choose.h"
 #include "store/checkpoint_state.h"
 #include "store/trash.h"
 
-#define FOLDER_NAME "checkpoints"
 #define STEP_PREFIX "step-"
 #define NAME_BYTES 48
 
@@ -70,12 +70,6 @@ typedef struct steps {
   size_t count, room;
 } steps;
 
-static int compare_steps(const void *a, const void *b)
-{
-  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return x < y ? -1 : x > y;
-}
-
 static brim_status list_steps(const char *folder, steps *out)
 {
   DIR *dir = opendir(folder);
@@ -87,14 +81,11 @@ static brim_status list_steps(const char *folder, steps *out)
   for (const struct dirent *entry; (entry = readdir(dir));) {
     const int64_t step = name_step(entry->d_name, "", "");
     if (step < 0) continue;
-    if (out->count == out->room) {
-      out->room = out->room ? out->room * 2 : 16;
-      out->item = brim_xrealloc(out->item, out->room * sizeof *out->item);
-    }
+    BRIM_GROW(out->item, out->count, out->room);
     out->item[out->count++] = step;
   }
   closedir(dir);
-  if (out->count > 1) qsort(out->item, out->count, sizeof *out->item, compare_steps);
+  if (out->count > 1) qsort(out->item, out->count, sizeof *out->item, brim_by_int64);
   return BRIM_OK;
 }
 
@@ -188,16 +179,23 @@ static brim_status links_commit(const char *folder, const brim_link_change *chan
 
 /* ---- writing ---- */
 
+brim_status brim_checkpoint_path(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX])
+{
+  char folder[BRIM_PATH_MAX];
+  BRIM_TRY(brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME));
+  return step_path(out, folder, "", step, "");
+}
+
 brim_status brim_checkpoint_aside(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX])
 {
   char folder[BRIM_PATH_MAX];
-  BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  BRIM_TRY(brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME));
   return step_path(out, folder, ".", step, ".tmp");
 }
 
 brim_status brim_checkpoint_begin(brim_checkpoint_attempt *a, const char *run_dir, int64_t step, int64_t best)
 {
-  BRIM_TRY(brim_path_join(a->folder, run_dir, FOLDER_NAME));
+  BRIM_TRY(brim_path_join(a->folder, run_dir, BRIM_CHECKPOINTS_NAME));
   BRIM_TRY(step_path(a->aside, a->folder, ".", step, ".tmp"));
   BRIM_TRY(step_path(a->whole, a->folder, "", step, ""));
   BRIM_TRY(step_path(a->old, a->folder, ".", step, ".old"));
@@ -292,7 +290,7 @@ void brim_checkpoint_drop_cached(const char *run_dir)
 {
   char folder[BRIM_PATH_MAX];
   steps all = {0};
-  if (brim_path_join(folder, run_dir, FOLDER_NAME) != BRIM_OK || list_steps(folder, &all) != BRIM_OK) return;
+  if (brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME) != BRIM_OK || list_steps(folder, &all) != BRIM_OK) return;
   for (size_t i = 0; i < all.count; i++) drop_cached(folder, all.item[i]);
   free(all.item);
 }
@@ -348,7 +346,7 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   char folder[BRIM_PATH_MAX];
   steps all;
   *found = false;
-  BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  BRIM_TRY(brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME));
   sweep(folder);
   BRIM_TRY(list_steps(folder, &all));
   const brim_status status = find_whole(folder, &all, path, room, found);
@@ -385,7 +383,7 @@ brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, int64_t *wh
   char folder[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
   struct stat info;
   steps all;
-  BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
+  BRIM_TRY(brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME));
   if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
     return brim_fail(BRIM_ECONFIG,
                      "'%s' is a link, perhaps to another run's checkpoints: brim deletes no files through it", folder);
@@ -408,8 +406,8 @@ bool brim_checkpoint_exists(const char *run_dir)
 {
   char folder[BRIM_PATH_MAX];
   steps all = {0};
-  const bool exists =
-      brim_path_join(folder, run_dir, FOLDER_NAME) == BRIM_OK && list_steps(folder, &all) == BRIM_OK && all.count > 0;
+  const bool exists = brim_path_join(folder, run_dir, BRIM_CHECKPOINTS_NAME) == BRIM_OK &&
+                      list_steps(folder, &all) == BRIM_OK && all.count > 0;
   free(all.item);
   return exists;
 }

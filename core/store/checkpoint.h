@@ -10,7 +10,11 @@
 #define BRIM_STORE_CHECKPOINT_H
 #include <stdbool.h>
 
+#include "base/file.h"
 #include "store/safetensors.h"
+
+#define BRIM_CHECKPOINTS_NAME "checkpoints"     /* the folder in the run's */
+#define BRIM_CHECKPOINT_STATE_NAME "state.json" /* in each checkpoint */
 
 /* The state besides tensors that a run needs to resume as if it had not stopped. */
 typedef struct brim_train_state {
@@ -105,6 +109,8 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
  * call, and deletes the spare ones if it is still there, but none that a command reads; the caller holds the run's
  * lock. ECONFIG: the folder of checkpoints is a link, perhaps to those of a run that the lock does not cover. EIO. */
 brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, int64_t *whole, size_t *count, uint64_t *bytes);
+/* Writes the path of a run's checkpoint, whether or not it exists. */
+brim_status brim_checkpoint_path(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX]);
 /* [any] Whether the run has a checkpoint, damaged or not. The run may be in progress. */
 bool brim_checkpoint_exists(const char *run_dir);
 /* Reads state.json and checks it. ELOAD with file and reason. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "store/checkpoint.h"
 
 #define WAIT_NANOSECONDS 1000000 /* between checks of a checkpoint that is being deleted */
 #define WAITS_MAX 2000           /* maximum number of checks: the deleting process may have been stopped */
@@ -22,7 +23,7 @@ static bool resolve(const char *folder, const char *name, char *path, size_t roo
   char joined[PATH_MAX], state[PATH_MAX + 16], real[PATH_MAX];
   const int length = snprintf(joined, sizeof joined, "%s%s%s", folder, folder[0] ? "/" : "", name);
   if (length < 0 || (size_t)length >= sizeof joined || !realpath(joined, real)) return false;
-  snprintf(state, sizeof state, "%s/state.json", real);
+  snprintf(state, sizeof state, "%s/" BRIM_CHECKPOINT_STATE_NAME, real);
   if (access(state, F_OK) != 0 || strlen(real) >= room) return false;
   snprintf(path, room, "%s", real);
   return true;
@@ -33,7 +34,7 @@ static bool resolve(const char *folder, const char *name, char *path, size_t roo
 static bool take_hold(const char *path, int *hold)
 {
   char state[PATH_MAX + 16];
-  snprintf(state, sizeof state, "%s/state.json", path);
+  snprintf(state, sizeof state, "%s/" BRIM_CHECKPOINT_STATE_NAME, path);
   *hold = brim_open_to_read(state);
   if (*hold < 0) return errno != ENOENT;
   const bool refused = flock(*hold, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -71,7 +72,7 @@ static bool choose(const char *folder, const char *name, char *path, size_t room
 int brim_checkpoint_lock_to_delete(const char *path)
 {
   char state[PATH_MAX + 16];
-  snprintf(state, sizeof state, "%s/state.json", path);
+  snprintf(state, sizeof state, "%s/" BRIM_CHECKPOINT_STATE_NAME, path);
   const int lock = brim_open_to_read(state);
   if (lock < 0) return BRIM_CHECKPOINT_FREE;
   if (flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
@@ -84,7 +85,7 @@ brim_status brim_checkpoint_choose(const char *run, const char *which, char *pat
 {
   char folder[PATH_MAX];
   *hold = -1;
-  const int length = snprintf(folder, sizeof folder, "%s/checkpoints", run);
+  const int length = snprintf(folder, sizeof folder, "%s/" BRIM_CHECKPOINTS_NAME, run);
   if (length < 0 || (size_t)length >= sizeof folder) return brim_fail(BRIM_EINVAL, "path '%.100s...' is too long", run);
   if (!which && (choose(folder, "best", path, room, hold) || choose(folder, "last", path, room, hold))) return BRIM_OK;
   if (!which) return brim_fail(BRIM_ELOAD, "'%s' has no checkpoint yet", run);

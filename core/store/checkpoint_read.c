@@ -22,11 +22,9 @@ static void add_line(report *to, const char *part, const char *line)
 
 static bool fits(const brim_safetensor *have, const brim_safetensor *want)
 {
-  if (have->dtype != want->dtype && !(brim_dtype_is_real(have->dtype) && brim_dtype_is_real(want->dtype))) return false;
-  if (have->shape.rank != want->shape.rank) return false;
-  for (int32_t i = 0; i < want->shape.rank; i++)
-    if (have->shape.dim[i] != want->shape.dim[i]) return false;
-  return true;
+  const bool same = have->dtype == want->dtype,
+             real = brim_dtype_is_real(have->dtype) && brim_dtype_is_real(want->dtype);
+  return (same || real) && brim_shape_equal(&have->shape, &want->shape);
 }
 
 /* Checks that each wanted tensor exists in the wanted form, and adds a line for each that does not. Returns how many

@@ -19,7 +19,6 @@
 #include "base/text.h"
 #include "store/record.h"
 
-#define STATE_NAME "state.json"
 #define STATE_VERSION 2
 #define STATE_BYTES_MAX (1 << 20)
 #define HASH_TEXT_BYTES 17 /* 16 digits and the NUL */
@@ -177,7 +176,7 @@ static char *dump(const json_t *root)
 static brim_status checksum(const json_t *root, uint64_t *out)
 {
   char *text = dump(root);
-  if (!text) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for " STATE_NAME);
+  if (!text) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for " BRIM_CHECKPOINT_STATE_NAME);
   *out = brim_hash(BRIM_HASH_START, text, strlen(text));
   free(text);
   return BRIM_OK;
@@ -199,7 +198,8 @@ static brim_status build(const brim_train_state *state, const brim_file_digest *
   json_object_set_new(root, "version", json_integer(STATE_VERSION));
   for (size_t i = 0; i < FIELD_COUNT; i++)
     if (json_object_set_new(root, fields[i].key, field_json(&fields[i], state)) != 0)
-      return brim_fail(BRIM_EINVAL, "'%s' cannot be written to " STATE_NAME ": it is not valid UTF-8", fields[i].key);
+      return brim_fail(BRIM_EINVAL, "'%s' cannot be written to " BRIM_CHECKPOINT_STATE_NAME ": it is not valid UTF-8",
+                       fields[i].key);
   json_object_set_new(root, "files", digests_json(digest));
   BRIM_TRY(checksum(root, &sum));
   json_object_set_new(root, "checksum", hash_json(sum));
@@ -210,7 +210,7 @@ brim_status brim_checkpoint_state_write(const char *folder, const brim_train_sta
                                         const brim_file_digest digest[BRIM_CHECKPOINT_PARTS])
 {
   char path[BRIM_PATH_MAX];
-  BRIM_TRY(brim_path_join(path, folder, STATE_NAME));
+  BRIM_TRY(brim_path_join(path, folder, BRIM_CHECKPOINT_STATE_NAME));
   json_t *root = json_object();
   brim_status status = build(state, digest, root);
   char *text = status == BRIM_OK ? dump(root) : NULL;
@@ -281,7 +281,7 @@ brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *sta
 {
   char path[BRIM_PATH_MAX];
   json_t *root = NULL;
-  BRIM_TRY(brim_path_join(path, folder, STATE_NAME));
+  BRIM_TRY(brim_path_join(path, folder, BRIM_CHECKPOINT_STATE_NAME));
   BRIM_TRY(load(path, &root));
   memset(state, 0, sizeof *state); /* including padding: states are compared and hashed as bytes */
   const brim_status status = take_state(path, root, state, digest);

@@ -2,6 +2,7 @@
 #include "store/record.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -50,4 +51,21 @@ brim_status brim_record_read(const char *run, const char *name, json_t **out)
   if (access(path, F_OK) != 0) return BRIM_OK;
   *out = brim_json_load(path, JSON_REJECT_DUPLICATES, &problem);
   return *out ? BRIM_OK : brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, problem.text);
+}
+
+json_t *brim_json_figure(double value)
+{
+  return isfinite(value) ? json_real(value) : json_null();
+}
+
+double brim_json_number(const json_t *object, const char *key)
+{
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+const char *brim_json_string(const json_t *object, const char *key)
+{
+  const char *text = json_string_value(json_object_get(object, key));
+  return text ? text : "";
 }

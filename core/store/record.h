@@ -1,4 +1,4 @@
-/* Small JSON files in a run's folder, written atomically and read back. */
+/* Small JSON files in a run's folder, written atomically and read back; and values of JSON. */
 #ifndef BRIM_STORE_RECORD_H
 #define BRIM_STORE_RECORD_H
 #include <jansson.h>
@@ -13,4 +13,11 @@ brim_status brim_record_write(const char *run, const char *name, const json_t *r
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
 /* Like json_load_file(), but for regular files only, so that it does not block on a pipe. `problem` may be NULL. */
 json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
+
+/* A figure as JSON, which has no NaN: null for a missing one. */
+json_t *brim_json_figure(double value);
+/* A number of an object; NAN if it or the object is missing. */
+double brim_json_number(const json_t *object, const char *key);
+/* A text of an object; "" if it or the object is missing. */
+const char *brim_json_string(const json_t *object, const char *key);
 #endif

@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "store/checkpoint.h"
 
 #define ATTEMPTS_MAX 1000 /* runs with the same name that start in the same second */
 
@@ -68,12 +69,46 @@ brim_status brim_file_write_atomic(const char *path, const char *text, size_t by
   return brim_folder_sync(folder);
 }
 
-/* Names that only a run leaves in its folder; from run_marks[FIRST_OTHER] on, names that other programs use too. */
+/* ---- is it a run? ---- */
+
+static const char *const marks[] = {"config.yaml", BRIM_RUN_LOCK_NAME, "sources.yaml", "metrics.jsonl", "summary.json"};
+
+bool brim_is_run_mark(const char *name)
+{
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+    if (strcmp(name, marks[i]) == 0) return true;
+  return false;
+}
+
+static bool is_file(int parent, const char *folder, const char *name, int flags)
+{
+  char path[BRIM_PATH_MAX];
+  struct stat info;
+  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return false;
+  return fstatat(parent, path, &info, flags) == 0 && S_ISREG(info.st_mode);
+}
+
+bool brim_is_run(int parent, const char *folder, int flags)
+{
+  errno = 0;
+  if (!is_file(parent, folder, marks[0], flags)) {
+    if (errno != EACCES) errno = ENOENT;
+    return false;
+  }
+  for (size_t i = 1; i < sizeof marks / sizeof marks[0]; i++)
+    if (is_file(parent, folder, marks[i], flags)) return true;
+  errno = ENOENT;
+  return false;
+}
+
+/* ---- a new run's folder ---- */
+
+/* Names that a run writes in its folder; from run_names[FIRST_OTHER] on, names that other programs use too. */
 enum { FIRST_OTHER = 4 };
-static const char *const run_marks[] = {
-    "config.yaml",        "metrics.jsonl", "checkpoints",  "summary.json",      "sources.yaml", "overrides.yaml",
-    "plugins.json",       "plan.json",     "events.jsonl", "data.json",         "weights.json", "profile.jsonl",
-    "participants.jsonl", "report.html",   "states.bin",   "environment.jsonl", "buffers.json"};
+static const char *const run_names[] = {
+    "config.yaml",        "metrics.jsonl", BRIM_CHECKPOINTS_NAME, "summary.json",      "sources.yaml", "overrides.yaml",
+    "plugins.json",       "plan.json",     "events.jsonl",        "data.json",         "weights.json", "profile.jsonl",
+    "participants.jsonl", "report.html",   "states.bin",          "environment.jsonl", "buffers.json"};
 
 const char *brim_run_resume_words(const char *path)
 {
@@ -88,11 +123,11 @@ static brim_status fail_taken(const char *dir, size_t mark)
   if (mark >= FIRST_OTHER)
     return brim_fail(BRIM_ECONFIG,
                      "'%s' already has a file %s, which the run would overwrite\nset another run.dir, or none", dir,
-                     run_marks[mark]);
+                     run_names[mark]);
   return brim_fail(
       BRIM_ECONFIG,
       "'%s' already holds a run (it has %s)\nto resume it: %s %s\nfor a new run, set another run.dir, or none", dir,
-      run_marks[mark], brim_run_resume_words(dir), BRIM_QUOTED(dir));
+      run_names[mark], brim_run_resume_words(dir), BRIM_QUOTED(dir));
 }
 
 static brim_status create_given(const char *dir)
@@ -101,9 +136,9 @@ static brim_status create_given(const char *dir)
   struct stat info;
   BRIM_TRY(brim_path_join(path, dir, BRIM_RUN_LOCK_NAME));
   const bool was_begun = lstat(path, &info) == 0; /* a run that ended before it had a configuration left this file */
-  const size_t count = was_begun ? FIRST_OTHER : sizeof run_marks / sizeof run_marks[0];
+  const size_t count = was_begun ? FIRST_OTHER : sizeof run_names / sizeof run_names[0];
   for (size_t i = 0; i < count; i++) {
-    BRIM_TRY(brim_path_join(path, dir, run_marks[i]));
+    BRIM_TRY(brim_path_join(path, dir, run_names[i]));
     if (lstat(path, &info) == 0 && (i < FIRST_OTHER || !S_ISDIR(info.st_mode))) return fail_taken(dir, i);
   }
   return brim_make_folders(dir);
@@ -173,25 +208,23 @@ brim_status brim_run_create(const char *dir, const char *name, char *path, size_
   return create_named(name, path, room);
 }
 
+/* ---- the lock ---- */
+
 /* Removes files that a killed process was writing. Only brim's own names: the folder may have existed before the run.
  */
 static void remove_asides(const char *path)
 {
   char file[BRIM_PATH_MAX], folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
-  for (size_t i = 0; i < sizeof run_marks / sizeof run_marks[0]; i++)
-    if (brim_path_join(file, path, run_marks[i]) == BRIM_OK && brim_path_aside(file, folder, aside) == BRIM_OK)
+  for (size_t i = 0; i < sizeof run_names / sizeof run_names[0]; i++)
+    if (brim_path_join(file, path, run_names[i]) == BRIM_OK && brim_path_aside(file, folder, aside) == BRIM_OK)
       unlink(aside);
 }
 
-/* Formats the holder of the lock, " (process 7)"; "" if it has not written its process id there. */
-static const char *lock_holder(int fd, char *out, size_t room)
+long brim_run_lock_holder(int fd)
 {
   char text[32] = "";
   const ssize_t n = pread(fd, text, sizeof text - 1, 0);
-  const long pid = n > 0 ? strtol(text, NULL, 10) : 0;
-  out[0] = '\0';
-  if (pid > 0) snprintf(out, room, " (process %ld)", pid);
-  return out;
+  return n > 0 ? strtol(text, NULL, 10) : 0;
 }
 
 static void sign_lock(int fd)
@@ -202,8 +235,7 @@ static void sign_lock(int fd)
     brim_log(BRIM_LOG_DEBUG, "cannot write this process's id to the run's lock: %s", strerror(errno));
 }
 
-/* Retries for a moment, as brim_run_is_open takes the lock too. */
-static bool take_lock(int fd)
+bool brim_run_lock_take(int fd)
 {
   enum { TRIES = 10 };
   const struct timespec pause = {.tv_nsec = 10000000};
@@ -234,19 +266,21 @@ brim_status brim_run_lock(const char *path, int *fd)
   const int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (lock < 0 && (errno == ENOENT || errno == ENOTDIR)) return brim_fail(BRIM_EINVAL, "no run folder '%s'", path);
   if (lock < 0) return brim_fail(BRIM_EIO, "cannot open the run's lock '%s': %s", name, brim_open_reason(errno));
-  if (take_lock(lock)) {
+  if (brim_run_lock_take(lock)) {
     sign_lock(lock);
     remove_asides(path);
     *fd = lock;
     return BRIM_OK;
   }
   brim_status status;
-  char holder[48];
-  if (errno == EWOULDBLOCK)
-    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim%s: wait for it or stop it", path,
-                       lock_holder(lock, holder, sizeof holder));
-  else
+  char holder[48] = "";
+  if (errno == EWOULDBLOCK) {
+    const long pid = brim_run_lock_holder(lock);
+    if (pid > 0) snprintf(holder, sizeof holder, " (process %ld)", pid);
+    status = brim_fail(BRIM_EINVAL, "run '%s' is in use by another brim%s: wait for it or stop it", path, holder);
+  } else {
     status = brim_fail(BRIM_EIO, "cannot lock '%s': %s", name, strerror(errno));
+  }
   close(lock);
   return status;
 }

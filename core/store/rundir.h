@@ -25,6 +25,12 @@ brim_status brim_file_publish(const char *aside, const char *path, const char *f
 brim_status brim_format_stamp(char *out);
 /* Makes the folder <before>YYYYmmdd-HHMMSS, numbered if taken ("-2"), and writes its path. The parent must exist. */
 brim_status brim_make_stamped_folder(const char *before, char *path, size_t room);
+/* Whether the folder at `parent` (AT_FDCWD) is a run's: it has a config.yaml and another file that only a run leaves.
+ * `flags`: AT_SYMLINK_NOFOLLOW if these must not be links, or 0. False, with errno, if the folder cannot be searched
+ * (EACCES); else errno is ENOENT. */
+bool brim_is_run(int parent, const char *folder, int flags);
+/* Whether it is the name of one of these files. */
+bool brim_is_run_mark(const char *name);
 /* ECONFIG if `dir` is the working folder or one above it: a run needs its own folder. */
 brim_status brim_run_check_dir(const char *dir);
 /* Makes a new run's folder. `dir` set: that one, which must not hold a run already (ECONFIG says to use --resume or
@@ -40,6 +46,10 @@ const char *brim_run_resume_words(const char *path);
  * another process, which the text names, holds it, or if there is no such folder. Only the holder may write below
  * `path`. */
 brim_status brim_run_lock(const char *path, int *fd);
+/* For a lock file that is open: takes its lock, and waits for a moment if brim_run_is_open has it; false with errno,
+ * EWOULDBLOCK if another process has it. The process that the file names; 0: none. */
+bool brim_run_lock_take(int fd);
+long brim_run_lock_holder(int fd);
 /* Whether a process holds that lock. Takes a shared lock for an instant, which brim_run_lock waits out. */
 bool brim_run_is_open(const char *path);
 #endif

@@ -21,8 +21,7 @@ typedef struct entry {
 } entry;
 
 struct brim_safetensors {
-  void *map; /* NULL: the bytes belong to the caller */
-  size_t map_bytes;
+  brim_file_map map; /* none: the bytes belong to the caller */
   brim_arena arena;
   const char **metadata;           /* key, value, ..., NULL; may be NULL */
   brim_safetensor *tensor;         /* in the order of the data */
@@ -275,23 +274,20 @@ brim_status brim_safetensors_parse(const void *bytes, size_t size, const char *p
 
 brim_status brim_safetensors_open(const char *path, brim_safetensors **out)
 {
-  void *map = NULL;
-  size_t bytes = 0;
-  BRIM_TRY(brim_file_map(path, &map, &bytes));
-  const brim_status status = brim_safetensors_parse(map, bytes, path, out);
-  if (status != BRIM_OK) {
-    brim_file_unmap(map, bytes);
-    return status;
-  }
-  (*out)->map = map;
-  (*out)->map_bytes = bytes;
-  return BRIM_OK;
+  brim_file_map map;
+  BRIM_TRY(brim_file_map_open(path, &map));
+  const brim_status status = brim_safetensors_parse(map.data, map.bytes, path, out);
+  if (status == BRIM_OK)
+    (*out)->map = map;
+  else
+    brim_file_map_close(&map);
+  return status;
 }
 
 void brim_safetensors_close(brim_safetensors *file)
 {
   if (!file) return;
-  brim_file_unmap(file->map, file->map_bytes);
+  brim_file_map_close(&file->map);
   brim_arena_release(&file->arena);
   free(file);
 }
@@ -307,17 +303,10 @@ const brim_safetensor *brim_safetensors_at(const brim_safetensors *file, size_t 
 
 const brim_safetensor *brim_safetensors_find(const brim_safetensors *file, const char *name)
 {
-  size_t low = 0, high = file->count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    const int order = strcmp(file->by_name[middle]->name, name);
-    if (order == 0) return file->by_name[middle];
-    if (order < 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return NULL;
+  const brim_safetensor wanted = {.name = name}, *at = &wanted;
+  const brim_safetensor **found =
+      file->count ? bsearch(&at, file->by_name, file->count, sizeof *found, compare_names) : NULL;
+  return found ? *found : NULL;
 }
 
 const char *brim_safetensors_metadata(const brim_safetensors *file, const char *key)
@@ -329,5 +318,5 @@ const char *brim_safetensors_metadata(const brim_safetensors *file, const char *
 
 void brim_safetensors_forget(const brim_safetensors *file, const void *data, size_t bytes)
 {
-  brim_file_forget(file->map, file->map_bytes, data, bytes);
+  brim_file_map_forget(&file->map, data, bytes);
 }

@@ -2,57 +2,12 @@
 #include "store/summary.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "store/record.h"
 
-static const struct {
-  const char *key;
-  size_t offset;
-} figures[] = {
-#define FIGURE(name)                                                                                                   \
-  {                                                                                                                    \
-#name, offsetof(brim_summary, name)                                                                                \
-  }
-    FIGURE(steps),
-    FIGURE(train_loss),
-    FIGURE(train_accuracy),
-    FIGURE(validation_loss),
-    FIGURE(validation_accuracy),
-    FIGURE(test_loss),
-    FIGURE(test_accuracy),
-    FIGURE(train_perplexity),
-    FIGURE(validation_perplexity),
-    FIGURE(test_perplexity),
-    FIGURE(train_mae),
-    FIGURE(validation_mae),
-    FIGURE(test_mae),
-    FIGURE(samples_per_second),
-    FIGURE(device_peak_bytes),
-    FIGURE(rss_peak_bytes),
-    FIGURE(wall_seconds),
-    FIGURE(client_accuracy_mean),
-    FIGURE(client_accuracy_variance),
-    FIGURE(client_accuracy_gini),
-#undef FIGURE
-};
-
-json_t *brim_json_figure(double value)
-{
-  return isfinite(value) ? json_real(value) : json_null();
-}
-
-enum brim_score brim_summary_score(const brim_summary *s)
-{
-  if (isfinite(s->train_mae) || isfinite(s->validation_mae) || isfinite(s->test_mae)) return BRIM_SCORE_MAE;
-  if (isfinite(s->train_perplexity) || isfinite(s->validation_perplexity) || isfinite(s->test_perplexity))
-    return BRIM_SCORE_PERPLEXITY;
-  return BRIM_SCORE_ACCURACY;
-}
+const char *const brim_score_keys[BRIM_SCORE_COUNT] = {"accuracy", "perplexity", "mae"};
 
 const char *brim_score_name(enum brim_score score)
 {
@@ -60,19 +15,38 @@ const char *brim_score_name(enum brim_score score)
   return names[score];
 }
 
-void brim_summary_scores(const brim_summary *s, enum brim_score score, double out[3])
+enum brim_score brim_summary_score(const brim_summary *s)
 {
-  const double of[BRIM_SCORE_COUNT][3] = {
-      {100 * s->train_accuracy, 100 * s->validation_accuracy, 100 * s->test_accuracy},
-      {s->train_perplexity, s->validation_perplexity, s->test_perplexity},
-      {s->train_mae, s->validation_mae, s->test_mae}};
-  memcpy(out, of[score], sizeof of[score]);
+  for (int score = BRIM_SCORE_MAE; score > BRIM_SCORE_ACCURACY; score--)
+    for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++)
+      if (isfinite(s->score[score][part])) return (enum brim_score)score;
+  return BRIM_SCORE_ACCURACY;
 }
 
-static void copy_string(const json_t *root, const char *key, char *out, size_t room)
+double brim_summary_shown(const brim_summary *s, enum brim_score score, enum brim_part part)
 {
-  const char *text = json_string_value(json_object_get(root, key));
-  snprintf(out, room, "%s", text ? text : "");
+  return score == BRIM_SCORE_ACCURACY ? 100 * s->score[score][part] : s->score[score][part];
+}
+
+/* ---- files ---- */
+
+static void format_key(char *out, size_t room, enum brim_part part, const char *name)
+{
+  snprintf(out, room, "%s_%s", brim_part_names[part], name);
+}
+
+void brim_summary_set(json_t *object, enum brim_part part, const char *name, double value)
+{
+  char key[64];
+  format_key(key, sizeof key, part, name);
+  json_object_set_new(object, key, brim_json_figure(value));
+}
+
+double brim_summary_number(const json_t *object, enum brim_part part, const char *name)
+{
+  char key[128];
+  format_key(key, sizeof key, part, name);
+  return brim_json_number(object, key);
 }
 
 static json_t *load(const char *dir)
@@ -84,22 +58,32 @@ static json_t *load(const char *dir)
   return brim_json_load(path, 0, NULL);
 }
 
+static void set_all(brim_summary *s, const json_t *root)
+{
+  snprintf(s->status, sizeof s->status, "%s", brim_json_string(root, "status"));
+  snprintf(s->error, sizeof s->error, "%s", brim_json_string(root, "error"));
+  s->steps = brim_json_number(root, "steps");
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
+    s->loss[part] = brim_summary_number(root, part, "loss");
+    for (int k = 0; k < BRIM_SCORE_COUNT; k++) s->score[k][part] = brim_summary_number(root, part, brim_score_keys[k]);
+  }
+  s->client_accuracy_variance = brim_json_number(root, "client_accuracy_variance");
+  s->client_accuracy_gini = brim_json_number(root, "client_accuracy_gini");
+  s->samples_per_second = brim_json_number(root, "samples_per_second");
+  s->device_peak_bytes = brim_json_number(root, "device_peak_bytes");
+  s->rss_peak_bytes = brim_json_number(root, "rss_peak_bytes");
+  s->wall_seconds = brim_json_number(root, "wall_seconds");
+}
+
 void brim_summary_clear(brim_summary *s)
 {
-  *s = (brim_summary){0};
-  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) *(double *)((char *)s + figures[i].offset) = NAN;
+  set_all(s, NULL);
 }
 
 bool brim_summary_read(const char *dir, brim_summary *out)
 {
-  brim_summary_clear(out);
   json_t *root = load(dir);
-  for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
-    const json_t *value = json_object_get(root, figures[i].key);
-    if (json_is_number(value)) *(double *)((char *)out + figures[i].offset) = json_number_value(value);
-  }
-  copy_string(root, "status", out->status, sizeof out->status);
-  copy_string(root, "error", out->error, sizeof out->error);
+  set_all(out, root);
   json_decref(root);
   return out->status[0] != '\0';
 }

@@ -9,17 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "store/rundir.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-#define DEPTH_MAX 64 /* folders inside each other */
-#define LOCK_TRIES 10
+#define DEPTH_MAX 64       /* folders inside each other */
 #define ATTEMPTS_MAX 10000 /* runs deleted in the same second */
 
 /* ---- moving a run away ---- */
@@ -42,27 +39,6 @@ static brim_status split(const char *dir, char *folder, char *name)
   return BRIM_OK;
 }
 
-/* A run has the first of these files, and another one. */
-static const char *const marks[] = {"config.yaml", BRIM_RUN_LOCK_NAME, "sources.yaml", "metrics.jsonl", "summary.json"};
-
-static bool is_mark(const char *name)
-{
-  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-    if (strcmp(name, marks[i]) == 0) return true;
-  return false;
-}
-
-/* Whether an open folder is that of a run. */
-static bool is_run(int fd)
-{
-  struct stat info;
-  bool has = false;
-  if (fstatat(fd, marks[0], &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) return false;
-  for (size_t i = 1; i < sizeof marks / sizeof marks[0]; i++)
-    has = has || (fstatat(fd, marks[i], &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode));
-  return has;
-}
-
 /* Locks the run without writing to its lock file, which must keep its bytes. *lock is -1 if there is no such file: then
  * no process has the run. */
 static brim_status lock_run(int run, const char *dir, int *lock)
@@ -70,15 +46,8 @@ static brim_status lock_run(int run, const char *dir, int *lock)
   *lock = openat(run, BRIM_RUN_LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (*lock < 0 && errno == ENOENT) return BRIM_OK;
   if (*lock < 0) return brim_fail(BRIM_EIO, "cannot open the lock of '%s': %s", dir, brim_open_reason(errno));
-  const struct timespec pause = {.tv_nsec = 10000000};
-  for (int i = 0; i < LOCK_TRIES; i++) { /* brim_run_is_open() holds the lock for a moment */
-    if (i > 0) nanosleep(&pause, NULL);
-    if (flock(*lock, LOCK_EX | LOCK_NB) == 0) return BRIM_OK;
-    if (brim_run_is_open(dir)) break;
-  }
-  char text[32] = "";
-  const ssize_t n = pread(*lock, text, sizeof text - 1, 0);
-  const long pid = n > 0 ? strtol(text, NULL, 10) : 0;
+  if (brim_run_lock_take(*lock)) return BRIM_OK;
+  const long pid = brim_run_lock_holder(*lock);
   close(*lock);
   *lock = -1;
   return brim_fail(BRIM_EINVAL, "'%s' is running (process %ld)\nstop it first: kill %ld", dir, pid, pid);
@@ -131,7 +100,7 @@ static brim_status move_away(int folder, const char *path, const char *name, con
 static brim_status trash_open_run(int folder, int run, const char *path, const char *name, const char *dir)
 {
   int lock = -1;
-  if (!is_run(run))
+  if (!brim_is_run(run, ".", AT_SYMLINK_NOFOLLOW))
     return brim_fail(BRIM_ECONFIG,
                      "'%s' is not the folder of a run: it needs a config.yaml and a file such as sources.yaml or "
                      "summary.json\nbrim deletes nothing but runs; remove other folders yourself",
@@ -189,7 +158,7 @@ static const char *run_in(brim_arena *arena, int trash, const char *when)
   for (const struct dirent *entry; !name && folder && (entry = readdir(folder));) {
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
     const int run = openat(fd, entry->d_name, FOLDER_FLAGS);
-    if (run >= 0 && is_run(run)) name = brim_arena_string(arena, entry->d_name);
+    if (run >= 0 && brim_is_run(run, ".", AT_SYMLINK_NOFOLLOW)) name = brim_arena_string(arena, entry->d_name);
     if (run >= 0) close(run);
   }
   if (folder) closedir(folder);
@@ -251,7 +220,7 @@ static int empty_folder(int fd, int depth, bool keeps)
   }
   for (const struct dirent *entry; (entry = readdir(folder));) {
     const char *name = entry->d_name;
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (keeps && is_mark(name))) continue;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (keeps && brim_is_run_mark(name))) continue;
     const int below = openat(fd, name, FOLDER_FLAGS); /* fails for files and links */
     int reason = below < 0 ? 0 : depth < DEPTH_MAX ? empty_folder(below, depth + 1, false) : ELOOP;
     if (below >= 0 && depth >= DEPTH_MAX) close(below);

@@ -78,7 +78,7 @@ static void look_beside(brim_weights_files *f, const char *path)
   const char *slash = strrchr(path, '/');
   const int length = slash ? snprintf(folder, sizeof folder, "%.*s/", (int)(slash - path), path)
                            : snprintf(folder, sizeof folder, ".");
-  f->are_brims = length > 0 && (size_t)length < sizeof folder && lies_in(state, folder, "state.json");
+  f->are_brims = length > 0 && (size_t)length < sizeof folder && lies_in(state, folder, BRIM_CHECKPOINT_STATE_NAME);
 }
 
 static brim_status open_file(brim_weights_files *f, const char *path)
@@ -189,7 +189,8 @@ static brim_status open_index(brim_weights_files *f, const char *path)
 
 bool brim_weights_files_are_missing(const char *path)
 {
-  static const char *const names[] = {"state.json", "checkpoints", INDEX_NAME, MODEL_NAME, "pytorch_model.bin"};
+  static const char *const names[] = {BRIM_CHECKPOINT_STATE_NAME, BRIM_CHECKPOINTS_NAME, INDEX_NAME, MODEL_NAME,
+                                      "pytorch_model.bin"};
   char file[BRIM_PATH_MAX];
   bool any = false;
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) any = any || lies_in(file, path, names[i]);
@@ -199,8 +200,8 @@ bool brim_weights_files_are_missing(const char *path)
 static brim_status open_folder(brim_weights_files *f, const char *folder)
 {
   char path[BRIM_PATH_MAX];
-  if (lies_in(path, folder, "state.json")) return open_checkpoint(f, folder);
-  if (lies_in(path, folder, "checkpoints")) {
+  if (lies_in(path, folder, BRIM_CHECKPOINT_STATE_NAME)) return open_checkpoint(f, folder);
+  if (lies_in(path, folder, BRIM_CHECKPOINTS_NAME)) {
     BRIM_TRY(brim_checkpoint_choose(folder, NULL, path, sizeof path, &f->hold));
     return open_checkpoint(f, path);
   }

@@ -12,13 +12,7 @@
 
 void brim_weights_mismatch_add(brim_weights *w, brim_weights_mismatches *to, brim_weights_mismatch mismatch)
 {
-  if (to->count == to->room) {
-    const size_t room = to->room ? to->room * 2 : 64;
-    brim_weights_mismatch *grown = BRIM_ARENA_NEW(&w->arena, brim_weights_mismatch, room);
-    if (to->count) memcpy(grown, to->item, to->count * sizeof *grown);
-    to->item = grown;
-    to->room = room;
-  }
+  BRIM_ARENA_GROW(&w->arena, to->item, to->count, to->room);
   to->item[to->count++] = mismatch;
 }
 

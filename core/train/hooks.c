@@ -28,7 +28,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "store/record.h"
+#include "store/checkpoint.h"
+#include "store/summary.h"
 
 #define SECONDS_MAX 60.0               /* of a command */
 #define GRACE_SECONDS 2.0              /* between SIGTERM and SIGKILL */
@@ -39,7 +40,6 @@
 #define VARIABLES_MAX 16
 
 static const char *const names[BRIM_HOOK_COUNT] = {"on_start", "on_evaluation", "on_checkpoint", "on_oom", "on_end"};
-static const char *const parts[BRIM_HOOK_PARTS] = {"train", "validation", "test"};
 
 typedef struct slot {
   char *command; /* NULL: not set */
@@ -76,15 +76,10 @@ typedef struct command {
 
 /* ---- input and variables of a command ---- */
 
-static void set_number(json_t *out, const char *key, double value)
-{
-  json_object_set_new(out, key, isfinite(value) ? json_real(value) : json_null());
-}
-
 /* The figures, with the keys of summary.json; at the end of the run that file. */
 static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f)
 {
-  char key[48], path[PATH_MAX + 16];
+  char path[PATH_MAX + 16];
   json_t *out = NULL;
   snprintf(path, sizeof path, "%s/summary.json", h->run);
   if (hook == BRIM_HOOK_END) out = brim_json_load(path, 0, NULL);
@@ -92,12 +87,11 @@ static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const br
     out = json_object();
     json_object_set_new(out, "status", json_string(f->status));
     json_object_set_new(out, "steps", json_integer(f->step));
-    for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+    for (enum brim_part i = 0; i < BRIM_PART_COUNT; i++) {
       const double values[] = {f->loss[i], f->accuracy[i], f->mae[i]};
       static const char *const kinds[] = {"loss", "accuracy", "mae"};
       for (int k = 0; k < 3; k++) {
-        snprintf(key, sizeof key, "%s_%s", parts[i], kinds[k]);
-        if (k == 0 || isfinite(values[k])) set_number(out, key, values[k]);
+        if (k == 0 || isfinite(values[k])) brim_summary_set(out, i, kinds[k], values[k]);
       }
     }
   }
@@ -140,13 +134,13 @@ static void add_figure(char **list, size_t *count, const char *name, double valu
  * texts at the list's beginning that belong to it. */
 static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f, size_t *own)
 {
-  char number[32], path[PATH_MAX + 64] = "";
+  char number[32], path[BRIM_PATH_MAX] = "";
   size_t there = 0, count = 0;
   while (environ[there]) there++;
   char **list = brim_xcalloc(there + VARIABLES_MAX + 1, sizeof *list);
   int part = 0; /* of an evaluation; else training */
-  for (int i = 0; i < BRIM_HOOK_PARTS; i++)
-    if (strcmp(f->split, parts[i]) == 0) part = i;
+  for (int i = 0; i < BRIM_PART_COUNT; i++)
+    if (strcmp(f->split, brim_part_names[i]) == 0) part = i;
   add_variable(list, &count, "BRIM_HOOK", names[hook]);
   add_variable(list, &count, "BRIM_RUN", h->run);
   add_variable(list, &count, "BRIM_MODEL", h->model);
@@ -161,8 +155,7 @@ static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, con
   add_figure(list, &count, "BRIM_LOSS", f->loss[part]);
   add_figure(list, &count, "BRIM_ACCURACY", f->accuracy[part]);
   add_variable(list, &count, "BRIM_DETAIL", f->detail);
-  if (hook == BRIM_HOOK_CHECKPOINT)
-    snprintf(path, sizeof path, "%s/checkpoints/step-%08lld", h->run, (long long)f->step);
+  if (hook == BRIM_HOOK_CHECKPOINT && brim_checkpoint_path(h->run, f->step, path) != BRIM_OK) path[0] = '\0';
   add_variable(list, &count, "BRIM_CHECKPOINT", path);
   *own = count;
   for (size_t i = 0; i < there; i++) {

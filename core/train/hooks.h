@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/part.h"
 #include "config/settings.h"
 
 #define BRIM_HOOKS_LOG_NAME "hooks.log"
 #define BRIM_HOOK_FAILED "hook_failed" /* the event of a hook's first failure */
-#define BRIM_HOOK_PARTS 3              /* training, validation and test data, by enum brim_part */
 
 enum brim_run_hook {
   BRIM_HOOK_START,
@@ -29,7 +29,7 @@ typedef struct brim_hook_facts {
   const char *split;  /* of an evaluation, a literal; else "" */
   int64_t step, steps;
   double epoch;
-  double loss[BRIM_HOOK_PARTS], accuracy[BRIM_HOOK_PARTS], mae[BRIM_HOOK_PARTS];
+  double loss[BRIM_PART_COUNT], accuracy[BRIM_PART_COUNT], mae[BRIM_PART_COUNT];
   char detail[1024]; /* the reason of an out-of-memory, or the error of a run that failed */
 } brim_hook_facts;
 

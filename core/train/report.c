@@ -431,32 +431,23 @@ static void set_scores(json_t *object, const brim_report *r)
     json_object_set_new(object, "left_out", json_string(text));
 }
 
-/* Sets "<part>_<name>", such as "validation_loss". */
-static void set_figure(json_t *object, const char *part, const char *name, double value)
-{
-  char key[64];
-  snprintf(key, sizeof key, "%s_%s", part, name);
-  set_number(object, key, value);
-}
-
 static void set_figures(json_t *object, const brim_report *r)
 {
-  static const char *const parts[] = {"train", "validation", "test"};
   const bool is_values = r->task == BRIM_TASK_VALUES;
   char top[32];
-  for (int part = 0; part < 3; part++) {
+  for (enum brim_part part = 0; part < BRIM_PART_COUNT; part++) {
     const brim_evaluation *e = &r->figures[part];
-    set_figure(object, parts[part], "loss", e->loss);
-    set_figure(object, parts[part], is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
+    brim_summary_set(object, part, "loss", e->loss);
+    brim_summary_set(object, part, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
     if (is_values && part != BRIM_PART_TRAIN) { /* of these errors, training counts only the first */
-      set_figure(object, parts[part], "mape", e->mape);
-      set_figure(object, parts[part], "rmse", e->rmse);
-      set_figure(object, parts[part], "r2", e->r2);
+      brim_summary_set(object, part, "mape", e->mape);
+      brim_summary_set(object, part, "rmse", e->rmse);
+      brim_summary_set(object, part, "r2", e->r2);
     }
-    if (r->task == BRIM_TASK_TOKENS) set_figure(object, parts[part], "perplexity", brim_evaluation_perplexity(e));
-    if (r->task == BRIM_TASK_CLASS && part != BRIM_PART_TRAIN) set_figure(object, parts[part], "f1", e->f1);
+    if (r->task == BRIM_TASK_TOKENS) brim_summary_set(object, part, "perplexity", brim_evaluation_perplexity(e));
+    if (r->task == BRIM_TASK_CLASS && part != BRIM_PART_TRAIN) brim_summary_set(object, part, "f1", e->f1);
     snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
-    if (e->top_k > 0) set_figure(object, parts[part], top, e->accuracy_top);
+    if (e->top_k > 0) brim_summary_set(object, part, top, e->accuracy_top);
   }
 }
 

@@ -6,12 +6,13 @@
 #include "train/trainer.h"
 
 typedef struct brim_report {
-  int32_t task;               /* enum brim_task */
-  int64_t tokens_each;        /* in a sample; 0: samples are not tokens */
-  bool says_memory;           /* print memory at the end: observe.memory_summary */
-  brim_evaluation figures[3]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
-  int64_t test_step;          /* -1: not evaluated */
-  char no_test[256];          /* a text for the user: why there is no test data; "": there is some */
+  int32_t task;        /* enum brim_task */
+  int64_t tokens_each; /* in a sample; 0: samples are not tokens */
+  bool says_memory;    /* print memory at the end: observe.memory_summary */
+  brim_evaluation
+      figures[BRIM_PART_COUNT]; /* by enum brim_part: of the newest training record, and of the newest evaluations */
+  int64_t test_step;            /* -1: not evaluated */
+  char no_test[256];            /* a text for the user: why there is no test data; "": there is some */
   double *confusion; /* of the test data, used by its figures; classes * classes. NULL: no test data, or not counted */
   int64_t samples;   /* trained in this process, except in its first step */
   double train_seconds;      /* in those steps */

@@ -52,12 +52,11 @@ static size_t list_metrics(const brim_running *r, hyperparameters *h, const char
                                          [BRIM_TASK_TOKENS] = {"loss", "accuracy", "perplexity"},
                                          [BRIM_TASK_VALUES] = {"loss", "mae", "r2"}};
   static const enum brim_part parts[] = {BRIM_PART_VALIDATION, BRIM_PART_TEST};
-  static const char *const splits[] = {"validation", "test"};
   const brim_data *data = &r->drive->setup->data;
   size_t count = 0;
   for (size_t p = 0; p < 2; p++)
     for (size_t k = 0; k < 3 && data->count[parts[p]] > 0; k++)
-      metric[count++] = brim_arena_printf(&h->arena, "%s/%s", names[data->train.task][k], splits[p]);
+      metric[count++] = brim_arena_printf(&h->arena, "%s/%s", names[data->train.task][k], brim_part_names[parts[p]]);
   return count;
 }
 

@@ -7,8 +7,6 @@
 #include "train/run_parts.h"
 #include "train/stop.h"
 
-static const char *const part_names[] = {"train", "validation", "test"};
-
 void brim_running_event(brim_running *r, const char *what, const char *detail)
 {
   brim_report_event(&r->events, what, r->state ? r->state->step : 0, detail);
@@ -19,7 +17,7 @@ void brim_running_hook_facts(const brim_running *r, brim_hook_facts *out)
   const brim_order *o = &r->drive->order;
   *out = (brim_hook_facts){.status = "running", .split = "", .step = r->state->step, .steps = o->steps};
   out->epoch = (double)r->state->step / (double)o->steps_per_epoch;
-  for (int i = 0; i < BRIM_HOOK_PARTS; i++) {
+  for (int i = 0; i < BRIM_PART_COUNT; i++) {
     const brim_evaluation *e = &r->report.figures[i];
     out->loss[i] = e->loss;
     out->accuracy[i] = r->report.task == BRIM_TASK_VALUES ? NAN : e->accuracy;
@@ -110,7 +108,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
   brim_jsonl_number(m, "epoch", (double)r->state->step / (double)r->drive->order.steps_per_epoch);
-  brim_jsonl_string(m, "split", part_names[part]);
+  brim_jsonl_string(m, "split", brim_part_names[part]);
   brim_jsonl_number(m, "loss", e->loss);
   if (e->task == BRIM_TASK_TOKENS) brim_jsonl_number(m, "perplexity", brim_evaluation_perplexity(e));
   brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
@@ -248,13 +246,13 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   const double seconds = brim_now() - start;
   if (!isfinite(out->loss))
     return brim_fail(BRIM_ENUMERIC, "the %s loss after step %lld is %s\n%s; earlier checkpoints are kept",
-                     part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
+                     brim_part_names[part], (long long)r->state->step, isnan(out->loss) ? "not a number" : "infinite",
                      r->state->loss_scale > 0
                          ? "an activation leaves the range of fp16, or the parameters have diverged"
                          : "the parameters have diverged");
   BRIM_TRY(brim_report_evaluation(&r->report, part, out, r->state->step));
   if (!recorded) BRIM_TRY(record(r, part, out, out->samples, seconds));
-  r->evaluated = part_names[part];
+  r->evaluated = brim_part_names[part];
   brim_running_hook(r, BRIM_HOOK_EVALUATION, NULL);
   const brim_order *o = &r->drive->order;
   char when[80];
@@ -263,7 +261,7 @@ brim_status brim_running_evaluate(brim_running *r, enum brim_part part, bool rec
   else
     snprintf(when, sizeof when, "epoch %.4g, step %lld", (double)r->state->step / (double)o->steps_per_epoch,
              (long long)r->state->step);
-  brim_say("%s: %s loss %.4f%s (%lld sample%s)", when, part_names[part], out->loss,
+  brim_say("%s: %s loss %.4f%s (%lld sample%s)", when, brim_part_names[part], out->loss,
            brim_report_format(figures, sizeof figures, out), (long long)out->samples, brim_plural(out->samples));
   return BRIM_OK;
 }

@@ -412,7 +412,6 @@ static brim_status add_list(json_t *list, const brim_samples *samples, const bri
 brim_status brim_samples_write(const brim_samples *samples, const brim_setup *s, const char *dir, int64_t step,
                                json_t **out)
 {
-  static const char *const parts[] = {"train", "validation", "test"};
   char path[BRIM_PATH_MAX];
   json_t *list = json_array();
   brim_status status = brim_path_join(path, dir, BRIM_SAMPLES_NAME);
@@ -420,11 +419,12 @@ brim_status brim_samples_write(const brim_samples *samples, const brim_setup *s,
     status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the answers of a batch");
   if (status == BRIM_OK) status = add_list(list, samples, s);
   const int32_t task = s->data.train.task;
-  json_t *root = json_pack("{s:I, s:s, s:s, s:I}", "step", (json_int_t)step, "split", parts[samples->part], "task",
-                           task == BRIM_TASK_VALUES   ? "values"
-                           : task == BRIM_TASK_TOKENS ? "tokens"
-                                                      : "class",
-                           "samples", (json_int_t)samples->samples);
+  json_t *root =
+      json_pack("{s:I, s:s, s:s, s:I}", "step", (json_int_t)step, "split", brim_part_names[samples->part], "task",
+                task == BRIM_TASK_VALUES   ? "values"
+                : task == BRIM_TASK_TOKENS ? "tokens"
+                                           : "class",
+                "samples", (json_int_t)samples->samples);
   if (task != BRIM_TASK_TOKENS) json_object_set_new(root, "wrong", json_integer(samples->wrong));
   json_object_set_new(root, "worst", list);
   char *text = status == BRIM_OK ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;

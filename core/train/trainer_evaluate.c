@@ -146,17 +146,16 @@ static void take_errors(const brim_trainer *t, double samples, brim_evaluation *
 /* The mean of no losses is undefined; the parameters are not the cause. */
 static brim_status check_weight(const brim_trainer *t, enum brim_part part, double weight)
 {
-  static const char *const name[] = {"training", "validation", "test"};
   if (weight > 0) return BRIM_OK;
   if (t->drive->setup->data.train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ENUMERIC,
                      "no token of the %s data counts for the loss, so the loss has no value\nloss.ignore_index or the "
                      "dataset excludes every label",
-                     name[part]);
+                     brim_part_titles[part]);
   return brim_fail(BRIM_ENUMERIC,
                    "no sample of the %s data counts for the loss, so the loss has no value\nall of them are of classes "
                    "with weight 0, or of the class that loss.ignore_index names",
-                   name[part]);
+                   brim_part_titles[part]);
 }
 
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)

@@ -1,16 +1,32 @@
-/* Cases of a fixture that are one operation each: sources have the names and the numbers of the fixture's tensors; "y"
- * is the result, "dy" its gradient, and "d<name>" the gradient of a source. */
+/* Cases of a fixture that are one operation each: sources have the names of the fixture's tensors, without the layer's
+ * name ("weight" for "conv.weight"), and their numbers; "y" is the result, "dy" its gradient, and "d<name>" the
+ * gradient of a source. */
 #ifndef TESTS_CONFORMANCE_GOLDEN_CASE_H
 #define TESTS_CONFORMANCE_GOLDEN_CASE_H
 #include "conformance/bench.h"
+#include "conformance/golden.h"
 
-/* Opens the fixture and the reference backend; -1 if it is missing. Group setup and teardown of tests. */
-int golden_case_open(const char *fixture);
-void golden_case_close(void);
-/* Builds a case, runs it and compares the result and every gradient. */
+/* The test defines it: the name of a file in tests/golden. */
+extern const char golden_case_fixture[];
+/* Group setup and teardown: the fixture, and the reference backend. */
+int golden_case_set_up(void **state);
+int golden_case_tear_down(void **state);
+const backend *golden_case_backend(void);
+
+/* Builds a case, runs it and compares the result and every gradient. The prefix of its tensors is such as "gelu0.". */
 void golden_case_check(const char *prefix, brim_tensor *(*make)(bench *b));
+/* The same in steps. The row's name is the prefix. */
+bench *golden_case_create(const bench_row *row, bool evaluate);
+void golden_case_run(bench *b);
 
-/* For `make`: the prefix of the case, such as "gelu0."; its sources by name. */
+/* A tensor of the current case by name; before the first case, of the whole fixture. */
+const golden_tensor *golden_case_find(const char *name);
+/* Gives a tensor the fixture's numbers; or all sources, but not buffers. */
+void golden_case_put(const bench *b, const brim_tensor *t, const char *name);
+void golden_case_fill(const bench *b);
+void golden_case_compare(const bench *b, const brim_tensor *t, const char *name);
+
+/* For `make`: the prefix of the case; its sources by name. */
 const char *golden_case_prefix(void);
 brim_tensor *golden_case_input(bench *b, const char *name);
 brim_tensor *golden_case_parameter(bench *b, const char *name);

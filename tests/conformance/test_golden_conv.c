@@ -9,20 +9,16 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/golden.h"
-#include "conformance/load.h"
+#include "conformance/golden_case.h"
 
-static golden fixture;
-static loaded plugin;
-static const char *prefix; /* prefix of the case that a row below builds: "grouped." */
+const char golden_case_fixture[] = "conv.txt";
 
 static brim_tensor *input(bench *b)
 {
-  return bench_input(b, &golden_find(&fixture, prefix, "x")->shape, "x");
+  return golden_case_input(b, "x");
 }
 
-/* ---- builders ---- */
+/* ---- operations ---- */
 
 static brim_tensor *make_dilated(bench *b)
 {
@@ -138,125 +134,64 @@ static brim_tensor *make_global(bench *b)
   return brim_global_avg_pool(b->g, input(b));
 }
 
-/* ---- a case ---- */
-
-static bench *create(const char *name, brim_tensor *(*make)(bench *b))
-{
-  static backend reference;
-  static bench_row row; /* the bench keeps pointers to both */
-  reference = (backend){"reference", plugin.plugin->ops, plugin.self};
-  row = (bench_row){.name = name, .make = make};
-  prefix = name;
-  return bench_create(&(bench_options){.backend = &reference,
-                                       .row = &row,
-                                       .seed = 1,
-                                       .batch = golden_find(&fixture, prefix, "x")->shape.dim[0],
-                                       .gradients_at_zero = true});
-}
-
-static void put(const bench *b, const brim_tensor *t, const char *name)
-{
-  const golden_tensor *from = golden_find(&fixture, prefix, name);
-  assert_true(brim_shape_equal(&from->shape, &t->shape));
-  memcpy(b->memory[t->id], from->value, (size_t)brim_shape_count(&t->shape) * sizeof *from->value);
-}
-
-static void check(const bench *b, const char *name, const brim_tensor *t)
-{
-  assert_non_null(t);
-  golden_check(&fixture, prefix, name, &t->shape, b->memory[t->id]);
-}
-
-static void check_case(const char *name, brim_tensor *(*make)(bench *b))
-{
-  bench *b = create(name, make);
-  const brim_graph *g = b->g;
-  const brim_tensor *x = g->tensor[0];
-  put(b, x, "x");
-  put(b, b->seed, "dy");
-  for (size_t i = 0; i < g->parameter_count; i++)
-    put(b, g->parameter[i].value, g->parameter[i].value->name + strlen("conv."));
-  bench_run(b, 0, g->node_count);
-  check(b, "y", b->result);
-  check(b, "dx", brim_autodiff_gradient(g, x));
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    char gradient[32];
-    snprintf(gradient, sizeof gradient, "d%s", g->parameter[i].value->name + strlen("conv."));
-    check(b, gradient, g->parameter[i].gradient);
-  }
-  bench_free(b);
-}
+/* ---- tests ---- */
 
 static void test_convolutions_match_pytorch(void **state)
 {
   (void)state;
-  check_case("dilated.", make_dilated);
-  check_case("grouped.", make_grouped);
-  check_case("depthwise.", make_depthwise);
-  check_case("multiplied.", make_multiplied);
-  check_case("conv1d.", make_conv1d);
-  check_case("conv1d_grouped.", make_conv1d_grouped);
+  golden_case_check("dilated.", make_dilated);
+  golden_case_check("grouped.", make_grouped);
+  golden_case_check("depthwise.", make_depthwise);
+  golden_case_check("multiplied.", make_multiplied);
+  golden_case_check("conv1d.", make_conv1d);
+  golden_case_check("conv1d_grouped.", make_conv1d_grouped);
 }
 
 static void test_transposed_convolutions_match_pytorch(void **state)
 {
   (void)state;
-  check_case("up.", make_up);
-  check_case("up_grouped.", make_up_grouped);
-  check_case("up_dilated.", make_up_dilated);
-  check_case("up1d.", make_up1d);
+  golden_case_check("up.", make_up);
+  golden_case_check("up_grouped.", make_up_grouped);
+  golden_case_check("up_dilated.", make_up_dilated);
+  golden_case_check("up1d.", make_up1d);
 }
 
 static void test_upsampling_matches_pytorch(void **state)
 {
   (void)state;
-  check_case("nearest.", make_nearest);
-  check_case("bilinear.", make_bilinear);
-  check_case("bilinear_down.", make_bilinear_down);
-  check_case("bilinear_aligned.", make_bilinear_aligned);
-  check_case("nearest1d.", make_nearest1d);
-  check_case("linear1d.", make_linear1d);
+  golden_case_check("nearest.", make_nearest);
+  golden_case_check("bilinear.", make_bilinear);
+  golden_case_check("bilinear_down.", make_bilinear_down);
+  golden_case_check("bilinear_aligned.", make_bilinear_aligned);
+  golden_case_check("nearest1d.", make_nearest1d);
+  golden_case_check("linear1d.", make_linear1d);
 }
 
 static void test_pooling_matches_pytorch(void **state)
 {
   (void)state;
-  check_case("max.", make_max);
-  check_case("max1d.", make_max1d);
-  check_case("avg.", make_avg);
-  check_case("avg_inside.", make_avg_inside);
-  check_case("adaptive.", make_adaptive);
-  check_case("adaptive_up.", make_adaptive_up);
-  check_case("global.", make_global);
-  check_case("global1d.", make_global);
+  golden_case_check("max.", make_max);
+  golden_case_check("max1d.", make_max1d);
+  golden_case_check("avg.", make_avg);
+  golden_case_check("avg_inside.", make_avg_inside);
+  golden_case_check("adaptive.", make_adaptive);
+  golden_case_check("adaptive_up.", make_adaptive_up);
+  golden_case_check("global.", make_global);
+  golden_case_check("global1d.", make_global);
 }
 
 /* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
   (void)state;
-  bench *b = create("conv1d.", make_conv1d);
+  const bench_row row = {"conv1d.", make_conv1d};
+  bench *b = golden_case_create(&row, false);
   const brim_tensor *weight = b->g->parameter[0].value, *bias = b->g->parameter[1].value;
   assert_int_equal(b->g->parameter_count, 2);
   assert_string_equal(weight->name, "conv.weight");
   assert_true(brim_shape_equal(&weight->shape, &(brim_shape){3, {6, 4, 3}}));
   assert_string_equal(bias->name, "conv.bias");
   bench_free(b);
-}
-
-static int set_up(void **state)
-{
-  (void)state;
-  golden_read(&fixture, "conv.txt");
-  return load_plugin(&plugin, "backend", "reference", NULL) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  unload_plugin(&plugin);
-  brim_arena_release(&fixture.arena);
-  return 0;
 }
 
 int main(void)
@@ -268,5 +203,5 @@ int main(void)
       cmocka_unit_test(test_pooling_matches_pytorch),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

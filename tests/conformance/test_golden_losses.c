@@ -10,29 +10,26 @@
 #include <cmocka.h>
 
 #include "builtin/builtin.h"
-#include "conformance/bench.h"
-#include "conformance/golden.h"
+#include "conformance/golden_case.h"
 #include "conformance/load.h"
 
 #define SMOOTHING 0.2
 #define DELTA 0.7
 #define IGNORED 2
 
-static golden fixture;
-static loaded plugin;
-static backend reference;
+const char golden_case_fixture[] = "losses.txt";
 
 /* An input from the fixture. Targets and weights are constants without gradients. */
 static brim_tensor *from_fixture(bench *b, const char *name, bool constant)
 {
-  const brim_shape *shape = &golden_find(&fixture, "", name)->shape;
+  const brim_shape *shape = &golden_case_find(name)->shape;
   if (constant) return brim_graph_tensor(b->g, BRIM_ROLE_DATA, b->g->real, shape, name);
   return bench_input(b, shape, name);
 }
 
 static brim_tensor *labels_of(bench *b, const char *name)
 {
-  return bench_indices(b, &golden_find(&fixture, "", name)->shape, 5, name);
+  return bench_indices(b, &golden_case_find(name)->shape, 5, name);
 }
 
 static brim_tensor *cross_entropy(bench *b, brim_loss_attr attr, bool weighted)
@@ -88,7 +85,7 @@ BENCH_ROW(shares_all) = {"shares_all", make_shares_all, .is_loss = true};
 
 static brim_tensor *linear(bench *b, brim_loss_attr attr)
 {
-  const brim_shape *shape = &golden_find(&fixture, "", "product")->shape;
+  const brim_shape *shape = &golden_case_find("product")->shape;
   brim_tensor *const x = from_fixture(b, "x", false), *product = bench_parameter(b, "product", shape, 1);
   brim_tensor *const in[] = {x, product, labels_of(b, "label")};
   return brim_graph_node(b->g, "linear_cross_entropy", NULL, in, 3, &(brim_attr){.loss = attr})->out[0];
@@ -172,40 +169,25 @@ static brim_tensor *make_kl(bench *b)
   return brim_graph_apply(b->g, "sample_loss", NULL, in, 2, NULL);
 }
 
-static void fill(bench *b, const brim_tensor *t)
+/* Compares with "<row>.<name>", or with "<row>.gradient.<name>". */
+static void check(const bench *b, const brim_tensor *t, const char *kind, const char *name)
 {
-  const golden_tensor *from = golden_find(&fixture, "", t->name);
-  assert_int_equal(brim_shape_count(&from->shape), brim_shape_count(&t->shape));
-  for (int64_t i = 0; i < brim_shape_count(&t->shape); i++)
-    if (t->dtype == BRIM_DTYPE_I32)
-      ((int32_t *)b->memory[t->id])[i] = (int32_t)from->value[i];
-    else
-      ((double *)b->memory[t->id])[i] = from->value[i];
-}
-
-static void check(const bench *b, const char *prefix, const char *name, const brim_tensor *t)
-{
-  char full[64];
-  snprintf(full, sizeof full, "%s.%s", b->o.row->name, prefix);
-  double *values = bench_values_of(b, t);
-  golden_check(&fixture, full, name, &t->shape, values);
-  free(values);
+  char full[96];
+  snprintf(full, sizeof full, "%s.%s%s", b->o.row->name, kind, name);
+  golden_case_compare(b, t, full);
 }
 
 static void check_row(const bench_row *row)
 {
   const bool by_label = strstr(row->name, "_label") || strncmp(row->name, "kl_", 3) == 0;
   bench *b = bench_create(&(bench_options){
-      .backend = &reference, .row = row, .seed = 1, .batch = by_label ? 4 : 3, .gradients_at_zero = true});
-  for (size_t i = 0; i < b->g->tensor_count; i++) {
-    const brim_tensor *t = b->g->tensor[i];
-    if (t->role == BRIM_ROLE_DATA || t->role == BRIM_ROLE_PARAMETER) fill(b, t);
-  }
+      .backend = golden_case_backend(), .row = row, .seed = 1, .batch = by_label ? 4 : 3, .gradients_at_zero = true});
+  golden_case_fill(b);
   bench_run(b, 0, b->g->node_count);
-  check(b, "", "loss", b->result);
-  check(b, "gradient.", b->g->tensor[0]->name, brim_autodiff_gradient(b->g, b->g->tensor[0]));
+  check(b, b->result, "", "loss");
+  check(b, brim_autodiff_gradient(b->g, b->g->tensor[0]), "gradient.", b->g->tensor[0]->name);
   for (size_t i = 0; i < b->g->parameter_count; i++)
-    check(b, "gradient.", b->g->parameter[i].value->name, b->g->parameter[i].gradient);
+    check(b, b->g->parameter[i].gradient, "gradient.", b->g->parameter[i].value->name);
   bench_free(b);
 }
 
@@ -345,23 +327,6 @@ static void test_cuda_refuses_labels_out_of_range(void **state)
   check_labels_are_refused("cuda", "emulated");
 }
 
-static int set_up(void **state)
-{
-  (void)state;
-  golden_read(&fixture, "losses.txt");
-  if (!load_plugin(&plugin, "backend", "reference", NULL)) return -1;
-  reference = (backend){"reference", plugin.plugin->ops, plugin.self};
-  return 0;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  unload_plugin(&plugin);
-  brim_arena_release(&fixture.arena);
-  return 0;
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -372,5 +337,5 @@ int main(void)
       cmocka_unit_test(test_cpu_refuses_labels_out_of_range),
       cmocka_unit_test(test_cuda_refuses_labels_out_of_range),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

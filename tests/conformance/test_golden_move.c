@@ -11,6 +11,8 @@
 
 #include "conformance/golden_case.h"
 
+const char golden_case_fixture[] = "move.txt";
+
 static brim_tensor *make_linear(bench *b)
 {
   brim_tensor *weight = golden_case_parameter(b, "weight"), *bias = golden_case_parameter(b, "bias");
@@ -67,19 +69,6 @@ static void test_moving_matches_pytorch(void **state)
   golden_case_check("mixed.", make_mixed);
 }
 
-static int set_up(void **state)
-{
-  (void)state;
-  return golden_case_open("move.txt");
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  golden_case_close();
-  return 0;
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -87,5 +76,5 @@ int main(void)
       cmocka_unit_test(test_looking_up_matches_pytorch),
       cmocka_unit_test(test_moving_matches_pytorch),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

@@ -9,48 +9,33 @@
 
 #include <cmocka.h>
 
-#include "conformance/bench.h"
-#include "conformance/golden.h"
-#include "conformance/load.h"
+#include "conformance/golden_case.h"
 
 #define EPS 1e-5
 #define MOMENTUM 0.1
 
-static loaded plugin;
-static backend reference;
-static golden fixture;
-static const char *fixture_case; /* "layer_norm." */
-
-static const golden_tensor *find(const char *name)
-{
-  return golden_find(&fixture, fixture_case, name);
-}
-
-static brim_tensor *input(bench *b)
-{
-  return bench_input(b, &find("x")->shape, "x");
-}
+const char golden_case_fixture[] = "norm.txt";
 
 static brim_tensor *make_layer_norm(bench *b)
 {
-  return brim_layer_norm(b->g, "norm", input(b), EPS);
+  return brim_layer_norm(b->g, "norm", golden_case_input(b, "x"), EPS);
 }
 
 static brim_tensor *make_rms_norm(bench *b)
 {
-  return brim_rms_norm(b->g, "norm", input(b), EPS);
+  return brim_rms_norm(b->g, "norm", golden_case_input(b, "x"), EPS);
 }
 
 static brim_tensor *make_group_norm(bench *b)
 {
-  return brim_group_norm(b->g, "norm", input(b), 3, EPS);
+  return brim_group_norm(b->g, "norm", golden_case_input(b, "x"), 3, EPS);
 }
 
 /* In training, the update of the buffers follows directly. */
 static brim_tensor *make_batch_norm(bench *b)
 {
   brim_graph *g = b->g;
-  brim_tensor *y = brim_batch_norm(g, "norm", input(b), EPS, MOMENTUM);
+  brim_tensor *y = brim_batch_norm(g, "norm", golden_case_input(b, "x"), EPS, MOMENTUM);
   for (size_t i = 0; g->training && i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
     if (!p->is_buffer) continue;
@@ -61,92 +46,49 @@ static brim_tensor *make_batch_norm(bench *b)
   return y;
 }
 
-static brim_tensor *parameter_of(const bench *b, const char *name, bool gradient)
-{
-  for (size_t i = 0; i < b->g->parameter_count; i++)
-    if (strcmp(b->g->parameter[i].value->name + strlen("norm."), name) == 0)
-      return gradient ? b->g->parameter[i].gradient : b->g->parameter[i].value;
-  fail_msg("there is no parameter norm.%s", name);
-  return NULL;
-}
-
-static void set(const bench *b, const brim_tensor *t, const char *name)
-{
-  const golden_tensor *from = find(name);
-  assert_true(brim_shape_equal(&from->shape, &t->shape));
-  memcpy(b->memory[t->id], from->value, (size_t)brim_shape_count(&t->shape) * sizeof *from->value);
-}
-
-static void check(const bench *b, const brim_tensor *t, const char *name)
-{
-  golden_check(&fixture, fixture_case, name, &t->shape, b->memory[t->id]);
-}
-
-static bench *create(const char *name, const bench_row *row, bool evaluate)
-{
-  fixture_case = name;
-  reference = (backend){"reference", plugin.plugin->ops, plugin.self};
-  bench *b = bench_create(&(bench_options){.backend = &reference,
-                                           .row = row,
-                                           .seed = 1,
-                                           .batch = find("x")->shape.dim[0],
-                                           .gradients_at_zero = true,
-                                           .evaluate = evaluate});
-  set(b, b->g->tensor[0], "x");
-  set(b, parameter_of(b, "weight", false), "weight");
-  if (row->make != make_rms_norm) set(b, parameter_of(b, "bias", false), "bias");
-  return b;
-}
-
-static bench *check_gradients(bench *b, bool bias)
-{
-  set(b, b->seed, "dy");
-  bench_run(b, 0, b->g->node_count);
-  check(b, b->result, "y");
-  check(b, brim_autodiff_gradient(b->g, b->g->tensor[0]), "dx");
-  check(b, parameter_of(b, "weight", true), "dweight");
-  if (bias) check(b, parameter_of(b, "bias", true), "dbias");
-  return b;
-}
-
 static void test_layer_norm_matches_pytorch(void **state)
 {
   (void)state;
-  static const bench_row row = {"layer_norm", make_layer_norm};
-  bench_free(check_gradients(create("layer_norm.", &row, false), true));
+  golden_case_check("layer_norm.", make_layer_norm);
 }
 
 static void test_rms_norm_matches_pytorch(void **state)
 {
   (void)state;
-  static const bench_row row = {"rms_norm", make_rms_norm};
-  bench_free(check_gradients(create("rms_norm.", &row, false), false));
+  golden_case_check("rms_norm.", make_rms_norm);
 }
 
 static void test_group_norm_matches_pytorch(void **state)
 {
   (void)state;
-  static const bench_row row = {"group_norm", make_group_norm};
-  bench_free(check_gradients(create("group_norm.", &row, false), true));
+  golden_case_check("group_norm.", make_group_norm);
+}
+
+static const brim_tensor *buffer_of(const bench *b, const char *name)
+{
+  for (size_t i = 0; i < b->g->parameter_count; i++)
+    if (strcmp(b->g->parameter[i].value->name, name) == 0) return b->g->parameter[i].value;
+  fail_msg("there is no buffer %s", name);
+  return NULL;
 }
 
 /* A step of training, then evaluation with the resulting running averages. */
 static void check_batch_norm(const char *name, int64_t group, int64_t groups)
 {
-  const bench_row row = {"batch_norm", make_batch_norm, .norm_group = group};
-  bench *b = create(name, &row, false);
-  set(b, parameter_of(b, "running_mean", false), "running_mean");
-  set(b, parameter_of(b, "running_var", false), "running_var");
+  const bench_row row = {name, make_batch_norm, .norm_group = group};
+  bench *b = golden_case_create(&row, false);
+  golden_case_put(b, buffer_of(b, "norm.running_mean"), "running_mean");
+  golden_case_put(b, buffer_of(b, "norm.running_var"), "running_var");
   b->step.norm_groups = groups;
-  check_gradients(b, true);
-  check(b, parameter_of(b, "running_mean", false), "mean_after");
-  check(b, parameter_of(b, "running_var", false), "var_after");
+  golden_case_run(b);
+  golden_case_compare(b, buffer_of(b, "norm.running_mean"), "mean_after");
+  golden_case_compare(b, buffer_of(b, "norm.running_var"), "var_after");
   bench_free(b);
-  b = create(name, &row, true);
-  set(b, parameter_of(b, "running_mean", false), "mean_after");
-  set(b, parameter_of(b, "running_var", false), "var_after");
+  b = golden_case_create(&row, true);
+  golden_case_put(b, buffer_of(b, "norm.running_mean"), "mean_after");
+  golden_case_put(b, buffer_of(b, "norm.running_var"), "var_after");
   bench_run(b, 0, b->g->node_count);
-  check(b, b->result, "inference");
+  golden_case_compare(b, b->result, "inference");
   bench_free(b);
 }
 
@@ -165,21 +107,6 @@ static void test_batch_norm_takes_each_group_by_itself(void **state)
   check_batch_norm("batch_norm_flat.", 3, 3);
 }
 
-static int set_up(void **state)
-{
-  (void)state;
-  golden_read(&fixture, "norm.txt");
-  return load_plugin(&plugin, "backend", "reference", NULL) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  unload_plugin(&plugin);
-  brim_arena_release(&fixture.arena);
-  return 0;
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -189,5 +116,5 @@ int main(void)
       cmocka_unit_test(test_batch_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_takes_each_group_by_itself),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

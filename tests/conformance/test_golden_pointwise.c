@@ -11,6 +11,8 @@
 
 #include "conformance/golden_case.h"
 
+const char golden_case_fixture[] = "pointwise.txt";
+
 /* Functions of x, by the name of the case. */
 static brim_tensor *make_gelu(bench *b)
 {
@@ -137,19 +139,6 @@ static void test_sums_over_axes_match_pytorch(void **state)
   golden_case_check("mean.", make_mean);
 }
 
-static int set_up(void **state)
-{
-  (void)state;
-  return golden_case_open("pointwise.txt");
-}
-
-static int tear_down(void **state)
-{
-  (void)state;
-  golden_case_close();
-  return 0;
-}
-
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -157,5 +146,5 @@ int main(void)
       cmocka_unit_test(test_broadcasting_and_its_gradients_match_pytorch),
       cmocka_unit_test(test_sums_over_axes_match_pytorch),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

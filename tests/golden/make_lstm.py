@@ -3,8 +3,8 @@
 
     python3 tests/golden/make_lstm.py        # needs torch; writes into this folder
 
-For each case the input, the parameters, y, the gradient of y ("seed"), and the gradients of the input and of the
-parameters; the file is as make_models.py describes it. The cases are repeated in tests/conformance/test_golden_lstm.c.
+For each case: x, the parameters, the result y, the incoming gradient dy, and the gradients of x and the parameters; the
+file is as make_models.py describes it. The cases are repeated in tests/conformance/test_golden_lstm.c.
 """
 import pathlib
 
@@ -18,15 +18,15 @@ def case(out, name, features, hidden, batch, steps, **options):
     model = nn.LSTM(features, hidden, batch_first=True, **options)
     x = torch.randn(batch, steps, features, requires_grad=True)
     y, _ = model(x)
-    seed = torch.randn_like(y)
-    y.backward(seed)
+    dy = torch.randn_like(y)
+    y.backward(dy)
     write(out, f"{name}.x", x)
-    write(out, f"{name}.seed", seed)
+    write(out, f"{name}.dy", dy)
     write(out, f"{name}.y", y)
-    write(out, f"{name}.gradient.x", x.grad)
+    write(out, f"{name}.dx", x.grad)
     for key, value in model.named_parameters():
-        write(out, f"{name}.lstm.{key}", value)
-        write(out, f"{name}.gradient.lstm.{key}", value.grad)
+        write(out, f"{name}.{key}", value)
+        write(out, f"{name}.d{key}", value.grad)
 
 
 def main():

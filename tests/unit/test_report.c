@@ -37,7 +37,7 @@ static void records_are_read_with_all_their_numbers(void **state)
   (void)state;
   epochs_of("{\"step\":1,\"split\":\"test\",\"loss\":2,\"note\":\"x\"}\n"
             "{\"step\":2,\"split\":\"test\",\"perplexity\":7.5,\"loss\":null}\n");
-  const brim_series *s = &metrics.split[BRIM_SPLIT_TEST];
+  const brim_series *s = &metrics.split[BRIM_PART_TEST];
   assert_int_equal(s->count, 2);
   assert_int_equal(s->columns, 2);
   assert_near(brim_series_values(s, "loss")[0], 2);
@@ -54,8 +54,8 @@ static void lines_that_are_no_records_are_skipped(void **state)
   epochs_of("\n[]\n7\n{\"split\":\"train\"}\n{\"step\":\"1\",\"split\":\"train\"}\n{\"step\":1,\"split\":\"other\"}\n"
             "{\"step\":1,\"split\":5}\n\xff\n{\"step\":3,\"split\":\"train\",\"loss\":1}\n{\"step\":4,\"split\":"
             "\"train\",\"lo");
-  assert_int_equal(metrics.split[BRIM_SPLIT_TRAIN].count, 1);
-  assert_near(metrics.split[BRIM_SPLIT_TRAIN].step[0], 3);
+  assert_int_equal(metrics.split[BRIM_PART_TRAIN].count, 1);
+  assert_near(metrics.split[BRIM_PART_TRAIN].step[0], 3);
 }
 
 static void a_file_of_too_many_numbers_keeps_the_first(void **state)
@@ -67,7 +67,7 @@ static void a_file_of_too_many_numbers_keeps_the_first(void **state)
   brim_text_add(&text, "}\n");
   epochs_of(text.s);
   brim_text_release(&text);
-  const brim_series *s = &metrics.split[BRIM_SPLIT_TRAIN];
+  const brim_series *s = &metrics.split[BRIM_PART_TRAIN];
   assert_int_equal(s->columns, BRIM_SERIES_COLUMNS_MAX);
   assert_near(brim_series_last(s, "x63"), 63);
   assert_null(brim_series_values(s, "x64"));

@@ -74,16 +74,9 @@ static void fill(const trial *t, const guarded *g, uint32_t number)
   }
 }
 
-static bool same_shape(const brim_shape *a, const brim_shape *b)
-{
-  bool same = a->rank == b->rank;
-  for (int i = 0; i < a->rank && same; i++) same = a->dim[i] == b->dim[i];
-  return same;
-}
-
 static brim_status check_values(const trial *t, const brim_augment_sample *s, const char *where)
 {
-  if (!same_shape(&s->shape, &t->shape)) return brim_fail(BRIM_EPLUGIN, "%s: changes the sample's shape", where);
+  if (!brim_shape_equal(&s->shape, &t->shape)) return brim_fail(BRIM_EPLUGIN, "%s: changes the sample's shape", where);
   BRIM_TRY(guarded_check(&t->values, "the sample's values", where));
   BRIM_TRY(guarded_check(&t->scratch, "the scratch", where));
   BRIM_TRY(guarded_check(&t->partner, "the partner's values", where));

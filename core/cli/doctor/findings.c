@@ -10,10 +10,7 @@
 
 static void add(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy, const char *text)
 {
-  if (d->count == d->room) {
-    d->room = d->room ? 2 * d->room : 32;
-    d->finding = brim_xrealloc(d->finding, d->room * sizeof *d->finding);
-  }
+  BRIM_GROW(d->finding, d->count, d->room);
   d->finding[d->count++] = (brim_finding){.level = level,
                                           .area = area,
                                           .text = brim_arena_string(&d->arena, text),

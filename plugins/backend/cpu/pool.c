@@ -181,11 +181,6 @@ void cpu_pool_destroy(cpu_pool *pool)
   free(pool);
 }
 
-int32_t cpu_pool_threads(const cpu_pool *pool)
-{
-  return pool->threads;
-}
-
 void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg)
 {
   if (pool->threads == 1 || tasks <= 1) {

@@ -15,7 +15,6 @@ typedef void (*cpu_task_fn)(void *arg, int64_t task, int32_t thread);
 /* [init] `threads` counts the caller of cpu_pool_run(), which works too: 1 starts no thread. */
 brim_status cpu_pool_create(int32_t threads, cpu_pool **out);
 void cpu_pool_destroy(cpu_pool *pool); /* no-op for NULL */
-int32_t cpu_pool_threads(const cpu_pool *pool);
 
 /* [step] Runs all tasks and returns when the last one is done. One caller at a time, not from a task. */
 void cpu_pool_run(cpu_pool *pool, int64_t tasks, cpu_task_fn fn, void *arg);

@@ -4,13 +4,6 @@
 
 #include "simd_math.h"
 
-/* log(1 + x) by Kahan's method, which compensates the rounding of 1 + x. */
-static inline vf log_of_one_plus(vf x)
-{
-  const vf one = splat(1), sum = one + x, rest = sum - one;
-  return choose(sum == one, x, choose(sum - sum == splat(0), log_of(sum) * (x / rest), log_of(sum)));
-}
-
 static inline vf sign_of(vf x)
 {
   const vf zero = {0};

@@ -155,16 +155,10 @@ static inline vf huber_slope(vf y, vf t, float delta)
   return max_of(min_of(y - t, splat(delta)), splat(-delta));
 }
 
-/* log(1 + e) for e in [0, 1], also where 1 + e is rounded to 1 (Kahan). */
-static inline vf log_one_plus(vf e)
-{
-  const vf u = 1.0f + e, rounded = u - 1.0f;
-  return choose(rounded == 0.0f, e, log_of(u) * (e / rounded));
-}
 static inline vf bce(vf y, vf t, float delta)
 {
   (void)delta;
-  return max_of(y, splat(0.0f)) - t * y + log_one_plus(exponential(-abs_of(y)));
+  return max_of(y, splat(0.0f)) - t * y + log_of_one_plus(exponential(-abs_of(y)));
 }
 static inline vf bce_slope(vf y, vf t, float delta)
 {

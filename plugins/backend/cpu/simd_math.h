@@ -122,6 +122,13 @@ static inline vf log_of(vf x)
   return choose(x < zero, splat(__builtin_nanf("")), y);
 }
 
+/* log(1 + x) by Kahan's method, which compensates the rounding of 1 + x. */
+static inline vf log_of_one_plus(vf x)
+{
+  const vf one = splat(1), sum = one + x, rest = sum - one;
+  return choose(sum == one, x, choose(sum - sum == splat(0), log_of(sum) * (x / rest), log_of(sum)));
+}
+
 /* 1 / (1 + exp(-x)) */
 static inline vf sigmoid_of(vf x)
 {

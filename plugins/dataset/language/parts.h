@@ -161,7 +161,6 @@ struct tokenizer {
   bool byte_level, byte_fallback, ignore_merges, fuse_unknown;
   int32_t unknown;         /* -1: none */
   int32_t byte_token[256]; /* of a byte in a byte-level model, of <0xNN> otherwise; -1: none */
-  bool has_fallback;       /* each byte that byte_fallback may need has a token */
   bpe_merge *merge;
   size_t merge_mask, merge_count;
   bool may_cut, joins_low_line[256]; /* bytes after which U+2581 may be in the middle of a token */
