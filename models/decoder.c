@@ -30,7 +30,8 @@ typedef struct decoder {
       window_from;
   double rope_base, sliding_rope_base, rope_share, norm_eps, norm_offset;
   int32_t rope_type, norms, qk_norm, activation, weights_type;
-  double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude;
+  double rope_factor, rope_low, rope_high, rope_beta_slow, rope_beta_fast, rope_original, rope_amplitude, rope_mscale,
+      rope_mscale_all_dim;
   double embedding_scale, query_size, attention_scale, attention_softcap, residual_scale, logit_divisor, logit_softcap;
   brim_list rope_layers, window_layers, rope_short, rope_long;
   bool tied, fused, qkv_bias, out_bias, mlp_bias;
@@ -77,6 +78,10 @@ static const brim_param params[] = {
     BRIM_PARAM(F64, decoder, rope_amplitude, "0", "[0,inf)",
                "multiplies rotated queries and keys (attention_factor); 0: with yarn 0.1 ln(rope_factor) + 1, with "
                "longrope sqrt(1 + ln(rope_factor) / ln(rope_original))"),
+    BRIM_PARAM(F64, decoder, rope_mscale, "0", "[0,inf)",
+               "yarn, without rope_amplitude: multiplies the logarithm in it, which then is divided by the same with "
+               "rope_mscale_all_dim (mscale); 0: off"),
+    BRIM_PARAM(F64, decoder, rope_mscale_all_dim, "0", "[0,inf)", "see rope_mscale (mscale_all_dim); 0: off"),
     BRIM_PARAM(LIST, decoder, rope_layers, "[]", "[0,1]",
                "1 for each block with a rotary embedding, 0 for each without; []: all have one"),
     BRIM_PARAM(ENUM, decoder, norms, "before", "before|around|after",
@@ -140,6 +145,8 @@ static bool slides(const decoder *m, int64_t i)
 static double amplitude_of(const decoder *m, double factor)
 {
   if (m->rope_amplitude > 0 || factor <= 1) return m->rope_amplitude;
+  if (m->rope_type == BRIM_ROTARY_YARN && m->rope_mscale > 0 && m->rope_mscale_all_dim > 0)
+    return (0.1 * m->rope_mscale * log(factor) + 1) / (0.1 * m->rope_mscale_all_dim * log(factor) + 1);
   if (m->rope_type == BRIM_ROTARY_YARN) return 0.1 * log(factor) + 1;
   return sqrt(1 + log(factor) / log(rope_original(m)));
 }

@@ -7,6 +7,7 @@
 #include "graph/recompute_estimate.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NODE_BITS 22
@@ -22,6 +23,17 @@ typedef struct use {
   uint32_t node, tensor;
   bool writes;
 } use;
+
+/* The events between which a tensor's memory lives; first NOWHERE: it does not. */
+typedef struct events {
+  uint32_t first, last;
+} events;
+
+/* Clones that now run before another node of the backward pass, in the same order. */
+typedef struct move {
+  uint32_t from, to;
+  brim_moment batch; /* the moment of a clone, less its node */
+} move;
 
 typedef struct chunk {
   int64_t net, peak;
@@ -49,8 +61,9 @@ struct brim_alive {
   bool *was;              /* by forward node: dropped */
   uint32_t *before;       /* by forward node: the node of the backward pass before which its clone runs; NOWHERE */
   brim_moment *at;        /* by forward node: its clone's moment */
+  bool *paired;           /* by forward node: its clone runs together with the other half of a node */
   int32_t *head, *next;   /* the clones before a node of the backward pass, in order; -1: the end */
-  brim_life *life;        /* by tensor, then by tensor for the second lives */
+  events *life;           /* by tensor, then by tensor for the second lives */
   int64_t *begins, *ends; /* by event: bytes */
   int64_t *work;          /* by event: a node's memory besides its tensors */
   chunk *chunk;
@@ -61,6 +74,8 @@ struct brim_alive {
   uint32_t *listed, stamp;      /* by forward node: the last stamp when it was listed */
   uint32_t *list, list_count;   /* nodes of the backward pass with other clones */
   uint32_t *moved, moved_count; /* forward nodes with another moment */
+  move *move;
+  uint32_t move_count;
   uint32_t *tensor, tensor_count;
   bool *is_listed, *is_moved, *is_marked; /* by node, forward node, tensor */
 };
@@ -78,16 +93,30 @@ static brim_moment moment_of_clone(uint32_t before, uint32_t input, uint32_t nod
 }
 
 /* Forward steps and nodes of the backward pass have their index, clones follow. */
-static size_t event_of(const struct brim_alive *a, brim_moment m)
+static uint32_t event_of(const struct brim_alive *a, brim_moment m)
 {
   const uint64_t before = m >> BACKWARD_SHIFT, node = m & NODE_MASK;
-  return before == 0 ? m : node == NODE_MASK ? before : a->nodes + node;
+  return (uint32_t)(before == 0 ? m : node == NODE_MASK ? before : a->nodes + node);
 }
 
-static chunk *chunk_of(const struct brim_alive *a, brim_moment m)
+static brim_moment moment_of(const struct brim_alive *a, uint32_t event)
 {
-  const uint64_t before = m >> BACKWARD_SHIFT;
-  return &a->chunk[before == 0 ? m / CHUNK : a->forward_chunks + (before - a->forward) / CHUNK];
+  if (event < a->forward) return event;
+  return event < a->nodes ? moment_of_node(event) : a->at[event - a->nodes];
+}
+
+/* An event's chunk; NULL if it is a clone that does not run. */
+static chunk *chunk_of(const struct brim_alive *a, uint32_t event)
+{
+  if (event < a->forward) return &a->chunk[event / CHUNK];
+  const uint32_t node = event < a->nodes ? event : a->before[event - a->nodes];
+  return node == NOWHERE ? NULL : &a->chunk[a->forward_chunks + (node - a->forward) / CHUNK];
+}
+
+static void change_chunk(const struct brim_alive *a, uint32_t event)
+{
+  chunk *c = chunk_of(a, event);
+  if (c) c->changed = true;
 }
 
 /* Whether a clone is the first or the second half of a node whose halves run together. */
@@ -103,23 +132,23 @@ static bool is_second(const brim_estimate *e, uint32_t node)
 
 /* ---- lifetimes ---- */
 
-static void add_bytes(struct brim_alive *a, int64_t *of_event, brim_moment m, int64_t bytes)
+static void add_bytes(struct brim_alive *a, const events *life, int64_t bytes)
 {
-  of_event[event_of(a, m)] += bytes;
-  chunk_of(a, m)->changed = true;
+  if (life->first == NOWHERE) return;
+  a->begins[life->first] += bytes;
+  a->ends[life->last] += bytes;
+  change_chunk(a, life->first);
+  change_chunk(a, life->last);
 }
 
-static void set_life(struct brim_alive *a, brim_life *life, int64_t bytes, brim_life now)
+static void set_life(struct brim_alive *a, events *life, int64_t bytes, brim_life found)
 {
+  events now = {NOWHERE, NOWHERE};
+  if (found.first != BRIM_MOMENT_NEVER) now = (events){event_of(a, found.first), event_of(a, found.last)};
   if (life->first == now.first && life->last == now.last) return;
-  if (life->first != BRIM_MOMENT_NEVER) {
-    add_bytes(a, a->begins, life->first, -bytes);
-    add_bytes(a, a->ends, life->last, -bytes);
-  }
+  add_bytes(a, life, -bytes);
+  add_bytes(a, &now, bytes);
   *life = now;
-  if (now.first == BRIM_MOMENT_NEVER) return;
-  add_bytes(a, a->begins, now.first, bytes);
-  add_bytes(a, a->ends, now.last, bytes);
 }
 
 static void touch(brim_life *life, brim_moment first, brim_moment last)
@@ -245,6 +274,44 @@ static void ask_for(brim_estimate *e, uint32_t before, uint32_t tensor, uint32_t
   e->w.stack[(*count)++] = (uint32_t)maker;
 }
 
+/* Whether a clone runs together with the one before or after it in its batch. */
+static bool is_paired(const brim_estimate *e, const uint32_t *batch, size_t index, size_t count)
+{
+  const uint32_t node = batch[index];
+  return brim_walk_is_second(&e->w, node)
+             ? index > 0 && batch[index - 1] == node - 1
+             : index + 1 < count && batch[index + 1] == node + 1 && brim_walk_is_second(&e->w, node + 1);
+}
+
+/* When a run of layers is made again before another node, its clones keep their order. Returns where most of a large
+ * batch may come from, as `batch` of a move; else `now`. */
+static brim_moment find_origin(const struct brim_alive *a, const uint32_t *batch, size_t count, brim_moment now)
+{
+  const brim_moment was = count > FEW ? a->at[batch[count / 2]] : BRIM_MOMENT_NEVER;
+  if (was == BRIM_MOMENT_NEVER) return now;
+  const int64_t from = (int64_t)(was >> BACKWARD_SHIFT), to = (int64_t)(now >> BACKWARD_SHIFT);
+  return (size_t)llabs(to - from) < count ? was & ~NODE_MASK : now;
+}
+
+/* Appends a batch to the list that ends with `link`; returns the new end. */
+static int32_t *add_batch(brim_estimate *e, int32_t *link, const uint32_t *batch, size_t count, brim_moment now)
+{
+  struct brim_alive *a = e->alive;
+  const brim_moment origin = find_origin(a, batch, count, now);
+  for (size_t i = 0; i < count; i++) {
+    const uint32_t node = batch[i];
+    const bool follows = a->at[node] == (now | node) || a->at[node] == (origin | node);
+    if (!follows || is_paired(e, batch, i, count) != a->paired[node])
+      note(a->moved, &a->moved_count, a->is_moved, node);
+    a->at[node] = now | node;
+    *link = (int32_t)node;
+    link = &a->next[node];
+  }
+  if (origin != now)
+    a->move[a->move_count++] = (move){(uint32_t)(origin >> BACKWARD_SHIFT), (uint32_t)(now >> BACKWARD_SHIFT), now};
+  return link;
+}
+
 /* Lists the clones before a node of the backward pass, as brim_walk_backward visits them. */
 static void list_clones(brim_estimate *e, uint32_t node)
 {
@@ -260,17 +327,10 @@ static void list_clones(brim_estimate *e, uint32_t node)
       for (uint32_t n = in->begin[stack[done]]; n < in->begin[stack[done] + 1]; n++)
         ask_for(e, node, in->id[n], start, &count);
     sort_listed(e, count);
-    for (size_t i = 0; i < count; i++) {
-      const brim_moment m = moment_of_clone(node, k - in->begin[node], stack[i]);
-      *link = (int32_t)stack[i];
-      link = &a->next[stack[i]];
-      if (a->at[stack[i]] == m) continue;
-      a->at[stack[i]] = m;
-      note(a->moved, &a->moved_count, a->is_moved, stack[i]);
-    }
+    link = add_batch(e, link, stack, count, moment_of_clone(node, k - in->begin[node], 0));
   }
   *link = -1;
-  chunk_of(a, moment_of_node(node))->changed = true;
+  change_chunk(a, node);
 }
 
 static void mark_tensor(brim_estimate *e, uint32_t tensor)
@@ -284,14 +344,32 @@ static void mark_outputs(brim_estimate *e, uint32_t node)
   for (uint32_t k = e->w.out.begin[node]; k < e->w.out.begin[node + 1]; k++) mark_tensor(e, e->w.out.id[k]);
 }
 
+static void mark_all(brim_estimate *e, uint32_t node)
+{
+  for (uint32_t k = e->w.in.begin[node]; k < e->w.in.begin[node + 1]; k++) mark_tensor(e, e->w.in.id[k]);
+  mark_outputs(e, node);
+}
+
 /* A clone has moved, or one with which it runs together. */
 static void change_clone(brim_estimate *e, uint32_t node)
 {
   struct brim_alive *a = e->alive;
-  for (uint32_t k = e->w.in.begin[node]; k < e->w.in.begin[node + 1]; k++) mark_tensor(e, e->w.in.id[k]);
-  mark_outputs(e, node);
-  a->work[a->nodes + node] = is_first(e, node) || is_second(e, node) ? a->both[node] : a->here[node];
-  if (a->at[node] != BRIM_MOMENT_NEVER) chunk_of(a, a->at[node])->changed = true;
+  mark_all(e, node);
+  a->paired[node] = is_first(e, node) || is_second(e, node);
+  a->work[a->nodes + node] = a->paired[node] ? a->both[node] : a->here[node];
+  change_chunk(a, (uint32_t)a->nodes + node);
+}
+
+/* The lives of tensors that a moved batch shares with what it passes may change. */
+static void pass_by(brim_estimate *e, const move *m)
+{
+  const struct brim_alive *a = e->alive;
+  const uint32_t first = m->from < m->to ? m->from : m->to, last = m->from < m->to ? m->to : m->from;
+  for (uint32_t node = first; node <= last; node++) {
+    mark_all(e, node);
+    for (int32_t k = a->head[node - a->forward]; k >= 0; k = a->next[k])
+      if ((a->at[k] & ~NODE_MASK) != m->batch) mark_all(e, (uint32_t)k);
+  }
 }
 
 static void change_clones(brim_estimate *e)
@@ -330,11 +408,12 @@ static void follow_changes(brim_estimate *e)
     a->is_listed[a->list[i]] = false;
   }
   change_clones(e);
+  for (uint32_t i = 0; i < a->move_count; i++) pass_by(e, &a->move[i]);
   for (uint32_t i = 0; i < a->tensor_count; i++) {
     find_lives(e, a->tensor[i]);
     a->is_marked[a->tensor[i]] = false;
   }
-  a->list_count = a->tensor_count = 0;
+  a->list_count = a->tensor_count = a->move_count = 0;
 }
 
 /* ---- the peak ---- */
@@ -383,7 +462,8 @@ uint64_t brim_estimate_run(brim_estimate *e)
 
 bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t)
 {
-  return e->alive->forward_life[t->id].last < e->when && e->when < e->alive->life[t->id].last;
+  const struct brim_alive *a = e->alive;
+  return a->forward_life[t->id].last < e->when && e->when < moment_of(a, a->life[t->id].last);
 }
 
 int64_t *brim_estimate_list(const brim_estimate *e, brim_arena *arena)
@@ -522,22 +602,23 @@ static void pass_forward(brim_estimate *e)
 
 static void create_lists(struct brim_alive *a, size_t tensors, brim_arena *arena)
 {
-  const size_t backward = a->nodes - a->forward, events = a->nodes + a->forward;
+  const size_t backward = a->nodes - a->forward, all = a->nodes + a->forward;
   a->was = BRIM_ARENA_NEW(arena, bool, a->forward);
   a->before = BRIM_ARENA_NEW(arena, uint32_t, a->forward);
   a->at = BRIM_ARENA_NEW(arena, brim_moment, a->forward);
   a->head = BRIM_ARENA_NEW(arena, int32_t, backward);
   a->next = BRIM_ARENA_NEW(arena, int32_t, a->forward);
+  a->paired = BRIM_ARENA_NEW(arena, bool, a->forward);
   memset(a->before, 0xff, a->forward * sizeof *a->before);
   memset(a->at, 0xff, a->forward * sizeof *a->at);
   memset(a->head, 0xff, backward * sizeof *a->head);
   a->forward_life = BRIM_ARENA_NEW(arena, brim_life, tensors);
-  a->life = BRIM_ARENA_NEW(arena, brim_life, 2 * tensors);
-  for (size_t i = 0; i < tensors; i++)
-    a->forward_life[i].first = a->life[i].first = a->life[i + tensors].first = BRIM_MOMENT_NEVER;
-  a->begins = BRIM_ARENA_NEW(arena, int64_t, events);
-  a->ends = BRIM_ARENA_NEW(arena, int64_t, events);
-  a->work = BRIM_ARENA_NEW(arena, int64_t, events);
+  a->life = BRIM_ARENA_NEW(arena, events, 2 * tensors);
+  memset(a->life, 0xff, 2 * tensors * sizeof *a->life);
+  for (size_t i = 0; i < tensors; i++) a->forward_life[i].first = BRIM_MOMENT_NEVER;
+  a->begins = BRIM_ARENA_NEW(arena, int64_t, all);
+  a->ends = BRIM_ARENA_NEW(arena, int64_t, all);
+  a->work = BRIM_ARENA_NEW(arena, int64_t, all);
   a->forward_chunks = (a->forward + CHUNK - 1) / CHUNK;
   a->chunk_count = a->forward_chunks + (backward + CHUNK - 1) / CHUNK;
   a->chunk = BRIM_ARENA_NEW(arena, chunk, a->chunk_count);
@@ -549,6 +630,7 @@ static void create_lists(struct brim_alive *a, size_t tensors, brim_arena *arena
   a->is_listed = BRIM_ARENA_NEW(arena, bool, a->nodes);
   a->moved = BRIM_ARENA_NEW(arena, uint32_t, a->forward);
   a->is_moved = BRIM_ARENA_NEW(arena, bool, a->forward);
+  a->move = BRIM_ARENA_NEW(arena, move, 2 * a->forward / FEW + 1); /* each batch has more than FEW clones */
   a->tensor = BRIM_ARENA_NEW(arena, uint32_t, tensors);
   a->is_marked = BRIM_ARENA_NEW(arena, bool, tensors);
 }

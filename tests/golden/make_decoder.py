@@ -38,7 +38,8 @@ CASES = [("llama", rope) for rope in ROPES] + [("mistral", "llama3"), ("qwen2", 
          ("smollm3", "llama3"), ("mistral", "linear"), ("gemma", "default"), ("gemma2", "default"),
          ("gemma3_text", "default"), ("gemma3_text", "linear"), ("phi3", "default"), ("phi3", "longrope"),
          ("olmo2", "default"), ("granite", "yarn")]
-WINDOWS = ["qwen2", "qwen3"]  # may have a window in their last blocks
+SPECIAL = {"window": "default", "mscale": "yarn", "gelu": "default"}  # and their frequencies
+CASES += [("qwen2", "window"), ("qwen3", "window"), ("llama", "mscale"), ("llama", "gelu")]
 VOCABULARY, CONTEXT, SAMPLES = 23, 12, 3
 
 
@@ -115,7 +116,8 @@ def draw_rope_of(draw, family, rope, size):
     return {**parameters, "partial_rotary_factor": share} if family == "phi3" else parameters
 
 
-def draw_config(draw, family, rope, window=False):
+def draw_config(draw, family, case):
+    rope = SPECIAL.get(case, case)
     heads, size = draw.choice([2, 4]), 4
     settings = dict(num_hidden_layers=2, num_attention_heads=heads, num_key_value_heads=draw.choice([1, 2]),
                     hidden_size=heads * size, intermediate_size=draw.randint(7, 12),
@@ -144,9 +146,13 @@ def draw_config(draw, family, rope, window=False):
     if family == "granite":
         settings.update(embedding_multiplier=12.0, logits_scaling=draw.choice([2.0, 8.0]), residual_multiplier=0.22,
                         attention_multiplier=draw.choice([0.25, 0.5]))
-    if window:
+    if case == "window":  # in the last blocks
         settings.update(use_sliding_window=True, sliding_window=draw.choice([3, 5]),
                         max_window_layers=draw.choice([0, 1]))
+    if case == "mscale":
+        settings["rope_parameters"].update(mscale=draw.choice([0.5, 1.5]), mscale_all_dim=draw.choice([0.7, 1.0]))
+    if case == "gelu":
+        settings["hidden_act"] = "gelu_pytorch_tanh"
     return FAMILIES[family](**settings)
 
 
@@ -176,11 +182,11 @@ def make(folder, config, seed):
 def main():
     modeling_rope_utils.torch = DoubleTorch()
     root = pathlib.Path(__file__).resolve().parent / "decoder"
-    for family, rope in CASES + [(family, "window") for family in WINDOWS]:
-        folder = root / f"{family}_{rope}"
+    for family, case in CASES:
+        folder = root / f"{family}_{case}"
         if not folder.exists():
             draw = random.Random(folder.name)
-            config = draw_config(draw, family, "default" if rope == "window" else rope, rope == "window")
+            config = draw_config(draw, family, case)
             make(folder, config, draw.randrange(1 << 30))
             print(folder.name, json.loads((folder / "config.json").read_text())["rope_parameters"])
 
