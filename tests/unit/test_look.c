@@ -149,7 +149,7 @@ static void damaged_and_foreign_json_is_named(void **state)
        "runs[0].curves[0].value: 1 points"},
       {"{\"brim_look\":1,\"hosts\":[{}],\"runs\":[{\"host\":0,\"state\":\"failed\",\"curves\":[{}]}]}",
        "runs[0].curves[0].step is missing"},
-      {"{\"brim_look\":1,\"hosts\":[{}],\"queue\":[{\"host\":0,\"accepts\":[0]}]}", "queue[0].accepts: the number"},
+      {"{\"brim_look\":1,\"hosts\":[{}],\"queue\":[{\"host\":0,\"accepts\":[0]}]}", "queue[0].accepts: an index"},
       {"{\"brim_look\":1,\"advice\":[{},{},{},{}]}", "advice: 4 are more than the maximum, 3"},
   };
   brim_look look = {0};
