@@ -96,13 +96,13 @@ void brim_predict_program(brim_profile *profile, const brim_rates *rates, const 
                           brim_prediction *out)
 {
   brim_text what = {0};
-  if (rates->whole) times *= share_of_whole(profile, p);
+  const double share = rates->whole ? share_of_whole(profile, p) : 1;
   for (size_t i = 0; i < p->graph->node_count; i++) {
     const brim_node *n = p->graph->node[i];
     brim_text_clear(&what);
     brim_signature_print(p, n, &what);
-    brim_predict_other(profile, brim_text_str(&what), p->info.batch, brim_rates_seconds(rates, brim_op_cost(n)), times,
-                       out);
+    brim_predict_other(profile, brim_text_str(&what), p->info.batch, brim_rates_seconds(rates, brim_op_cost(n)),
+                       share * brim_program_times(p, i, times), out);
   }
   brim_text_release(&what);
 }
