@@ -146,8 +146,8 @@ class Strict(PrecisionCase):
         """The run's key holds for the plan that generates too: cached keys have no kernel on tensor cores."""
         self.cuda("train", *TEXT, "backend=cuda", "backend.strict=true", "run.dir=run")
         words = ["generate", "run", "--tokens", "3", "--prompt", "to be"]
-        line = ("1 x 'attention_qkv' with the backend's own, slower kernel: brim does not give documents or cached keys to "
-                "cuDNN's attention")
+        line = ("1 x 'attention_qkv' with the backend's own, slower kernel: "
+                "brim does not give documents or cached keys to cuDNN's attention")
         for further in [], ["--plan"]:
             self.assert_error(self.cuda(*words, *further, status=USAGE), "backend.strict=true refuses operations", line,
                               "backend.strict=false prints this and goes on")
