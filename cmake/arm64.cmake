@@ -1,5 +1,5 @@
-# Builds for aarch64 on another machine, with Debian's cross compiler, and runs what is built through qemu. Libraries
-# come from the root that scripts/arm64_root.sh makes.
+# Builds for aarch64 on another machine, with Debian's cross compiler, and runs the programs in qemu. Libraries come
+# from the root that scripts/arm64_root.sh makes.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -25,20 +25,35 @@ function(brim_folder name)
   target_link_libraries(brim_core_${name} PRIVATE ${BRIM_CORE_LIBRARIES})
   target_compile_definitions(brim_core_${name} PRIVATE ${BRIM_CORE_DEFINITIONS})
   brim_options(brim_core_${name})
+  if(BRIM_SANITIZE) # for brim_internals
+    set_target_properties(brim_core_${name} PROPERTIES C_VISIBILITY_PRESET default)
+  endif()
   target_sources(brim_core INTERFACE $<TARGET_OBJECTS:brim_core_${name}>)
-  set(BRIM_CORE_SOURCES ${BRIM_CORE_SOURCES} ${sources} PARENT_SCOPE)
+  set(BRIM_${name}_SOURCES ${sources} PARENT_SCOPE)
 endfunction()
 
 # A square root that may set errno is not made into vector code.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/exec/normal.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 
-# A target that links brim_core gets all objects and sees all headers: the library, and tests of internals.
+# A target that links brim_core gets all objects and sees all headers: the library, and tests that replace functions.
 set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
     BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
+add_library(brim_headers INTERFACE)
+target_include_directories(brim_headers INTERFACE ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/core/include)
+target_link_libraries(brim_headers INTERFACE ${BRIM_CORE_LIBRARIES})
 add_library(brim_core INTERFACE)
-target_include_directories(brim_core INTERFACE ${PROJECT_SOURCE_DIR}/core ${PROJECT_SOURCE_DIR}/core/include)
-target_link_libraries(brim_core INTERFACE ${BRIM_CORE_LIBRARIES})
+target_link_libraries(brim_core INTERFACE brim_headers)
+
+# Other tests of internals link brim_internals. With a sanitizer that is libbrim, which then exports every function: all
+# objects would make each of 180 programs 38 MB, and linking them takes minutes.
+add_library(brim_internals INTERFACE)
+if(BRIM_SANITIZE)
+  target_link_libraries(brim_internals INTERFACE brim_headers libbrim)
+  target_compile_options(brim_internals INTERFACE -fPIC) # so that no program has copies of its variables
+else()
+  target_link_libraries(brim_internals INTERFACE brim_core)
+endif()
 
 # engine: graphs, plans, programs, plugins, ranks; does not depend on configurations
 brim_folder(base)

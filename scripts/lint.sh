@@ -8,7 +8,7 @@
 #
 # clang-format checks the layout of C, C++ and CUDA; lines of all code end at column 120. clang-tidy runs the checks of
 # .clang-tidy. It compiles each file as the build does, with core/base/banned.h, so a banned function is an error
-# here too. pyflakes reads the Python scripts; scripts/folders.sh checks who includes whom, scripts/words.py the phrases
+# here too. pyflakes reads the Python scripts; scripts/folders.sh checks the includes, scripts/words.py the phrases
 # and scripts/check_links.py the links of all pages. Subjects of commits since the last version (else of the last 30)
 # must be "subsystem: what changes" in at most 72 characters.
 set -euo pipefail
@@ -66,7 +66,7 @@ subjects=(-30)
 if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then subjects=("$tag..HEAD"); fi
 git log --no-merges --format='%h %s' "${subjects[@]}" | awk '{
     subject = substr($0, index($0, " ") + 1)
-    if (subject ~ /^[a-z0-9][a-z0-9_.\/, -]*: [^ ]/ && length(subject) <= 72) next
+    if (subject ~ /^([A-Z]+|[a-z0-9][a-z0-9_.\/, -]*): [^ ]/ && length(subject) <= 72) next
     printf "commit %s: \"subsystem: what changes\" in at most 72 characters, not \"%s\"\n", $1, subject; bad = 1
   } END {exit bad}' >&2 || failed=1
 

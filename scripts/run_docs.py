@@ -17,7 +17,7 @@ Indented commands are examples that would take too long to run. For those that t
 
 `brim config` must accept each configuration.
 
-The comparison ignores what differs between machines: the patterns of VARIES, and the number of spaces between two
+The comparison ignores differences between machines: the patterns of VARIES, and the number of spaces between two
 words, as columns are as wide as their numbers. --write keeps a block that differs in nothing else. Folders are shown as
 HOME and PREFIX below.
 
@@ -136,7 +136,7 @@ def run(blocks, folder, prefix, seconds):
 
 
 def compared(lines):
-    """The lines without what differs between machines."""
+    """The lines without the parts that differ between machines."""
     result = []
     for line in lines:
         for pattern, name in VARIES:

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)16 * 1024)
-#define BLOCK_BYTES_MAX ((size_t)96 * 1024) /* below what malloc maps and unmaps each time */
+#define BLOCK_BYTES_MAX ((size_t)96 * 1024) /* malloc maps and unmaps larger blocks each time */
 
 struct brim_arena_block {
   struct brim_arena_block *next;

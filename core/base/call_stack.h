@@ -3,7 +3,7 @@
 #define BRIM_BASE_CALL_STACK_H
 #include <stdint.h>
 
-/* [init] Loads what unwinding needs, which a signal handler must not load. */
+/* [init] Loads the library for unwinding, which a signal handler must not load. */
 void brim_call_stack_prepare(void);
 /* [any thread] Addresses of code, innermost first; returns their number. In a signal handler the interrupted
  * instruction is one of them. The list ends early where the stack is damaged, or at code without unwind tables, such

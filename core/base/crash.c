@@ -25,7 +25,7 @@
 #include "base/handler_text.h"
 #include "base/mapping.h"
 
-#define STACK_BYTES ((size_t)64 * 1024) /* several times what AVX-512 and AMX save on it */
+#define STACK_BYTES ((size_t)64 * 1024) /* several times the registers that a signal saves with AVX-512 and AMX */
 #define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
 #define FRAMES 64                       /* calls that lead to the crash, or to exit() */
 #define WAIT_MS 2000                    /* for another thread that is writing its message */

@@ -164,7 +164,7 @@ static brim_status take_until(reader *r, fault *f)
   return BRIM_OK;
 }
 
-/* Reads what follows the point, in this order: a name, a count, a path. */
+/* Reads the words after the point, in this order: a name, a count, a path. */
 static brim_status take_details(reader *r, fault *f)
 {
   enum { NAME, COUNT, PATH, NOTHING } next = f->point == LIB ? NAME : COUNT;

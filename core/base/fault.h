@@ -1,4 +1,4 @@
-/* Fault injection: BRIM_FAULT names calls that fail, so that tests can observe what a run does then (docs/faults.md
+/* Fault injection: BRIM_FAULT names calls that fail, so that tests can observe the reaction of a run (docs/faults.md
  * describes the language). Failures are not random: the same text fails the same calls of a process, as long as its
  * threads make their calls in the same order. Plugins query faults through brim/host.h, as the core does:
  * brim_fault_hit(). */

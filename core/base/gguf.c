@@ -305,7 +305,7 @@ static brim_status read_head(reading *r, uint64_t *tensors, uint64_t *values)
   return take_u64(r, "the number of keys", values);
 }
 
-/* Of several files, each has a part of the tensors, and only the first has the network. */
+/* If the model has several files, each has a part of the tensors, and only the first has the network. */
 static brim_status check_whole(const reading *r)
 {
   int64_t files = 1;

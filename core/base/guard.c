@@ -192,7 +192,7 @@ static void add_file(brim_status status, const brim_guard_call *call)
 
 static brim_status fail_lost(const brim_guard_call *call, const char *what)
 {
-  const brim_status status = brim_fail(BRIM_EPLUGIN, "%s %s", call->who, what);
+  const brim_status status = brim_fail(BRIM_EPLUGIN, "%s %s", call->name, what);
   add_file(status, call);
   return status;
 }
@@ -260,7 +260,8 @@ static void answer(brim_guard *g)
 brim_status brim_guard_run(brim_guard *g, const brim_guard_call *call, brim_guard_work work, void *context)
 {
   time_left left = {call->seconds, call->waiting_seconds};
-  if (brim_guard_is_lost(g)) return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be called", call->who);
+  if (brim_guard_is_lost(g))
+    return brim_fail(BRIM_EPLUGIN, "%s was abandoned earlier and cannot be called", call->name);
   g->work = work;
   g->context = context;
   for (int questions = 0;; questions++) {

@@ -24,7 +24,7 @@ typedef brim_status (*brim_guard_work)(void *context);
 
 /* A guarded call: names for messages, and time limits. */
 typedef struct brim_guard_call {
-  const char *who, *file; /* "policy 'robust'"; file NULL or "": the core's own */
+  const char *name, *file; /* "policy 'robust'"; file NULL or "": the core's own */
   const char *function;
   double seconds;         /* limit of the thread's processor time; the core's work for it does not count */
   double waiting_seconds; /* limit of waiting time, in which the thread sleeps or is not scheduled */

@@ -59,7 +59,7 @@ static inline int64_t brim_tracing_begin(const char *name)
   return atomic_load_explicit(&brim_tracing_modes, memory_order_relaxed) ? brim_tracing_open_span(name) : 0;
 }
 /* [step] The same for a step. Until its end the thread's spans leave no gap: each begins where the one before ended,
- * and what a span does after the last span within it is a span "other". So the innermost spans add up to the step. */
+ * and the rest of a span after the last span within it is a span "other". So the innermost spans add up to the step. */
 int64_t brim_tracing_begin_step(const char *name);
 /* [step] Ends the span that began then, on the same thread. */
 static inline void brim_tracing_end(int64_t begin, enum brim_tracing_kind kind, const void *of, uint64_t value)

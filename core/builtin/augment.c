@@ -215,6 +215,6 @@ AUGMENT(erase, brim_erase, erase_table, BRIM_DTYPE_F32, NULL, 1, 0,
 AUGMENT(mixup, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 0, 1,
         "mixup (Zhang et al., 2018): mixes each sample and its label with another's");
 AUGMENT(cutmix, brim_mixup, mixup_table, BRIM_DTYPE_F32, NULL, 1, 1,
-        "CutMix (Yun et al., 2019): replaces a box of each image, and that share of its label, with another's");
+        "CutMix (Yun et al., 2019): replaces a box of each image, and that share of its label, by those of another");
 AUGMENT(gaussian_blur, blur, blur_table, BRIM_DTYPE_U8, gaussian_blur_scratch, 1, 0,
         "blurs images with random strength, as torchvision's GaussianBlur");

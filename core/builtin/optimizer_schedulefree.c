@@ -34,8 +34,8 @@ static const brim_param table[] = {
 static const char *const states[] = {"z", "exp_avg_sq", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "beta1", "beta2", "eps", "t", "first", "share", NULL};
 
-/* The weight of step t, counted from 1, in the mean: its squared learning rate over the sum of all up to it. Both are
- * in units of lr^2; the warm-up contributes the sum of the squares of the integers up to `warmup`, over warmup^2. */
+/* The weight of step t, counted from 1, in the mean: its squared learning rate, divided by the sum of those of steps 1
+ * to t. Both are in units of lr^2; the warm-up contributes the sum of the squares of 1 .. warmup, over warmup^2. */
 static double share_of(double t, double warmup)
 {
   const double risen = fmin(t, warmup), squares = risen * (risen + 1) * (2 * risen + 1) / 6;

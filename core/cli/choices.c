@@ -181,7 +181,7 @@ static void replace(brim_arena *arena, const char **text, const char *from, cons
   brim_text_release(&out);
 }
 
-/* Removes what is in brackets, on one line. */
+/* Removes text in brackets, and puts the rest on one line. */
 static const char *remove_brackets(brim_arena *arena, const char *text)
 {
   brim_text out = {0};

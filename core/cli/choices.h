@@ -14,7 +14,7 @@ typedef struct brim_question {
   const char *head; /* comes before examples and question; "" or a paragraph */
   const char *body; /* the question, up to where an answer follows */
   const char *subject;
-  const char **choice; /* what follows a space after the body */
+  const char **choice; /* continuations of the body after a space */
   size_t count, answer;
 } brim_question;
 

@@ -54,9 +54,9 @@ extern const brim_option brim_cli_only_json[]; /* for commands whose only option
 struct brim_command {
   const char *name, *help; /* one line */
   int (*run)(brim_cli *cli, int argc, char **argv);
-  const char *usage; /* what `brim NAME --help` prints */
+  const char *usage; /* `brim NAME --help` prints it */
   const brim_option *options;
-  bool is_live; /* it plans for a device or uses it, and shows other programs what it does: see memory/live.h */
+  bool is_live; /* it plans for a device or uses it, and publishes its state for other programs: see memory/live.h */
 };
 extern const brim_command *const brim_commands[]; /* ends with NULL */
 extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,
@@ -137,7 +137,7 @@ brim_status brim_cli_print_json(json_t *root);
 /* The words that brim runs takes as its first one; NULL after the last. */
 const char *brim_cli_runs_verb(size_t i);
 
-/* The whole program: what main() calls. */
+/* The whole program; main() calls it. */
 BRIM_EXPORT int brim_main(int argc, char **argv);
 /* [init] Checks that -o may name this file, so that no data file is overwritten by mistake; `kind` describes the
  * content ("a report is HTML"). ECONFIG if its name does not end in `ending` (".html"), or if it exists and `force` is

@@ -24,7 +24,7 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
     return BRIM_OK;
   }
   brim_config *config = NULL;
-  cli->allow_missing = true; /* the command exists to show what is missing */
+  cli->allow_missing = true; /* the command exists to show missing values */
   BRIM_TRY(brim_cli_config(cli, NULL, operands->word, operands->number, operands->count, &config));
   if (options->schema)
     brim_config_print_schema(config, cli->registry, out);

@@ -27,7 +27,7 @@ static void on_signal(int number)
   stopped = 1;
 }
 
-/* A model, its tokenizer, and what is scored with it. */
+/* A model, its tokenizer, and the texts to score with it. */
 typedef struct work {
   const brim_cli *cli;
   const brim_operands *operands;

@@ -108,7 +108,7 @@ static brim_status check_output(const export_wishes *w)
     return brim_fail(BRIM_ECONFIG, "-o %s: the name of a GGUF file must end in .gguf", w->output);
   if (!is_peft(w) && !needs_base(w) && !brim_ends_with(w->output, ".safetensors"))
     return brim_fail(BRIM_ECONFIG,
-                     "-o %s: with --format %s the file's name must end in .safetensors\nin a folder of yours: -o "
+                     "-o %s: with --format %s the file's name must end in .safetensors\nto write into a folder: -o "
                      "%s%smodel.safetensors",
                      w->output, w->format, w->output, brim_ends_with(w->output, "/") ? "" : "/");
   if (is_peft(w) && brim_ends_with(w->output, ".safetensors"))

@@ -21,8 +21,8 @@ typedef struct brim_generate_chat {
 brim_status brim_generate_chat_check(const brim_data *data);
 /* Begins a conversation; `system` may be NULL. */
 void brim_generate_chat_begin(brim_generate_chat *chat, const char *system);
-/* One turn: adds what the user says, prints the answer as it is drawn, and adds it. When the conversation is longer
- * than the model's context, the oldest turns are left out. */
+/* One turn: adds the user's text, prints the answer as it is drawn, and adds it. When the conversation is longer than
+ * the model's context, the oldest turns are left out. */
 brim_status brim_generate_chat_say(brim_generate_chat *chat, const char *text, size_t bytes);
 /* Turns from standard input, a line each, until it ends; asks for them at a terminal. */
 brim_status brim_generate_chat_read(brim_generate_chat *chat);

@@ -116,7 +116,7 @@ static brim_status show(monitor *m, brim_look *look)
   return errno == EPIPE ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* Of several hosts some may fail, and the look says why; a look without any host is an error. */
+/* Some of several hosts may fail, and the look has the reasons; a look without any host is an error. */
 static brim_status check_hosts(const brim_look *look)
 {
   for (size_t i = 0; i < look->hosts; i++)
@@ -186,6 +186,7 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
                                        .hosts = operands->count,
                                        .every = m->seconds,
                                        .wait_seconds = HOSTS_WAIT_SECONDS};
+  brim_registry_narrow(cli->registry, BRIM_BACKEND); /* all that a look needs of it */
   BRIM_TRY(brim_source_open(&options, cli->registry, &source));
   if (!is_interactive) heed_signals();
   const brim_status status = is_interactive ? brim_screen_run(source, m->seconds, m->from != NULL) : look_on(m, source);

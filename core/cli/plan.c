@@ -239,7 +239,7 @@ static void print_traffic(const brim_drive *d, const brim_traffic *traffic)
   brim_text_release(&text);
 }
 
-/* The ranks, the devices here and what fits on them, the plans on the frontier, and the process's host memory. */
+/* The ranks, the devices here and the plans that fit on them, the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_cards *cards, const brim_footprint *host,
                          const brim_ranks *ranks)
@@ -288,7 +288,7 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
 }
 
 /* Takes the name and the device of a client's or the server's process, if clients have processes of their own. This
- * process goes on seeing all GPUs. */
+ * process still sees all GPUs. */
 static brim_status act_as(const brim_config *config, brim_setup_options *options, int32_t rank)
 {
   const int32_t job = options->world.ranks;

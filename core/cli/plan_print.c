@@ -16,7 +16,7 @@
 
 #define SHOWN 24 /* operations; the others are summed up */
 
-/* ---- precision, and what is slow ---- */
+/* ---- precision and slow operations ---- */
 
 const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES])
 {
@@ -39,7 +39,7 @@ void brim_cli_print_slower(const brim_drive *d, const brim_plan *plan)
   brim_text_release(&text);
 }
 
-/* ---- what fits ---- */
+/* ---- plans that fit ---- */
 
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *d, bool others, brim_fits *out)
 {

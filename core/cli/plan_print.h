@@ -1,5 +1,5 @@
-/* Tables, as text and as JSON, of what fits on which device (also for `brim start`), of the frontier of plans, and of a
- * step's time. */
+/* Tables, as text and as JSON, of the plans that fit on each device (also for `brim start`), of the frontier of plans,
+ * and of a step's time. */
 #ifndef BRIM_CLI_PLAN_PRINT_H
 #define BRIM_CLI_PLAN_PRINT_H
 #include "cli/cli.h"
@@ -10,8 +10,8 @@
 #include "planner/times.h"
 #include "planner/traffic.h"
 
-/* Finds what fits on each device of the run's backend and, with `others`, of other backends. Suppresses log messages of
- * the drives that it makes. `drive`: see brim_fits_add. */
+/* Finds the plans that fit on each device of the run's backend and, with `others`, of other backends. Suppresses log
+ * messages of the drives that it makes. `drive`: see brim_fits_add. */
 brim_status brim_cli_find_fits(const brim_cli *cli, brim_drive *drive, bool others, brim_fits *out);
 void brim_cli_print_fits(const brim_fits *fits, brim_text *out);
 json_t *brim_cli_fits_json(const brim_fits *fits);
@@ -25,7 +25,7 @@ json_t *brim_cli_times_json(const brim_times *times);
 /* Returns "bf16, ", or "" for fp32, written to `out`. */
 #define BRIM_CLI_PRECISION_BYTES 16
 const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES]);
-/* Prints what the device computes in a slow way (planner/strict.h). */
+/* Prints the operations that the device computes in a slow way (planner/strict.h). */
 void brim_cli_print_slower(const brim_drive *drive, const brim_plan *plan);
 /* `device`: its name. */
 void brim_cli_print_traffic(const brim_traffic *traffic, const char *device, brim_text *out);

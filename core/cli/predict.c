@@ -165,8 +165,8 @@ static brim_status check_files(const predict *p)
 {
   for (size_t i = 0; i < p->file_count; i++)
     if (brim_is_folder(p->file[i].path))
-      return brim_fail(BRIM_ELOAD, "'%s' is a folder: name the files in it, which a shell does for %s%s*",
-                       p->file[i].path, p->file[i].path, brim_ends_with(p->file[i].path, "/") ? "" : "/");
+      return brim_fail(BRIM_ELOAD, "'%s' is a folder: name the files in it, for example %s%s*", p->file[i].path,
+                       p->file[i].path, brim_ends_with(p->file[i].path, "/") ? "" : "/");
   return BRIM_OK;
 }
 

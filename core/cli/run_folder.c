@@ -1,4 +1,4 @@
-/* Writes nothing: the run may still be in progress. */
+/* See run_folder.h. It only reads, because the run may still be in progress. */
 #include "cli/run_folder.h"
 
 #include <errno.h>
@@ -66,13 +66,13 @@ brim_status brim_cli_run_config(const brim_cli *cli, const char *run, char *path
   if (brim_ends_with(run, ".safetensors"))
     return brim_fail(BRIM_ELOAD,
                      "'%s' is a file of weights, not the folder of a run\n"
-                     "this makes a run of it: brim train MODEL AND DATA model.weights=%s training.epochs=0",
+                     "to make a run of it: brim train MODEL AND DATA model.weights=%s training.epochs=0",
                      run, BRIM_QUOTED(run));
   brim_fail(BRIM_ELOAD, "'%s' is not the folder of a run: it has no readable config.yaml", run);
   if (!is_model(run)) return BRIM_ELOAD;
   return brim_fail_add(BRIM_ELOAD,
-                       "it is a model: brim generate takes models, and brim eval does with --text and --choices\n"
-                       "this makes a run of it: brim train model=hf model.weights=%s DATA training.epochs=0",
+                       "it is the folder of a model: brim generate accepts it, and brim eval with --text or --choices\n"
+                       "to make a run of it: brim train model=hf model.weights=%s DATA training.epochs=0",
                        BRIM_QUOTED(run));
 }
 

@@ -162,7 +162,7 @@ const brim_command brim_command_runs = {
     "optimizer.lr, or their ends (lr). A key alone is true if the run has it and it is not false. 90% is 0.9. A value\n"
     "with spaces or signs needs quotes. A value that no run can have, such as status=finishd, is an error.\n"
     "\n"
-    "What you have not named is shown before it is deleted, and brim asks; without a terminal this needs --yes.\n"
+    "Before brim deletes runs that you have not named, it lists them and asks; without a terminal this needs --yes.\n"
     "\n"
     "brim reads runs from their folders, and keeps a cache that you may delete at any time. A deleted run moves to\n"
     "the folder .trash beside it. brim does not delete a run in progress, a folder that is not a run, or a link.\n",

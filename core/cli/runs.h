@@ -46,7 +46,7 @@ brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t
 /* Its two halves: takes --where, --sort and --columns; and chooses from the runs that `runs->index` has. */
 brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns);
 brim_status brim_runs_choose(brim_runs *runs);
-/* The value of a run for key `key` of `runs`: what a list shows, and what filters and orders compare. */
+/* The value of a run for key `key` of `runs`. Lists show it; filters and orders compare it. */
 brim_where_value brim_runs_value(const brim_runs *runs, const brim_runs_row *row, size_t key);
 /* The folder of a run as an operand names it: the path, or a name below runs. */
 const char *brim_runs_path(brim_arena *arena, const char *operand);
@@ -66,7 +66,7 @@ brim_status brim_runs_print(const brim_runs *runs);
 void brim_runs_print_table(const brim_runs *runs);
 /* A cell for people: few digits; "-" for NULL. Belongs to `arena`. */
 const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const brim_index_cell *cell);
-/* Prints what could not be read, as warnings. */
+/* Prints the errors of reading, as warnings. */
 void brim_runs_warn(const brim_runs *runs);
 /* Adds a text as JSON, quoted. */
 void brim_runs_add_json(brim_text *out, const char *text);

@@ -226,7 +226,7 @@ static bool are_flags(const char *const *name, size_t names)
   return names > 0;
 }
 
-/* What the values of a key of the filter are: as brim knows it, else as the runs show. */
+/* The kind of values of a key of the filter: from brim's own table, else from the runs. */
 static brim_where_values values_of(brim_runs *runs, size_t key)
 {
   static const char *const flags[] = {"false", "true"};

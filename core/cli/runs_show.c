@@ -184,7 +184,7 @@ static bool differs(const brim_runs *runs, const char *key)
   return false;
 }
 
-/* Adds a row for a key that differs. Of two numbers also their difference. */
+/* Adds a row for a key that differs; if both values are numbers, with their difference. */
 static void add_difference(const brim_runs *runs, const char *key, size_t skip, bool is_result, brim_table *table)
 {
   brim_table_add(table, key + skip);

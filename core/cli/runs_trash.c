@@ -111,7 +111,7 @@ static void print_trash(brim_runs *runs, const trash *all)
 }
 
 /* Asks on a terminal before anything is deleted that the user has not named; elsewhere --yes is needed. The caller has
- * printed what it is. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
+ * printed the list. `what`: "3 runs"; `verb`, `tail`: "Move" "to the trash". */
 static brim_status confirm(const brim_runs *runs, const char *verb, const char *what, const char *tail)
 {
   char answer[16] = "";
@@ -225,7 +225,7 @@ static brim_status restore_named(brim_runs *runs, const char *path)
   return BRIM_OK;
 }
 
-/* Restores the deleted runs for which --where holds. Of several with the same name only the newest finds it free. */
+/* Restores the deleted runs for which --where holds. If several have the same name, only the newest gets it. */
 static brim_status restore_where(brim_runs *runs, const char *const *folder, size_t folders)
 {
   trash all = {0};
@@ -284,12 +284,12 @@ brim_status brim_runs_empty(brim_runs *runs, const char *const *operand, size_t 
   return BRIM_OK;
 }
 
-/* Deletes the spare checkpoints of a run, unless a process has the run. */
-static brim_status prune_run(const char *run, size_t *count, uint64_t *bytes)
+/* Deletes the spare checkpoints of a run, unless a process has the run. `whole`: see brim_checkpoint_prune. */
+static brim_status prune_run(const char *run, int64_t whole, size_t *count, uint64_t *bytes)
 {
   int lock;
   BRIM_TRY(brim_run_lock(run, &lock));
-  const brim_status status = brim_checkpoint_prune(run, true, count, bytes);
+  const brim_status status = brim_checkpoint_prune(run, true, &whole, count, bytes);
   close(lock);
   return status;
 }
@@ -306,6 +306,7 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
   char size[32];
   BRIM_TRY(brim_runs_select(runs, operand, operands, "name"));
   brim_runs_warn(runs);
+  int64_t *whole = BRIM_ARENA_NEW(runs->arena, int64_t, runs->rows);
   brim_table table = {.arena = runs->arena, .columns = 3};
   brim_table_add(&table, "run");
   brim_table_add(&table, "checkpoints to delete");
@@ -313,7 +314,8 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
   for (size_t i = 0; i < runs->rows; i++) {
     const size_t before = count;
     const uint64_t bytes_before = bytes;
-    if (!is_running(&runs->row[i])) BRIM_TRY(brim_checkpoint_prune(runs->row[i].path, false, &count, &bytes));
+    if (!is_running(&runs->row[i]))
+      BRIM_TRY(brim_checkpoint_prune(runs->row[i].path, false, &whole[i], &count, &bytes));
     if (count == before) continue;
     of_runs++;
     brim_table_add(&table, runs->row[i].path);
@@ -333,7 +335,7 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
                                      count_runs(runs->arena, of_runs), brim_format_bytes(size, sizeof size, bytes)),
                    " for good"));
   for (size_t i = 0; i < runs->rows; i++)
-    if (!is_running(&runs->row[i]) && prune_run(runs->row[i].path, &deleted, &freed) != BRIM_OK)
+    if (whole[i] > 0 && prune_run(runs->row[i].path, whole[i], &deleted, &freed) != BRIM_OK)
       brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   brim_say("%zu checkpoint%s deleted: %s", deleted, brim_plural((int64_t)deleted),
            brim_format_bytes(size, sizeof size, freed));

@@ -83,7 +83,7 @@ static brim_status read_scenario(command *c, const char *written, brim_scenario 
 
 /* ---- words ---- */
 
-/* The groups, and scenarios as if they were one. */
+/* The options of a group; scenarios count as a group. */
 static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
 {
   const brim_composition *all = context;

@@ -36,7 +36,7 @@ typedef struct start {
 
 /* ---- configuration and plan with the answers so far ---- */
 
-/* The command line's words and the answers'; numbers are for messages. */
+/* Lists the words of the command line and of the answers, and their numbers for messages. */
 static size_t list_words(const start *s, const char ***word, int **number)
 {
   size_t n = 0;

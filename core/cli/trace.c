@@ -26,7 +26,7 @@
 
 #define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
 #define ROWS 20                           /* operations that --top shows */
-#define SILENCE_SECONDS 2.0               /* after which a wait says what it is for */
+#define SILENCE_SECONDS 2.0               /* after which a wait prints its reason */
 #define SAME_LENGTH 24                    /* characters by which two such texts are the same, whatever their figures */
 
 typedef struct wishes {
@@ -125,7 +125,7 @@ static bool find_process(const char *run, brim_live_entry *out)
   return found;
 }
 
-/* What keeps the run from its next steps; "" if it makes steps. */
+/* The reason why the run makes no steps; "" if it makes steps. */
 static void describe_wait(const char *run, char *out, size_t room)
 {
   brim_live_entry e;
@@ -149,7 +149,7 @@ static void describe_wait(const char *run, char *out, size_t room)
     out[0] = '\0';
 }
 
-/* Says what is waited for when that takes long, and again when it has become something else. */
+/* Prints the reason for a long wait, and prints again when the reason has changed. */
 static void say_wait(const char *run, double *next, char said[256])
 {
   char text[256];

@@ -452,7 +452,7 @@ const brim_command brim_command_train = {
     "if each has a GPU. By default brim uses all visible GPUs; dist.ranks=1 uses one. For several machines start brim\n"
     "with mpirun or srun.\n"
     "\n"
-    "--debug-launches sets backend.debug_launches=true, to find the operation behind a GPU error.\n"
+    "--debug-launches sets backend.debug_launches=true, to find the operation that caused a GPU error.\n"
     "\n"
     "`brim config --schema` lists every key; `brim config --groups` lists groups and options.\n",
     options,

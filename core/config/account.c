@@ -67,7 +67,7 @@ static double log_moment_fractional(double q, double z, double order)
     last[0] = low;
     last[1] = high;
   }
-  return INFINITY; /* leaves this order out */
+  return INFINITY; /* this order gives no bound */
 }
 
 static double rdp_of_round(double q, double z, double order)

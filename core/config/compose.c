@@ -167,8 +167,8 @@ static void note_left_out(brim_composition *c, const brim_chosen *chosen, const 
   BRIM_ARENA_GROW(c->arena, c->left_out, c->left_out_count, c->left_out_room);
   c->left_out[c->left_out_count++] =
       (brim_left_out){brim_arena_printf(c->arena, "%s.%s", chosen->group, key),
-                      brim_arena_printf(c->arena, "'%s.%s' of %s is left out: it belongs to %s=%s", chosen->group, key,
-                                        value->origin.file, chosen->group, said)};
+                      brim_arena_printf(c->arena, "'%s.%s' of %s has no effect: it belongs to %s=%s", chosen->group,
+                                        key, value->origin.file, chosen->group, said)};
 }
 
 void brim_compose_note_left_out(brim_composition *c)

@@ -69,7 +69,7 @@ static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
   const char *id = brim_arena_string_n(l->c.arena, path + length + 1, strcspn(path + length + 1, "."));
   if (brim_schema_is_section(&l->schema, brim_arena_printf(l->c.arena, "%s.%s", group, id))) return false;
   if (!brim_registry_find(l->c.registry, brim_compose_group_kind(group), id)) return false;
-  brim_log(BRIM_LOG_INFO, "'%s' of %s is left out: '%s' is not in the list of '%s'", path, node->origin.file, id,
+  brim_log(BRIM_LOG_INFO, "'%s' of %s has no effect: '%s' is not in the list of '%s'", path, node->origin.file, id,
            group);
   return true;
 }

@@ -53,7 +53,7 @@ typedef struct brim_config {
   const brim_registry *registry;
 } brim_config;
 
-/* ECONFIG, with all errors in the error text: what is wrong, where, and what is allowed or probably meant. */
+/* ECONFIG, with all errors in the error text, each with its position and the allowed or probably intended value. */
 brim_status brim_config_load(const brim_config_request *request, const brim_registry *registry, brim_config **out);
 /* Loads the same configuration with other choices: each `word`, such as "backend=cpu", replaces the words of the
  * command line for its key or group. For a configuration that is not read from a run. */

@@ -12,7 +12,7 @@
 typedef struct family {
   brim_composition *c;
   const brim_yaml *config;  /* config.json */
-  const brim_yaml *part[2]; /* what all families have in common, and the family */
+  const brim_yaml *part[2]; /* the rules for all families, and those of the family */
   const char *type;         /* of the model: the family's name */
   brim_yaml *content;       /* gets the values */
 } family;
@@ -311,8 +311,8 @@ static void take(const family *f, const brim_yaml *part)
   }
 }
 
-/* Continues in the map of config.json that describes the network, if it is a map of its own; false on error. Of the
- * keys around it only those of the family's own file count. */
+/* Continues in the map of config.json that describes the network, if it is a map of its own; false on error. Keys
+ * outside that map count only if they are in the family's own file. */
 static bool go_inside(family *f, const char *path)
 {
   const brim_yaml *inside = brim_yaml_get(f->part[1], "inside");

@@ -15,7 +15,7 @@ const char *brim_gguf_architecture_of(const char *model_type);
 /* The number of heads in a config.json that the key (attention.head_count or attention.head_count_kv) stands for; 0:
  * none. */
 int64_t brim_gguf_config_heads(const brim_yaml *config, const char *key);
-/* Tensors in which llama.cpp keeps what rope_type llama3 or longrope divides the frequencies by. */
+/* Tensors in which llama.cpp keeps the divisors of the frequencies for rope_type llama3 and longrope. */
 typedef struct brim_gguf_factors {
   const char *name;
   const float *value;

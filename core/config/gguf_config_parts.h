@@ -13,7 +13,7 @@ typedef struct brim_gguf_row {
   const char *key, *config;
   enum brim_gguf_kind kind;
 } brim_gguf_row;
-/* Of the network, and of rope_scaling; they end with a key of NULL. */
+/* The rows of the network, and those of rope_scaling; they end with a key of NULL. */
 extern const brim_gguf_row brim_gguf_rows[], brim_gguf_scaling_rows[];
 
 /* Parameters of rope type llama3. brim writes them as keys of its own, since llama.cpp stores the divisors only; files

@@ -13,7 +13,7 @@ static bool is_utf8(const char *s)
   return true;
 }
 
-/* Of the names between the dots. */
+/* The length of the longest name between the dots of a key. */
 static size_t longest_name(const char *key)
 {
   size_t longest = 0;

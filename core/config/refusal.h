@@ -6,7 +6,7 @@
 typedef struct brim_refusal {
   const char *path; /* of the key, as "training.steps" */
   bool is_refused;
-  const char *why, *instead; /* the reason, and a hint: what the user should set */
+  const char *why, *instead; /* the reason, and the setting that the user should choose */
 } brim_refusal;
 
 /* Adds a problem, with the key's origin, for each refused row of [count]; `with`: the other setting. */

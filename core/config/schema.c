@@ -101,7 +101,7 @@ bool brim_schema_is_section(const brim_schema *schema, const char *path)
   return false;
 }
 
-/* ---- what there is ---- */
+/* ---- lists of groups, options and keys ---- */
 
 static bool is_listed(const char *const *name, size_t count, const char *key)
 {

@@ -122,8 +122,8 @@ static const brim_setting model_table[] = {
 
 static const brim_setting backend_table[] = {
     FREE(BOOL, brim_backend_settings, strict, "false", NULL,
-         "true: refuse a run of which the device would compute a part in a slower way than it could, because of its "
-         "precision, shapes or options; false: print what is slower, and train"),
+         "true: refuse a run if its precision, shapes or options make the device compute a part of it in a slower way "
+         "than it could; false: print these parts, and train"),
     {.param.key = NULL},
 };
 
@@ -281,8 +281,9 @@ static const brim_setting observe_table[] = {
     FREE(ENUM, brim_observe_settings, live, "basic", BRIM_LIVE_MODE_NAMES,
          "published to all users of the host while a process runs: nothing (off), its state, device, memory and "
          "progress (basic), or also model, run folder, loss and accuracy (all)"),
-    FREE(STR, brim_observe_settings, trace, "", NULL,
-         "steps to trace, FIRST:END without END, as 100:103, or one step; the run's folder gets a file for Perfetto"),
+    FREE(
+        STR, brim_observe_settings, trace, "", NULL,
+        "steps to trace: one step, or FIRST:END, as 100:103 for 100 to 102; the run's folder gets a file for Perfetto"),
     FREE(BOOL, brim_observe_settings, nvtx, "false", NULL,
          "mark steps, phases and operations as NVTX ranges, for NVIDIA's profilers"),
     FREE(BOOL, brim_observe_settings, histograms, "true", NULL,
@@ -347,7 +348,7 @@ static const brim_setting federate_table[] = {
     FIXED(F64, T, compression_share, "0.01", "(0,1]",
           "share of each parameter's values that federate.compression=top_k sends"),
     FIXED(BOOL, T, error_feedback, "false", NULL,
-          "each client adds what compression left out of its last update to its next one"),
+          "each client adds the part that compression left out of its last update to its next one"),
     FIXED(I64, T, eval_every_rounds, "1", "[1,1000000000]", "rounds between evaluations of the global model"),
     FREE(BOOL, T, client_accuracy, "true", NULL,
          "at the end, evaluate the global model on each client's samples; takes one pass over the training data"),
@@ -468,8 +469,8 @@ static const brim_setting world_table[] = {
 #define T brim_attack_settings
 static const brim_setting attack_table[] = {
     FIXED(ENUM, T, kind, "none", BRIM_ATTACK_NAMES,
-          "what malicious clients do: nothing; send their update with the opposite sign (sign_flip); add normal noise "
-          "to it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
+          "attack of malicious clients: none; send the update with the opposite sign (sign_flip); add normal noise to "
+          "it (noise); train on wrong labels, classes - 1 - label (label_flip)"),
     FIXED(F64, T, share, "0", "[0,1]", "share of total_clients that are malicious, chosen at random by the seed"),
     FIXED(LIST, T, clients, "[]", "[0,1000000000)", "numbers of the malicious clients, instead of attack.share"),
     FIXED(F64, T, scale, "1", "[0,1000000]",

@@ -155,7 +155,7 @@ typedef struct brim_federate_settings {
   int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
-  bool error_feedback; /* clients add what a compressed update left out to their next one */
+  bool error_feedback; /* clients add the part that compression left out of an update to their next one */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
   double convergence_threshold; /* 0: off; else with patience and min_rounds */
@@ -201,7 +201,7 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
-/* What malicious clients do, to try out aggregators. */
+/* Attacks of malicious clients, to try out aggregators. */
 enum brim_attack { BRIM_ATTACK_NONE, BRIM_ATTACK_SIGN_FLIP, BRIM_ATTACK_NOISE, BRIM_ATTACK_LABEL_FLIP };
 #define BRIM_ATTACK_NAMES "none|sign_flip|noise|label_flip"
 typedef struct brim_attack_settings {

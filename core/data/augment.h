@@ -8,8 +8,7 @@
 #include "data/transform.h"
 
 /* Applies the augmentations for `dtype`, BRIM_DTYPE_U8 or BRIM_DTYPE_F32; the layout of `values` is as in
- * brim/augment.h. `scratch`:
- * brim_augment_bytes(). */
+ * brim/augment.h. `scratch` has brim_augment_bytes() bytes. */
 void brim_augment_apply(const brim_transform *t, uint32_t dtype, const brim_draws *draws, void *values, void *scratch);
 /* Mixes values with a partner's. Returns the share of the sample's own label. */
 float brim_augment_mix(const brim_transform *t, const brim_draws *draws, float *values, const float *partner,
@@ -18,6 +17,6 @@ float brim_augment_mix(const brim_transform *t, const brim_draws *draws, float *
 uint64_t brim_augment_bytes(const brim_transform *t);
 /* [init] ECONFIG: one of the list cannot be applied to such samples. */
 brim_status brim_augment_check(const brim_transform *t, const char *dataset, const brim_dataset_info *info);
-/* Whether the list contains one for bytes. */
+/* Whether the list contains an augment for bytes. */
 bool brim_augment_has_bytes(const brim_settings *settings);
 #endif

@@ -55,10 +55,10 @@ brim_status brim_data_describe(brim_data *data, const brim_plugin *plugin, void 
  * call the dataset, and only files of samples can be opened. Strings of `info` must stay valid. */
 brim_status brim_data_recall(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                              const brim_dataset_info info[3]);
-/* [init] Opens what brim_data_describe described, in two halves, so that files are read while the caller builds graphs
- * and kernels: the first starts a thread that opens the splits, the second waits for it and returns its status. Fields
- * of `data` that the caller set after the description are kept. Between the two, samples cannot be read and the
- * plugin's instance must not be used; after a successful start, call finish before the instance is destroyed. */
+/* [init] Opens the splits that brim_data_describe described, in two halves, so that files are read while the caller
+ * builds graphs and kernels: the first starts a thread that opens the splits, the second waits for it and returns its
+ * status. Fields of `data` that the caller set after the description are kept. Between the two, samples cannot be read
+ * and the plugin's instance must not be used; after a successful start, call finish before the instance is freed. */
 brim_status brim_data_open_start(brim_data *data);
 brim_status brim_data_open_finish(brim_data *data);
 /* [init] Bytes of host memory that the open splits keep, as far as the dataset reports them. Not between open_start and

@@ -152,7 +152,7 @@ brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order)
   if (d.count > LISTED_MAX) brim_text_printf(&d.text, "\n... and %" PRId64 " more", d.count - LISTED_MAX);
   const brim_status status =
       d.count == 0 ? BRIM_OK
-                   : brim_fail(BRIM_ELOAD, "the data is not what the run was trained on:%s", brim_text_str(&d.text));
+                   : brim_fail(BRIM_ELOAD, "the data differs from the run's training data:%s", brim_text_str(&d.text));
   brim_text_release(&d.text);
   return status;
 }

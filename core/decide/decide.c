@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
@@ -26,6 +27,12 @@ typedef struct views {
   brim_device_query query;
   brim_arena arena;
 } views;
+
+/* A policy that was abandoned may still read them. */
+static void release(views *v)
+{
+  if (!brim_guard_any_lost()) brim_arena_release(&v->arena);
+}
 
 /* The number of waiting runs that would use a device. */
 static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
@@ -178,7 +185,7 @@ brim_status brim_decide_device(brim_dialogue *d)
   const brim_status asked =
       status == BRIM_OK ? brim_policies_choose_device(d->policies, &v.query, &place) : BRIM_ENOTSUP;
   if (asked != BRIM_ENOTSUP) status = asked == BRIM_OK ? take_place(d, &v, &place) : asked;
-  brim_arena_release(&v.arena);
+  release(&v);
   BRIM_TRY(status);
   brim_device_wish wish = brim_dialogue_wish(d);
   if (p->waits) wish.min_bytes = 0;
@@ -209,7 +216,7 @@ brim_status brim_decide_limits(brim_dialogue *d, brim_device_limit *out, int cou
     out[i] = (brim_device_limit){true, d->planner->limit_bytes};
     if (i != d->planner->device && (size_t)i < v.query.count) out[i] = limit_on(d, &v, i);
   }
-  brim_arena_release(&v.arena);
+  release(&v);
   return status;
 }
 
@@ -371,7 +378,7 @@ brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
   brim_dialogue_show_run(d);
   brim_status status = look_at_devices(d, "plan", &v);
   if (status == BRIM_OK) status = choose_plan(d, &v);
-  brim_arena_release(&v.arena);
+  release(&v);
   *choice = d->choice;
   return status;
 }
@@ -438,7 +445,7 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
   d->choice = *choice;
   const brim_status status = ask_after_oom(d, &v, needed, &refused);
   *choice = d->choice;
-  brim_arena_release(&v.arena);
+  release(&v);
   if (status != BRIM_ENOTSUP) return status;
   brim_error_put(&error);
   return refused ? refuse_host(failure) : failure;

@@ -18,7 +18,7 @@ enum brim_line_kind {
                           error (SCM_RIGHTS), unless the rank inherited them */
   BRIM_LINE_EXCHANGE,  /* seconds: how long to wait for the others; answered by ALL when every rank has sent one */
   BRIM_LINE_ALL,
-  BRIM_LINE_ASK, /* asks whether this rank may report what ended the job; answered by ANSWER, with value 1 for yes */
+  BRIM_LINE_ASK, /* asks whether this rank may report the end of the job; answered by ANSWER, with value 1 for yes */
   BRIM_LINE_ANSWER,
   BRIM_LINE_FOLDER, /* the run's folder, which the launcher prints in its advice on resuming */
   BRIM_LINE_BYE,    /* value: the exit status that the rank will end with. Answered by GO when all ranks have sent it */

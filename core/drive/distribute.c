@@ -78,7 +78,7 @@ static void parse_kept(const char *text, int32_t ranks, brim_distribution *out)
 
 /* ---- agreeing ---- */
 
-/* What ranks exchange. */
+/* The message that ranks exchange. */
 typedef struct word {
   int32_t status;
   uint32_t kept_bytes;  /* length of rank 0's text about a resumed run; 0 if it has none */

@@ -27,8 +27,8 @@ struct brim_drive {
 };
 
 /* [init] Makes the instances, finds the device and describes the data: enough for plans. The configuration must outlive
- * the drive. Returns what brim_setup_open and brim_setup_finish return; for a model that is trained on features, which
- * are computed now if no file has them, also what placing returns. */
+ * the drive. Returns the statuses of brim_setup_open and brim_setup_finish; for a model that is trained on features,
+ * which are computed now if no file has them, also those of placing. */
 brim_status brim_drive_open(const brim_config *config, const brim_setup_options *options, brim_drive **out);
 /* The same in a simulated world; drives that replace this one stay in it. */
 brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config *config,

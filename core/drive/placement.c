@@ -136,7 +136,7 @@ static brim_status open_plan(void *self)
   return brim_exec_open(p->plan, p->drive->planner.device, &p->exec);
 }
 
-/* Shows where the plan is, and what it takes. */
+/* Publishes the plan's device and memory (memory/live.h). */
 static void publish(const brim_drive *d, const brim_plan *plan)
 {
   const brim_planner *planner = &d->planner;

@@ -25,7 +25,7 @@ brim_status brim_placement_do(const brim_placing *placing);
  * results belong to the caller. */
 brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *wish, brim_plan **plan,
                                 brim_exec **exec);
-/* [plan] Does what brim_placement_open would do, as far as possible without placing: settles the drive and asks the
- * policies if a plan does not fit. Returns OK even if they find none that fits: brim_planner_check reports that. */
+/* [plan] Does the part of brim_placement_open that is possible without placing: settles the drive and asks the policies
+ * if a plan does not fit. Returns OK even if they find none that fits: brim_planner_check reports that. */
 brim_status brim_placement_try(brim_drive **drive);
 #endif

@@ -25,8 +25,8 @@ typedef struct brim_recovery {
   int64_t tries;         /* attempts on this rung */
   int64_t step;          /* the furthest step that failed: the ladder starts again once the run is past it */
   uint64_t needed_bytes; /* of the last placed plan */
-  /* Of a federation: its choice before memory pressure made it smaller, and since then; the first has no lanes if there
-   * is nothing to return to. */
+  /* For a federation: its choice before memory pressure made it smaller, and its choice since then; the first has no
+   * lanes if there is no choice to return to. */
   brim_choice before_pressure, under_pressure;
   bool is_over;    /* reopening the drive failed: *drive must not be used any more */
   bool is_remade;  /* the last brim_recover reopened the drive */

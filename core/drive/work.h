@@ -55,7 +55,7 @@ typedef struct brim_work {
    * nothing was done. */
   brim_status (*park)(void *self);
   /* [step] Parks, places the run's current plan and restores the values. On failure nothing is placed and the values
-   * stay on the host. Returns what brim_placement_open does. */
+   * stay on the host. Returns the status of brim_placement_open. */
   brim_status (*replan)(void *self);
   /* [step] The same, with the values of the last checkpoint, because the current ones are lost. */
   brim_status (*rewind)(void *self);

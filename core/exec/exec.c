@@ -83,7 +83,8 @@ static bool has_beginnings(const brim_exec *exec)
   return keeps || plan->zeroed_bytes < plan->gradient_bytes;
 }
 
-/* first: as a step's first micro-batch; only such runs and, with accumulation, later ones are recorded. */
+/* first: runs the program as a step's first micro-batch, else as a later one. Training has later ones only with
+ * accumulation, and other programs have no first one. */
 static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
 {
   const brim_step step = {.loss_scale = 1};

@@ -40,7 +40,7 @@ struct brim_exec {
 
 /* Nodes from..to-1 of a half of a program. */
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
-/* Zeroes the memory of gradients that are 0 without being zeroed, as before they are read or added to. */
+/* Zeroes gradients that count as 0 although their memory is not zeroed yet; needed before they are read or added to. */
 brim_status brim_exec_settle_gradients(brim_exec *exec);
 /* The address of the metrics on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);

@@ -1,4 +1,4 @@
-/* What a program gives to its backend: for each node the pointers to its operands. */
+/* The launches that a program passes to its backend: for each node the pointers to its operands. */
 #ifndef BRIM_EXEC_LAUNCHES_H
 #define BRIM_EXEC_LAUNCHES_H
 #include "graph/plan.h"

@@ -14,7 +14,7 @@
 #define TWO_PI 6.283185307179586
 #define HALF_PI 1.5707963267948966
 #define LN_2 0.6931471805599453
-/* Of a normal value, in units of its radius: the polynomials and the C library have below 5e-15. */
+/* Bound of the error of a normal value, in units of its radius: polynomials and C library stay below 5e-15. */
 #define ERROR 1e-13
 
 enum { PAIRS = BRIM_NORMAL_BLOCK / 2, COUNTERS = BRIM_NORMAL_BLOCK / 4 };

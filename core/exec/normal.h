@@ -6,7 +6,7 @@
 enum { BRIM_NORMAL_BLOCK = 64 }; /* numbers that are drawn at a time */
 
 /* [any thread] The elements first .. first + BRIM_NORMAL_BLOCK - 1 of the stream of initial values (seed, item), each
- * times `scale`; first is a multiple of 4. A value is the nearest float to what brim_normal_pair() computes. */
+ * times `scale`; first is a multiple of 4. A value is the result of brim_normal_pair(), rounded to a float. */
 void brim_normal_block(uint64_t seed, uint64_t item, double scale, int64_t first, float out[BRIM_NORMAL_BLOCK]);
 
 /* [any thread] Two normal values of deviation `scale` from two uniform ones in [0, 1), by Box and Muller. */

@@ -17,7 +17,7 @@ typedef struct brim_offload {
   uint32_t pending; /* a bit for each mark of copies out that no kernel waits for yet */
 } brim_offload;
 
-/* What offloading does around a piece. */
+/* The copies of offloading around a piece. */
 typedef struct brim_offload_piece {
   int32_t group;              /* the group of its nodes; -1: none */
   int32_t in_from, in_to;     /* groups whose copies in start before it */

@@ -50,19 +50,34 @@ static double guess(brim_profile *profile, const char *what, double rated)
   return ratio > 0 ? ratio * rated : rated;
 }
 
+/* The time of a part, and where it comes from. */
+typedef struct part_time {
+  double seconds;
+  enum { EXACT, DERIVED, GUESSED } from;
+} part_time;
+
+static part_time find_time(brim_profile *profile, const char *what, int64_t n, double rated)
+{
+  const brim_profile_entry *exact = brim_profile_find(profile, what, n), *below = NULL, *above = NULL;
+  if (exact) return (part_time){exact->seconds, EXACT};
+  brim_profile_neighbours(profile, what, n, &below, &above);
+  if (below || above) return (part_time){between(below, above, n), DERIVED};
+  return (part_time){guess(profile, what, rated), GUESSED};
+}
+
+static void add_time(const part_time *t, double times, brim_prediction *out)
+{
+  const double seconds = times * t->seconds;
+  out->seconds += seconds;
+  if (t->from == DERIVED) out->derived_seconds += seconds;
+  if (t->from == GUESSED) out->guessed_seconds += seconds;
+}
+
 void brim_predict_other(brim_profile *profile, const char *what, int64_t n, double rated, double times,
                         brim_prediction *out)
 {
-  const brim_profile_entry *exact = brim_profile_find(profile, what, n), *below = NULL, *above = NULL;
-  if (exact) {
-    out->seconds += times * exact->seconds;
-    return;
-  }
-  brim_profile_neighbours(profile, what, n, &below, &above);
-  const bool derived = below || above;
-  const double seconds = times * (derived ? between(below, above, n) : guess(profile, what, rated));
-  out->seconds += seconds;
-  *(derived ? &out->derived_seconds : &out->guessed_seconds) += seconds;
+  const part_time t = find_time(profile, what, n, rated);
+  add_time(&t, times, out);
 }
 
 void brim_predict_whole_name(const brim_program *p, brim_text *out)
@@ -92,17 +107,44 @@ static double share_of_whole(brim_profile *profile, const brim_program *p)
   return share > 0 ? share : 1;
 }
 
+/* Layers repeat, so most nodes of a large program are like an earlier one. */
+#define KNOWN 1024 /* nodes by hash; a power of two */
+#define PROBES 8
+
+typedef struct known_node {
+  const brim_node *node; /* NULL: free */
+  double rated;
+  part_time time;
+} known_node;
+
+/* The entry of a node like this one, or a free one; NULL if there is no room. */
+static known_node *find_known(known_node *known, const brim_program *p, const brim_node *n, double rated)
+{
+  const uint64_t hash = brim_signature_hash(n);
+  for (uint64_t i = 0; i < PROBES; i++) {
+    known_node *k = &known[(hash + i) % KNOWN];
+    if (!k->node || (k->rated == rated && brim_signature_equal(p, k->node, n))) return k;
+  }
+  return NULL;
+}
+
 void brim_predict_program(brim_profile *profile, const brim_rates *rates, const brim_program *p, double times,
                           brim_prediction *out)
 {
   brim_text what = {0};
+  known_node known[KNOWN] = {{0}};
   const double share = rates->whole ? share_of_whole(profile, p) : 1;
   for (size_t i = 0; i < p->graph->node_count; i++) {
     const brim_node *n = p->graph->node[i];
-    brim_text_clear(&what);
-    brim_signature_print(p, n, &what);
-    brim_predict_other(profile, brim_text_str(&what), p->info.batch, brim_rates_seconds(rates, brim_op_cost(n)),
-                       share * brim_program_times(p, i, times), out);
+    const double rated = brim_rates_seconds(rates, brim_op_cost(n));
+    known_node *k = find_known(known, p, n, rated), other;
+    if (!k) *(k = &other) = (known_node){0};
+    if (!k->node) {
+      brim_text_clear(&what);
+      brim_signature_print(p, n, &what);
+      *k = (known_node){n, rated, find_time(profile, brim_text_str(&what), p->info.batch, rated)};
+    }
+    add_time(&k->time, share * brim_program_times(p, i, times), out);
   }
   brim_text_release(&what);
 }

@@ -469,7 +469,7 @@ void brim_profile_print_used(const brim_profile *p, brim_text *out)
   print_items(p, false, out);
 }
 
-/* Keeps what other processes wrote meanwhile. */
+/* Keeps the entries that other processes have written meanwhile. */
 static void merge(brim_profile *p)
 {
   brim_profile *there = NULL;

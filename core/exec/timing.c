@@ -46,7 +46,7 @@ static bool is_timed(const brim_program *p)
   return p->kind != BRIM_PROGRAM_EVALUATE;
 }
 
-/* ---- what to time ---- */
+/* ---- subjects to time ---- */
 
 /* Whether no earlier subject has the same signature: one of them is enough. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)

@@ -84,7 +84,7 @@ static brim_status load_template(brim_export_base *b)
   return BRIM_OK;
 }
 
-/* Of a model with images only the language model is exported, whose configuration is inside. */
+/* If a model also takes images, only its language model is exported, whose configuration is an inner map. */
 static void go_inside(brim_export_base *b)
 {
   json_t *inner = json_object_get(b->config, "text_config");

@@ -1,5 +1,5 @@
 /* The model that a run began with, as other programs have it: a folder from Hugging Face or a GGUF file. Exports take
- * from it what training does not change: the configuration, the tokenizer, the chat template. */
+ * from it the parts that training does not change: the configuration, the tokenizer, the chat template. */
 #ifndef BRIM_EXPORT_BASE_H
 #define BRIM_EXPORT_BASE_H
 #include <jansson.h>
@@ -29,7 +29,7 @@ typedef struct brim_export_model {
   const brim_weights_map *map; /* of a folder; NULL: names are unchanged */
   uint32_t dtype;              /* of a folder: 0: unchanged */
   const brim_gguf_type *type;  /* of a GGUF file */
-  const double *add;           /* for each parameter, what the file's value lacks; NULL: nothing */
+  const double *add;           /* for each parameter: added to its value in the file; NULL: nothing */
   brim_weights_search search;
   const char *data; /* see BRIM_EXPORT_DATA_KEY */
 } brim_export_model;

@@ -11,7 +11,7 @@
 typedef struct check {
   const brim_export_model *model;
   const char *path;
-  brim_tensor *tensor; /* what the file must have */
+  brim_tensor *tensor; /* the tensors that the file must have */
   const brim_tensor **list;
   const brim_weights *weights;
 } check;
@@ -28,7 +28,7 @@ static uint32_t dtype_of(const brim_export_model *m, const brim_safetensor *t)
   return m->dtype && is_real(t) ? m->dtype : t->dtype;
 }
 
-/* Writes what the export makes of a parameter. */
+/* Writes a parameter as the export converts it. */
 static void make_expected(const brim_export_model *m, size_t i, size_t count, void *out)
 {
   const brim_safetensor *t = &m->parameters->tensor[i];

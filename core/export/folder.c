@@ -78,7 +78,8 @@ static brim_status write_json(const char *folder, const char *name, const json_t
   brim_text_release(&text);
   BRIM_TRY(status);
   json_t *again = json_load_file(path, 0, &error);
-  if (!again || !json_equal(again, value)) status = brim_fail(BRIM_EINTERNAL, "'%s', read again, is another", path);
+  if (!again || !json_equal(again, value))
+    status = brim_fail(BRIM_EINTERNAL, "'%s' has other values when it is read again", path);
   json_decref(again);
   return status;
 }
@@ -96,7 +97,7 @@ static brim_status copy_one(const char *from_folder, const char *to_folder, cons
   BRIM_TRY(brim_file_hash(from, &bytes[0], &hash[0]));
   BRIM_TRY(brim_file_hash(to, &bytes[1], &hash[1]));
   if (bytes[0] == bytes[1] && hash[0] == hash[1]) return BRIM_OK;
-  return brim_fail(BRIM_EINTERNAL, "'%s', read again, is not '%s'", to, from);
+  return brim_fail(BRIM_EINTERNAL, "'%s' differs from '%s', of which it is a copy", to, from);
 }
 
 static brim_status write_text(const char *folder, const char *name, const brim_text *text)

@@ -108,7 +108,7 @@ static brim_status describe(writer *w, size_t i)
   return BRIM_OK;
 }
 
-/* What llama.cpp keeps of the rotary embedding as tensors; from a GGUF file its own. */
+/* The tensors of the rotary embedding in llama.cpp; if the run began with a GGUF file, those of that file. */
 static brim_status add_factors(writer *w)
 {
   size_t count;

@@ -1,4 +1,4 @@
-/* A tokenizer.json as a GGUF's metadata. See base.h. What cannot be expressed is refused. */
+/* A tokenizer.json as a GGUF's metadata. See base.h. A tokenizer that GGUF cannot express is refused. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,7 +112,7 @@ static brim_status put_merges(vocabulary *v, json_t *model, brim_gguf_head *head
   brim_gguf_put_array(head, KEY("merges"), BRIM_GGUF_TEXT, count);
   for (size_t i = 0; i < count; i++) {
     const char *text = merge_text(v, json_array_get(merges, i));
-    if (!text) return refuse(v, "a token of its merges has a space");
+    if (!text) return refuse(v, "a token in its merges contains a space");
     brim_gguf_add_text(head, text, strlen(text));
     if (v->is_llama) score_merge(v, vocab, text, i);
   }
@@ -142,10 +142,10 @@ static brim_status choose_byte_level(vocabulary *v)
   char *steps = json_dumps(json_object_get(v->base->tokenizer, "pre_tokenizer"), JSON_ENCODE_ANY);
   v->pre = brim_gguf_pre_of(steps ? steps : "null");
   free(steps);
-  if (!v->pre) return refuse(v, "llama.cpp has no name for its pre_tokenizer that brim knows");
+  if (!v->pre) return refuse(v, "brim knows no name of llama.cpp for its pre_tokenizer");
   const bool composes = brim_gguf_pre_named(v->pre)->normalizer != NULL;
   if (composes ? is_step(normalizer, "NFC") : is_empty(normalizer, "normalizers")) return BRIM_OK;
-  return refuse(v, "its normalizer is not the one that llama.cpp's name of its pre_tokenizer means");
+  return refuse(v, "its normalizer is not the one that llama.cpp uses with its pre_tokenizer");
 }
 
 /* Whether a space is put before the text: by a normalizer in older files, by Metaspace in newer ones. */

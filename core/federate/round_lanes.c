@@ -1,4 +1,4 @@
-/* What the lanes do in a round. See round.h. */
+/* The work of the lanes in a round. See round.h. */
 #include <time.h>
 
 #include "base/log.h"

@@ -29,7 +29,7 @@ typedef struct brim_selection_wish {
   int64_t round, wanted, candidates; /* round: from 0; wanted: at most `candidates` */
   brim_losses_fn losses;
   void *context;  /* of losses */
-  int64_t number; /* of the selection, which decides its random numbers: the round, if a round has one selection */
+  int64_t number; /* its random numbers depend on this; equal to the round if each round has one selection */
   bool continues; /* one of several selections since brim_selection_begin: the selector's changes add up */
 } brim_selection_wish;
 /* [step] Begins a round that may have any number of selections: discards changes of the selector's state. */

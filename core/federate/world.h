@@ -11,7 +11,7 @@
 
 typedef struct brim_fleet brim_fleet; /* the clients of the world */
 
-/* What happens to a client in a round. */
+/* The end of a client's work in a round. */
 enum brim_outcome {
   BRIM_OUTCOME_ARRIVES,
   BRIM_OUTCOME_DROPOUT, /* it stops before its update arrives */
@@ -26,7 +26,7 @@ typedef struct brim_expense {
   int64_t edge_bytes; /* of them between the server and edges */
 } brim_expense;
 
-/* A client's part in a round: what it spends until it finishes, stops, or the round ends without it. */
+/* A client's part in a round: its expense until it finishes, stops, or the round ends without it. */
 typedef struct brim_fate {
   enum brim_outcome outcome;
   brim_expense spent;

@@ -32,7 +32,7 @@ const char *brim_role_name(uint32_t role)
 static const brim_kernel *find_kernel(const brim_backend_ops *backend, const char *op)
 {
   for (const brim_kernel *const *k = backend->kernels; k < backend->kernels_end; k++)
-    if (strcmp((*k)->op, op) == 0) return *k;
+    if ((*k)->op[0] == op[0] && strcmp((*k)->op, op) == 0) return *k;
   return NULL;
 }
 

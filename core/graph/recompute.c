@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "graph/recompute_auto.h"
-#include "graph/recompute_walk.h"
 
 const char *brim_recompute_name(enum brim_recompute_kind kind)
 {

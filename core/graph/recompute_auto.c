@@ -10,7 +10,6 @@
  * nodes that it drops without need are kept again. */
 #include "graph/recompute_auto.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "graph/counts.h"
@@ -51,8 +50,9 @@ typedef struct search {
   bool *repeats, *refused;             /* by node */
   int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
-  worth *ranked;
-  uint32_t *list; /* of nodes dropped in a step */
+  worth *ranked;                       /* see rank */
+  size_t rank_count, heap;             /* of them */
+  uint32_t *list;                      /* of nodes dropped in a step */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
 } search;
 
@@ -145,22 +145,54 @@ static uint64_t waiting_bytes(const search *s, const brim_node *n)
   for (uint32_t k = 0; k < n->out_count; k++) {
     const brim_tensor *t = n->out[k];
     if (t->role != BRIM_ROLE_ACTIVATION || e->root[t->id] != t->id) continue;
-    if (e->forward_last[t->id] < e->when && e->when < e->last[t->id]) bytes += t->bytes;
+    if (brim_estimate_waits(e, t)) bytes += t->bytes;
   }
   return bytes;
 }
 
-static int by_value(const void *a, const void *b)
+static bool is_better(const worth *x, const worth *y)
 {
-  const worth *x = a, *y = b;
-  if (x->value != y->value) return x->value > y->value ? -1 : 1;
-  return x->node < y->node ? -1 : x->node > y->node;
+  return x->value != y->value ? x->value > y->value : x->node < y->node;
 }
 
-/* Nodes that may be dropped, best first. */
+/* ---- ranking ----
+ *
+ * Most often only the best few of a thousand nodes are looked at, so they are in a heap: the best is ranked[0]. The
+ * best ones that were looked at follow the heap, from the end of the list. */
+
+static void sift_down(search *s, size_t at)
+{
+  const worth moved = s->ranked[at];
+  for (size_t child; (child = 2 * at + 1) < s->heap; at = child) {
+    if (child + 1 < s->heap && is_better(&s->ranked[child + 1], &s->ranked[child])) child++;
+    if (!is_better(&s->ranked[child], &moved)) break;
+    s->ranked[at] = s->ranked[child];
+  }
+  s->ranked[at] = moved;
+}
+
+static void rank(search *s, size_t count)
+{
+  s->rank_count = s->heap = count;
+  for (size_t i = count / 2; i-- > 0;) sift_down(s, i);
+}
+
+/* The node of this rank, from 0. */
+static const worth *ranked(search *s, size_t index)
+{
+  while (s->rank_count - s->heap <= index) {
+    const worth best = s->ranked[0];
+    s->ranked[0] = s->ranked[--s->heap];
+    if (s->heap > 0) sift_down(s, 0);
+    s->ranked[s->heap] = best;
+  }
+  return &s->ranked[s->rank_count - 1 - index];
+}
+
+/* Ranks the nodes that may be dropped. */
 static size_t rank_nodes(search *s)
 {
-  size_t ranked = 0;
+  size_t listed = 0;
   for (uint32_t i = 0; i < s->nodes; i++) {
     if (s->e.w.dropped[i] || s->refused[i] || !s->repeats[i]) continue;
     const uint64_t bytes = waiting_bytes(s, s->e.w.g->node[i]);
@@ -168,10 +200,10 @@ static size_t rank_nodes(search *s)
     size_t count = 0;
     const uint64_t work = drop(s, i, &count);
     take_back(s, count);
-    s->ranked[ranked++] = (worth){(double)bytes / (double)(work + 1), bytes, i};
+    s->ranked[listed++] = (worth){(double)bytes / (double)(work + 1), bytes, i};
   }
-  qsort(s->ranked, ranked, sizeof *s->ranked, by_value);
-  return ranked;
+  rank(s, listed);
+  return listed;
 }
 
 /* ---- descents ---- */
@@ -205,14 +237,15 @@ static void offer(search *s, uint64_t bytes)
 
 /* Drops ranked nodes from `from` on until about `bytes` are freed, at least one node. False, with everything restored,
  * if the peak would rise. */
-static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uint64_t *peak)
+static bool try_drops(search *s, size_t from, uint64_t bytes, uint64_t *peak)
 {
   uint64_t freed = 0;
   size_t count = 0;
-  for (size_t i = from; i < ranked && (i == from || freed + s->ranked[i].bytes <= bytes); i++) {
-    if (s->e.w.dropped[s->ranked[i].node]) continue; /* dropped with an earlier one */
-    drop(s, s->ranked[i].node, &count);
-    freed += s->ranked[i].bytes;
+  for (size_t i = from; i < s->rank_count && (i == from || freed + ranked(s, i)->bytes <= bytes); i++) {
+    const worth *r = ranked(s, i);
+    if (s->e.w.dropped[r->node]) continue; /* dropped with an earlier one */
+    drop(s, r->node, &count);
+    freed += r->bytes;
   }
   const uint64_t then = brim_estimate_run(&s->e);
   if (then > *peak) {
@@ -227,11 +260,11 @@ static bool try_drops(search *s, size_t from, size_t ranked, uint64_t bytes, uin
  * False if none was dropped. */
 static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
 {
-  const size_t ranked = rank_nodes(s);
-  if (ranked > 0 && try_drops(s, 0, ranked, bytes, peak)) return true;
-  for (size_t i = 0; i < ranked && i < STALLS_MAX; i++) {
-    if (try_drops(s, i, ranked, 0, peak)) return true;
-    s->refused[s->ranked[i].node] = true;
+  const size_t count = rank_nodes(s);
+  if (count > 0 && try_drops(s, 0, bytes, peak)) return true;
+  for (size_t i = 0; i < count && i < STALLS_MAX; i++) {
+    if (try_drops(s, i, 0, peak)) return true;
+    s->refused[ranked(s, i)->node] = true;
   }
   return false;
 }
@@ -325,9 +358,9 @@ static void keep_again(search *s, found *f, size_t tries)
   memcpy(s->e.w.dropped, f->dropped, s->nodes * sizeof *f->dropped);
   for (uint32_t i = 0; i < s->nodes; i++)
     if (f->dropped[i] && s->work[i] > 0) s->ranked[count++] = (worth){(double)s->work[i], 0, i};
-  qsort(s->ranked, count, sizeof *s->ranked, by_value);
+  rank(s, count);
   for (size_t i = 0; i < count && i < tries; i++) {
-    const uint32_t node = s->ranked[i].node;
+    const uint32_t node = ranked(s, i)->node;
     s->e.w.dropped[node] = false;
     if (brim_estimate_run(&s->e) > f->bytes) s->e.w.dropped[node] = true;
   }

@@ -1,7 +1,7 @@
 /* The search for memory.recompute=auto. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_AUTO_H
 #define BRIM_GRAPH_RECOMPUTE_AUTO_H
-#include "graph/recompute_walk.h"
+#include "graph/recompute_estimate.h"
 
 /* The cost of running a node again: its operations and the bytes it moves. Views cost nothing. */
 uint64_t brim_recompute_work(const brim_node *n);

@@ -17,10 +17,12 @@
 #define MANY 40        /* with this many blocks, not all segment lengths are tried */
 #define PLACES_MAX 128 /* steps of bytes kept so far; half as many if there are many blocks */
 
+#define IMPOSSIBLE INT64_MAX /* as work */
+
 /* The least work for about this many bytes kept before a block. */
 typedef struct place {
-  int64_t kept, work; /* work -1: impossible */
-  int16_t length;     /* of the preceding segment, in blocks */
+  int64_t kept, work;
+  int16_t length; /* of the preceding segment, in blocks */
   int16_t choice, from;
 } place;
 
@@ -202,6 +204,7 @@ static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
 static void find_peaks(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
+  const int64_t *total = brim_estimate_list(b->e, b->chain.arena);
   int64_t waits = 0;
   for (size_t i = 0; i < b->chain.count; i++) waits += b->chain.block[i].waits;
   size_t node = g->forward_count, step = g->forward_count;
@@ -212,7 +215,7 @@ static void find_peaks(brim_blocks *b)
     int32_t last = -1;
     if (k) waits -= k->waits;
     for (; node > first; node--) {
-      if (b->e->total[node - 1] > peak) peak = b->e->total[node - 1];
+      if (total[node - 1] > peak) peak = total[node - 1];
       for (uint32_t o = 0; o < g->node[node - 1]->out_count; o++) {
         const int32_t reader = b->reader[b->e->root[g->node[node - 1]->out[o]->id]];
         if (reader > last) last = reader;
@@ -220,8 +223,8 @@ static void find_peaks(brim_blocks *b)
     }
     int64_t late = 0;
     for (; step < g->node_count && ((int32_t)step <= last || i == 0); step++) {
-      if (b->e->total[step] > peak) peak = b->e->total[step];
-      if ((late > 0 || reads_before(b, g->node[step], first)) && b->e->total[step] > late) late = b->e->total[step];
+      if (total[step] > peak) peak = total[step];
+      if ((late > 0 || reads_before(b, g->node[step], first)) && total[step] > late) late = total[step];
     }
     *(k ? &k->peak : &b->rest_peak) = peak - waits;
     if (k) k->late = late > 0 ? late - waits : 0;
@@ -298,40 +301,81 @@ static bool is_tried(const brim_blocks *b, size_t length, int64_t room)
          (b->chain.count < 4 * MANY && room < b->start_bytes / 4);
 }
 
-static void reach(const brim_blocks *b, size_t at, const place *next)
+static size_t place_of(const brim_blocks *b, int64_t kept)
 {
-  place *p = &b->place[at * b->places + (size_t)(int64_t)((double)next->kept * b->places_a_byte)];
-  if (p->work >= 0 && (p->work < next->work || (p->work == next->work && p->kept <= next->kept))) return;
-  *p = *next;
+  return (size_t)(int64_t)((double)kept * b->places_a_byte);
 }
 
-static void extend(const brim_blocks *b, size_t at, size_t from, int64_t room)
+/* Places with less work than all with fewer bytes kept, from which the search continues. */
+typedef struct sources {
+  const place *place[PLACES_MAX];
+  bool has_ended[PLACES_MAX]; /* longer segments do not fit */
+  size_t count;
+} sources;
+
+static void list_sources(const brim_blocks *b, size_t at, sources *out)
 {
-  const place *p = &b->place[at * b->places + from];
-  const int64_t left = room - p->kept;
-  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
-    if (!is_tried(b, n, room)) continue;
-    const brim_choices *with = &b->chain.block[at].closed[n];
-    bool fits = false;
-    for (int i = 0; i < with->count; i++) {
-      const brim_choice *c = &with->item[i];
-      if (c->peak > left || c->kept > left) continue;
-      fits = true;
-      reach(b, at + n, &(place){p->kept + c->kept, p->work + c->work, (int16_t)n, (int16_t)i, (int16_t)from});
-    }
-    if (!fits && n > 1) return; /* longer ones need more */
+  int64_t least = IMPOSSIBLE;
+  out->count = 0;
+  for (const place *p = &b->place[at * b->places]; p < &b->place[(at + 1) * b->places]; p++) {
+    if (p->work >= least) continue;
+    least = p->work;
+    out->has_ended[out->count] = false;
+    out->place[out->count++] = p;
   }
 }
 
-/* Continues from every place that has less work than all places with fewer bytes kept. */
+/* Where a segment leads. The search does not continue from a place with more work than one with no more bytes kept. */
+typedef struct target {
+  place *place;
+  int64_t least[PLACES_MAX]; /* by place: the least work up to it, before these segments */
+} target;
+
+static void find_target(const brim_blocks *b, size_t at, target *out)
+{
+  int64_t least = IMPOSSIBLE;
+  out->place = &b->place[at * b->places];
+  for (size_t i = 0; i < b->places; i++) {
+    if (out->place[i].work < least) least = out->place[i].work;
+    out->least[i] = least;
+  }
+}
+
+/* Tries the choices of a segment of n blocks after a place. */
+static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
+                   const target *to)
+{
+  const int64_t left = room - from->kept;
+  const size_t index = (size_t)(from - b->place) % b->places;
+  for (int i = 0; i < with->count; i++) {
+    const brim_choice_need *c = &with->need[i];
+    if (c->needs > left) continue;
+    const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+    const size_t at = place_of(b, kept);
+    if (to->least[at] < work) continue;
+    place *p = &to->place[at];
+    if (p->work < work || (p->work == work && p->kept <= kept)) continue;
+    *p = (place){kept, work, (int16_t)n, (int16_t)i, (int16_t)index};
+  }
+}
+
 static void extend_all(const brim_blocks *b, size_t at, int64_t room)
 {
-  int64_t least = INT64_MAX;
-  for (size_t from = 0; from < b->places; from++) {
-    const place *p = &b->place[at * b->places + from];
-    if (p->work < 0 || p->work >= least) continue;
-    least = p->work;
-    extend(b, at, from, room);
+  sources from;
+  target to;
+  list_sources(b, at, &from);
+  for (size_t n = 1; n <= BRIM_SEGMENT_MAX && at + n <= b->chain.count; n++) {
+    if (!is_tried(b, n, room)) continue;
+    const brim_choices *with = &b->chain.block[at].closed[n];
+    find_target(b, at + n, &to);
+    for (size_t i = 0; i < from.count; i++) {
+      const place *p = from.place[i];
+      if (from.has_ended[i]) continue;
+      if (with->count == 0 || with->least.needs > room - p->kept)
+        from.has_ended[i] = n > 1;
+      else if (to.least[place_of(b, p->kept + with->least.kept)] >= p->work + with->least.work)
+        extend(b, p, n, with, room, &to);
+    }
   }
 }
 
@@ -373,13 +417,13 @@ bool brim_blocks_solve(brim_blocks *b, uint64_t bytes)
 {
   const int64_t room = (int64_t)bytes;
   b->places_a_byte = ((double)b->places - 0.001) / (double)(room + 1);
-  for (size_t i = 0; i < (b->chain.count + 1) * b->places; i++) b->place[i].work = -1;
-  reach(b, 0, &(place){0});
+  for (size_t i = 0; i < (b->chain.count + 1) * b->places; i++) b->place[i].work = IMPOSSIBLE;
+  b->place[0] = (place){0};
   for (size_t at = 0; at < b->chain.count; at++) extend_all(b, at, room);
   const place *best = NULL;
   for (size_t i = 0; i < b->places; i++) {
     const place *p = &b->place[b->chain.count * b->places + i];
-    if (p->work >= 0 && p->kept + b->rest_peak <= room && (!best || p->work < best->work)) best = p;
+    if (p->work != IMPOSSIBLE && p->kept + b->rest_peak <= room && (!best || p->work < best->work)) best = p;
   }
   if (!best) return false;
   memset(b->e->w.dropped, 0, b->e->w.g->forward_count * sizeof *b->e->w.dropped);

@@ -1,7 +1,7 @@
 /* Chooses what to drop within a budget, block by block. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_BLOCKS_H
 #define BRIM_GRAPH_RECOMPUTE_BLOCKS_H
-#include "graph/recompute_walk.h"
+#include "graph/recompute_estimate.h"
 
 typedef struct brim_blocks brim_blocks;
 

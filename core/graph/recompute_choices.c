@@ -57,7 +57,7 @@ static void mark_stepped(const brim_choice *from, int count, bool *taken)
 static brim_choices choose(const brim_chain *b, const brim_choice *from, int count)
 {
   bool taken[CANDIDATES_MAX] = {false};
-  brim_choices out = {BRIM_ARENA_NEW(b->arena, brim_choice, CHOICES_MAX), 0};
+  brim_choices out = {.item = BRIM_ARENA_NEW(b->arena, brim_choice, CHOICES_MAX)};
   if (count > 0) mark_priced(b, from, count, taken);
   mark_stepped(from, count, taken);
   for (int i = 0; i < count; i++) {
@@ -137,15 +137,34 @@ static brim_choices append_block(const brim_chain *b, const brim_choices *from, 
   return choose(b, all, count);
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static void list_needs(const brim_chain *b, brim_choices *c)
+{
+  c->need = BRIM_ARENA_NEW(b->arena, brim_choice_need, c->count);
+  c->least = (brim_choice_need){INT64_MAX, INT64_MAX, INT64_MAX};
+  for (int i = 0; i < c->count; i++) {
+    const brim_choice *x = &c->item[i];
+    const brim_choice_need n = {x->peak > x->kept ? x->peak : x->kept, x->kept, x->work};
+    c->need[i] = n;
+    c->least = (brim_choice_need){smaller(c->least.needs, n.needs), smaller(c->least.kept, n.kept),
+                                  smaller(c->least.work, n.work)};
+  }
+}
+
 void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_block *like, size_t alike)
 {
   static brim_choice nothing = {.before = -1};
   brim_chain_block *k = &b->block[first];
-  k->open[0] = (brim_choices){&nothing, 1};
+  k->open[0] = (brim_choices){.item = &nothing, .count = 1};
   for (size_t n = 1; n <= BRIM_SEGMENT_MAX && first + n <= b->count && k->open[n - 1].count > 0; n++) {
     const brim_chain_block *last = &b->block[first + n - 1];
     k->open[n] = n <= alike ? like->open[n] : append_block(b, &k->open[n - 1], last, true);
     k->closed[n] = n <= alike ? like->closed[n] : append_block(b, &k->open[n - 1], last, false);
+    if (n > alike) list_needs(b, &k->closed[n]);
   }
 }
 

@@ -20,8 +20,16 @@ typedef struct brim_choice {
   int16_t last;   /* of a segment: the choice of its last block */
 } brim_choice;
 
+/* The figures of a segment's choice, for the inner loop of the search. */
+typedef struct brim_choice_need {
+  int64_t needs; /* the larger of `peak` and `kept` */
+  int64_t kept, work;
+} brim_choice_need;
+
 typedef struct brim_choices {
   brim_choice *item;
+  brim_choice_need *need; /* the same order; of segments whose end is kept */
+  brim_choice_need least; /* of all choices, each for itself */
   int count;
 } brim_choices;
 

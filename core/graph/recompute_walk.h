@@ -1,5 +1,4 @@
-/* The order in which the nodes of a training graph run if some results are dropped, and how much memory is alive then.
- * Internal to recompute*.c. */
+/* The order in which the nodes of a training graph run if some results are dropped. Internal to recompute*.c. */
 #ifndef BRIM_GRAPH_RECOMPUTE_WALK_H
 #define BRIM_GRAPH_RECOMPUTE_WALK_H
 #include "graph/plan.h"
@@ -9,16 +8,14 @@
  * is half of. In `arena`. */
 const brim_graph *brim_walk_halve(const brim_graph *whole, brim_arena *arena, uint32_t **of);
 
-/* Tensor ids by node, in one array: a walk visits all nodes, a search makes hundreds of walks, and the nodes and
- * tensors themselves do not fit into caches. */
+/* Tensor ids by node, in one array: the nodes and tensors themselves do not fit into caches. */
 typedef struct brim_walk_ids {
   uint32_t *begin; /* by node, and one more for the end */
   uint32_t *id;
 } brim_walk_ids;
 
 /* Walks the backward pass in order: before a node that needs a dropped tensor come the clones that make it, in the
- * order of the forward pass, back to tensors that are kept. Estimates and the rewriting of a graph use the same
- * walk. */
+ * order of the forward pass, back to tensors that are kept. */
 typedef struct brim_walk {
   const brim_graph *g;     /* with halves; the arrays below are by its nodes */
   const brim_graph *whole; /* as passed to brim_walk_init */
@@ -51,22 +48,4 @@ const brim_tensor *brim_walk_root(const brim_graph *g, const brim_tensor *t);
 /* Whether a node gives the same result when it runs twice. */
 bool brim_walk_repeats(const brim_graph *g, const brim_node *n);
 
-/* The lifetimes of tensors, in steps of the walk. By instance: tensors, then their clones. */
-typedef struct brim_estimate {
-  brim_walk w;    /* must be first: visit() gets a pointer to it */
-  uint32_t *root; /* by tensor: the tensor whose memory it uses */
-  int64_t *bytes; /* by tensor; 0: not transient */
-  int64_t *here;  /* by node: bytes of workspace, less those of results that may be in place */
-  int64_t *both;  /* the same for a half of a node, if it runs together with the other half */
-  int32_t *first, *last, *forward_first, *forward_last;
-  int64_t *live;  /* by step: a node's memory besides its tensors */
-  int64_t *total; /* by step: all bytes alive, after brim_estimate_run */
-  int32_t now, when;
-} brim_estimate;
-
-/* Prepares an estimate for a program that drops nothing and whose nodes are prepared. */
-void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *arena);
-/* The lower bound for the transient bytes of a plan with the current drops; e->when becomes the step that needs them. A
- * plan takes more because of gaps between buffers, and of results that could be in place but are not. */
-uint64_t brim_estimate_run(brim_estimate *e);
 #endif

@@ -1,7 +1,9 @@
-/* Three things make it fast:
+/* Four things make it fast:
  *   - Placed buffers are kept by offset, in chunks. A chunk whose buffers all end below the searched range, or live at
  *     other times, is skipped at once.
  *   - A chunk has an array for each property, so the compiler compares many lives at a time.
+ *   - Most buffers live for a few nodes, as a layer's temporary ones do. For such a buffer only those that live in the
+ *     same blocks of nodes are looked at, and those that live long.
  *   - Each node has a floor: everything below it is occupied while the node runs. The search starts at the highest
  *     floor of the buffer's life. Activations that wait for the backward pass are stacked from offset 0, so most
  *     searches start near the top of the stack. */
@@ -13,6 +15,7 @@
 #define CHUNK 128
 /* With at most this many placed buffers, scanning them is faster than finding the floor. */
 #define FEW (2 * CHUNK)
+#define BLOCK 64 /* nodes */
 
 typedef struct placed {
   uint64_t offset, end;
@@ -33,10 +36,20 @@ typedef struct chunk {
   int32_t first, last; /* all buffers live within these nodes */
 } chunk;
 
-struct brim_room {
+/* Some of the placed buffers. */
+typedef struct shelf {
   chunk *chunk; /* by offset */
-  size_t chunk_count;
-  items *item; /* of all chunks */
+  size_t count, room;
+} shelf;
+
+struct brim_room {
+  brim_arena *arena;
+  items **spare; /* of chunks; those from `used` on are free */
+  size_t used, spares, spare_room;
+  shelf all;
+  shelf lasting; /* those that live in more than two blocks */
+  shelf *brief;  /* by block: the others that live in it; NULL: there are so few buffers that `all` is fastest */
+  size_t blocks;
   /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
    * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
   uint64_t *floor;
@@ -107,20 +120,35 @@ static void sum_up(chunk *c)
     widen(c, &(placed){c->item->offset[i], c->item->end[i], c->item->first[i], c->item->last[i]});
 }
 
-static void split(brim_room *r, size_t at)
+static items *take_items(brim_room *r)
 {
-  chunk *c = &r->chunk[at];
-  memmove(c + 1, c, (r->chunk_count - at) * sizeof *c);
-  c[1].item = r->item + r->chunk_count++;
-  c[1].count = c->count = CHUNK / 2;
-  const items *from = c->item;
-  items *to = c[1].item;
+  if (r->used == r->spares) {
+    r->spare = brim_arena_grow(r->arena, r->spare, r->spares, &r->spare_room, sizeof *r->spare);
+    r->spare[r->spares++] = BRIM_ARENA_NEW(r->arena, items, 1);
+  }
+  return r->spare[r->used++];
+}
+
+/* Makes room for a chunk before index `at`. */
+static chunk *add_chunk(brim_room *r, shelf *s, size_t at)
+{
+  s->chunk = brim_arena_grow(r->arena, s->chunk, s->count, &s->room, sizeof *s->chunk);
+  memmove(&s->chunk[at + 1], &s->chunk[at], (s->count++ - at) * sizeof *s->chunk);
+  s->chunk[at] = (chunk){.item = take_items(r)};
+  return &s->chunk[at];
+}
+
+static void split(brim_room *r, shelf *s, size_t at)
+{
+  items *to = add_chunk(r, s, at + 1)->item;
+  const items *from = s->chunk[at].item;
   memcpy(to->offset, from->offset + CHUNK / 2, CHUNK / 2 * sizeof *to->offset);
   memcpy(to->end, from->end + CHUNK / 2, CHUNK / 2 * sizeof *to->end);
   memcpy(to->first, from->first + CHUNK / 2, CHUNK / 2 * sizeof *to->first);
   memcpy(to->last, from->last + CHUNK / 2, CHUNK / 2 * sizeof *to->last);
-  sum_up(c);
-  sum_up(c + 1);
+  s->chunk[at].count = s->chunk[at + 1].count = CHUNK / 2;
+  sum_up(&s->chunk[at]);
+  sum_up(&s->chunk[at + 1]);
 }
 
 /* Inserts into an array that has `count` values with the new one. */
@@ -136,11 +164,12 @@ static void put_node(int32_t *array, size_t at, size_t count, int32_t value)
   array[at] = value;
 }
 
-static void insert(brim_room *r, const placed *p)
+static void insert(brim_room *r, shelf *s, const placed *p)
 {
-  size_t at = r->chunk_count - 1;
-  while (at > 0 && r->chunk[at].offset > p->offset) at--;
-  chunk *c = &r->chunk[at];
+  if (s->count == 0) sum_up(add_chunk(r, s, 0));
+  size_t at = s->count - 1;
+  while (at > 0 && s->chunk[at].offset > p->offset) at--;
+  chunk *c = &s->chunk[at];
   size_t i = c->count++;
   while (i > 0 && c->item->offset[i - 1] > p->offset) i--;
   put_offset(c->item->offset, i, c->count, p->offset);
@@ -148,7 +177,7 @@ static void insert(brim_room *r, const placed *p)
   put_node(c->item->first, i, c->count, p->first);
   put_node(c->item->last, i, c->count, p->last);
   widen(c, p);
-  if (c->count == CHUNK) split(r, at);
+  if (c->count == CHUNK) split(r, s, at);
 }
 
 /* The same as find_room for the buffers of a chunk. */
@@ -168,14 +197,42 @@ static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32
   return at;
 }
 
-/* The lowest offset from `at` on that is free. */
-static uint64_t find_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
+/* The lowest offset from `at` on that is free of the buffers of a shelf. */
+static uint64_t find_room(const shelf *s, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
-  for (const chunk *c = r->chunk; c < r->chunk + r->chunk_count && c->offset < at + bytes; c++) {
+  for (const chunk *c = s->chunk; c < s->chunk + s->count && c->offset < at + bytes; c++) {
     if (c->end <= at || c->first > last || c->last < first) continue;
     at = find_in_chunk(c, at, bytes, first, last);
   }
   return at;
+}
+
+/* ---- blocks ---- */
+
+static bool is_brief(const brim_room *r, int32_t first, int32_t last)
+{
+  return r->brief && last / BLOCK <= first / BLOCK + 1;
+}
+
+/* The same for all buffers, for one that lives briefly. */
+static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
+{
+  for (uint64_t before = UINT64_MAX; before != at;) {
+    before = at;
+    at = find_room(&r->lasting, at, bytes, first, last);
+    for (int32_t i = first / BLOCK; i <= last / BLOCK; i++) at = find_room(&r->brief[i], at, bytes, first, last);
+  }
+  return at;
+}
+
+static void put_in_blocks(brim_room *r, const placed *p)
+{
+  if (!r->brief) return;
+  if (!is_brief(r, p->first, p->last)) {
+    insert(r, &r->lasting, p);
+    return;
+  }
+  for (int32_t i = p->first / BLOCK; i <= p->last / BLOCK; i++) insert(r, &r->brief[i], p);
 }
 
 /* ---- the interface ---- */
@@ -183,21 +240,21 @@ static uint64_t find_room(const brim_room *r, uint64_t at, uint64_t bytes, int32
 brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
 {
   brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
-  const size_t most = count / (CHUNK / 2) + 1; /* a split chunk keeps half */
-  r->chunk = BRIM_ARENA_NEW(arena, chunk, most);
-  r->item = BRIM_ARENA_NEW(arena, items, most);
+  r->arena = arena;
   r->leaves = 1;
   while (r->leaves <= (size_t)last) r->leaves *= 2;
-  r->floor = count > FEW ? BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves) : NULL;
-  brim_room_clear(r);
+  if (count > FEW) {
+    r->floor = BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves);
+    r->blocks = (size_t)last / BLOCK + 1;
+    r->brief = BRIM_ARENA_NEW(arena, shelf, r->blocks);
+  }
   return r;
 }
 
 void brim_room_clear(brim_room *r)
 {
-  r->chunk[0] = (chunk){.item = r->item};
-  sum_up(&r->chunk[0]);
-  r->chunk_count = 1;
+  r->used = r->all.count = r->lasting.count = 0;
+  for (size_t i = 0; i < r->blocks; i++) r->brief[i].count = 0;
   if (r->floor) memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
 }
 
@@ -205,8 +262,11 @@ uint64_t brim_room_take(brim_room *r, uint64_t bytes, int32_t first, int32_t las
 {
   const part all = {1, 0, r->leaves};
   const uint64_t floor = r->floor ? highest_floor(r, all, (size_t)first, (size_t)last) : 0;
-  const uint64_t at = find_room(r, floor, bytes, first, last);
+  const uint64_t at = is_brief(r, first, last) ? find_brief_room(r, floor, bytes, first, last)
+                                               : find_room(&r->all, floor, bytes, first, last);
   if (r->floor) raise_floor(r, all, (size_t)first, (size_t)last, at, at + bytes);
-  insert(r, &(placed){at, at + bytes, first, last});
+  const placed p = {at, at + bytes, first, last};
+  insert(r, &r->all, &p);
+  put_in_blocks(r, &p);
   return at;
 }

@@ -2,6 +2,7 @@
 #include "graph/signature.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static const char *type_name(uint32_t dtype)
 {
@@ -82,4 +83,49 @@ void brim_signature_print(const brim_program *p, const brim_node *n, brim_text *
   for (uint32_t i = 0; i < n->out_count; i++) print_tensor(p, n->out[i], out);
   brim_text_printf(out, " %" PRIx64 " g%" PRId64 "%s%s", hash_attr(n), p->info.grain, p->info.training ? " t" : "",
                    is_offloaded(p, n) ? " host" : "");
+}
+
+/* ---- equal signatures ---- */
+
+static bool is_alike(const brim_program *p, const brim_tensor *a, const brim_tensor *b)
+{
+  return a->dtype == b->dtype && a->channel_block == b->channel_block && brim_shape_equal(&a->shape, &b->shape) &&
+         follows_samples(p->graph, a) == follows_samples(p->graph, b);
+}
+
+static bool are_alike(const brim_program *p, brim_tensor *const *a, brim_tensor *const *b, uint32_t count)
+{
+  bool alike = true;
+  for (uint32_t i = 0; i < count && alike; i++) alike = is_alike(p, a[i], b[i]);
+  return alike;
+}
+
+bool brim_signature_equal(const brim_program *p, const brim_node *a, const brim_node *b)
+{
+  /* Attributes are compared byte by byte, like their hashes. NOLINTBEGIN(bugprone-suspicious-memory-comparison) */
+  return a->descriptor == b->descriptor && a->in_count == b->in_count && a->out_count == b->out_count &&
+         memcmp(&a->attr, &b->attr, sizeof a->attr) == 0 && are_alike(p, a->in, b->in, a->in_count) &&
+         are_alike(p, a->out, b->out, a->out_count) && is_offloaded(p, a) == is_offloaded(p, b);
+  /* NOLINTEND(bugprone-suspicious-memory-comparison) */
+}
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15u;
+  return hash ^ hash >> 32;
+}
+
+static uint64_t mix_tensors(uint64_t hash, brim_tensor *const *t, uint32_t count)
+{
+  for (uint32_t i = 0; i < count; i++) {
+    hash = mix(hash, t[i]->dtype);
+    for (int32_t d = 0; d < t[i]->shape.rank; d++) hash = mix(hash, (uint64_t)t[i]->shape.dim[d]);
+  }
+  return hash;
+}
+
+uint64_t brim_signature_hash(const brim_node *n)
+{
+  const uint64_t hash = mix((uint64_t)n->in_count << 32 | n->out_count, (uint64_t)(uintptr_t)n->descriptor);
+  return mix_tensors(mix_tensors(hash, n->in, n->in_count), n->out, n->out_count);
 }

@@ -1,4 +1,4 @@
-/* The processes of a launch: starting them, and ending the processes that they leave behind. */
+/* The processes of a launch: starting them, and ending their orphaned child processes. */
 #ifndef BRIM_LAUNCH_LAUNCH_START_H
 #define BRIM_LAUNCH_LAUNCH_START_H
 #include <signal.h>

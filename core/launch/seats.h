@@ -34,7 +34,7 @@ typedef struct brim_seats {
   double since;                     /* when the first of them arrived */
   double patience;                  /* time limit of the exchange, in seconds */
   uint32_t bytes;                   /* size of each rank's part of the exchange; other sizes are refused */
-  int32_t speaker;                  /* the rank that may report what ended the job; -1: none has asked */
+  int32_t speaker;                  /* the rank that may report the end of the job; -1: none has asked */
   int32_t ended_by, end_status;     /* the rank that ended the job by BRIM_LINE_END; -1: none */
   double left_at;                   /* when the first rank said goodbye */
   char folder[BRIM_EXCHANGE_BYTES]; /* of the run; empty if unknown */

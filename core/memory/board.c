@@ -393,7 +393,7 @@ brim_status brim_board_read(brim_board *b, size_t slot, void *data, bool *alive)
 {
   char used = 0;
   *alive = b->own[slot] != NULL;
-  if (*alive) { /* despite what other processes have written there */
+  if (*alive) { /* even if other processes have overwritten the slot */
     memcpy(data, b->own[slot], b->slot_bytes);
     return BRIM_OK;
   }

@@ -5,8 +5,9 @@
  * suspended from its terminal; a process that waits for it too long reports its holder.
  *
  * The first process makes the file, for all users of the host, so its contents are not trusted: callers check the
- * bounds of what they read, an owner uses its own copy of a slot, and a truncated or damaged table is repaired under
- * the lock. The file is read and written, never mapped, so that truncation by another process causes no signal. */
+ * bounds of the values that they read, an owner uses its own copy of a slot, and a truncated or damaged table is
+ * repaired under the lock. The file is read and written, never mapped, so that truncation by another process causes no
+ * signal. */
 #ifndef BRIM_MEMORY_BOARD_H
 #define BRIM_MEMORY_BOARD_H
 #include <limits.h>

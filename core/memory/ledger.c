@@ -77,8 +77,8 @@ static brim_status look_at_slots(brim_ledger *ledger, int device, found *f)
     }
     f->count++;
   }
-  /* brim's own entries never exceed the limit, so an entry that does not fit into what this process and the slots
-   * before it leave was written by another program and does not count. */
+  /* brim's own entries never exceed the limit, so an entry that does not fit beside this process and the slots before
+   * it was written by another program and does not count. */
   for (int own = 1; own >= 0; own--)
     for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
       if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];

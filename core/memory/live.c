@@ -38,7 +38,7 @@ static struct live {
   pthread_t thread;
   bool is_open;
   int folder_fd;          /* keeps the folder's name for others; -1: none */
-  pthread_mutex_t lock;   /* protects what follows */
+  pthread_mutex_t lock;   /* protects the fields below */
   pthread_cond_t wake;    /* of the thread */
   pthread_cond_t written; /* by the thread */
   brim_live_slot own;
@@ -416,7 +416,7 @@ enum brim_live_trust brim_live_judge(const brim_live_slot *slot)
   return is_sane && has_sane_numbers(&s) && has_sane_texts(&s) ? BRIM_LIVE_GOOD : BRIM_LIVE_DAMAGED;
 }
 
-/* Compares the slot with what the kernel says about the process that it names. */
+/* Compares the slot with the kernel's data about the process that it names. */
 static void ask_kernel(const brim_board *board, brim_live_entry *e, uint64_t pid_space)
 {
   char path[64];

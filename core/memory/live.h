@@ -24,7 +24,7 @@
 #define BRIM_LIVE_WRITES_PER_SECOND 2
 #define BRIM_LIVE_CLASSES 8 /* room for enum brim_role */
 
-/* What a process is doing. */
+/* The activity of a process. */
 enum brim_live_state {
   BRIM_LIVE_PLANNING, /* has no device memory yet */
   BRIM_LIVE_WAITING,  /* in the queue for a device */
@@ -98,8 +98,8 @@ void brim_live_end(void);
 
 /* [step] The process's activity from now on. Returns the previous one. */
 enum brim_live_state brim_live_now(enum brim_live_state state);
-/* [init] It waits for `bytes` at this place of the queue, from 1; 0: it no longer waits, and does what it did before.
- */
+/* [init] It waits for `bytes` at this place of the queue, from 1; 0: it no longer waits, and its activity is the
+ * previous one. */
 void brim_live_wait(size_t place, uint64_t bytes);
 /* [init] Its plan is placed. class_bytes[classes]: by enum brim_role. */
 typedef struct brim_live_placed {

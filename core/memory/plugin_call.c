@@ -14,7 +14,7 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
   const brim_plugin *plugin = call->choice->plugin;
   const char *kind = brim_kind_name(plugin->kind);
   snprintf(name, sizeof name, "%s '%s'", kind, plugin->id);
-  const brim_guard_call about = {.who = name,
+  const brim_guard_call about = {.name = name,
                                  .file = call->choice->file,
                                  .function = call->function,
                                  .seconds = call->decides ? BRIM_DECISION_SECONDS : BRIM_CREATE_SECONDS,
@@ -27,7 +27,7 @@ brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, bri
     return brim_fail(BRIM_EPLUGIN, "%s returned %d from %s, which is not a status\n%s", name, status, call->function,
                      plugin->kind == BRIM_POLICY ? "return BRIM_OK if it decided, BRIM_ENOTSUP to leave the decision "
                                                    "to the next policy, else brim_fail(status, ...)"
-                                                 : "return BRIM_OK, or brim_fail(status, ...) to say what failed");
+                                                 : "return BRIM_OK, or brim_fail(status, ...) to name the failure");
   if (status == BRIM_EINTERRUPTED || status == BRIM_EPEER || status == BRIM_ECOMM || status == BRIM_EPLUGIN)
     return brim_fail(BRIM_EPLUGIN, "%s returned %s from %s, which a %s must not return%s%s", name,
                      brim_status_name(status), call->function, kind, brim_error_text()[0] ? ": " : "",

@@ -65,7 +65,7 @@ static brim_status check_order(const brim_policies *p)
     for (size_t k = 0; k < i; k++)
       if (brim_policy_has(p->choice[k]->plugin, BRIM_HOOK_DEVICE))
         return brim_fail(BRIM_ECONFIG,
-                         "policy '%s' limits what a run may take, but '%s' is listed before it and would decide "
+                         "policy '%s' limits a run's memory, but '%s' is listed before it and would decide "
                          "first\nwrite policy=[%s,%s]",
                          p->choice[i]->plugin->id, p->choice[k]->plugin->id, p->choice[i]->plugin->id,
                          p->choice[k]->plugin->id);

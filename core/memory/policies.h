@@ -13,13 +13,13 @@ _Static_assert(BRIM_TAKE_FP32 == BRIM_PRECISION_FP32 + 1 && BRIM_TAKE_BF16 == BR
                    BRIM_TAKE_FP16 == BRIM_PRECISION_FP16 + 1,
                "the same order");
 
-/* What `host` of a query points to: answers a policy's questions to the core. */
+/* `host` of a query points to this struct: it answers a policy's questions to the core. */
 typedef struct brim_policy_host {
   brim_status (*figures)(const brim_plan_query *query, int64_t micro_batch, int32_t precision, brim_plan_figures *out);
   void *self;
 } brim_policy_host;
 
-/* What policies were shown: `brim simulate --record` makes a world from it. */
+/* The input of policies: `brim simulate --record` makes a world from it. */
 enum brim_sight_kind {
   BRIM_SIGHT_DEVICE = 1,
   BRIM_SIGHT_HOST,
@@ -89,7 +89,7 @@ bool brim_policies_follow(const brim_policies *policies);
  * "policy.elastic". */
 brim_status brim_policies_on_step(brim_policies *policies, const brim_step_view *view, brim_step_plan *out,
                                   const char **decider);
-/* [step] Passes what policies are shown to the listener. Allocates nothing if there is a listener. */
+/* [step] Passes the input of policies to the listener. Allocates nothing if there is a listener. */
 void brim_policies_show(brim_policies *policies, const brim_sight *sight);
 /* The policy of the last reported decision: "policy.robust"; NULL: none yet. */
 const char *brim_policies_decider(const brim_policies *policies);

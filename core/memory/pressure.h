@@ -1,9 +1,9 @@
 /* Memory pressure: a thread regularly checks how full the host and the device are, and signals when to warn and when
  * to act. Steps only read an atomic.
  *
- * For a device, the memory of other processes counts, relative to what this run's plan leaves them, once it exceeds
- * the value at placement: a full arena is normal. Swap and processor use are reported too, but decide nothing: a full
- * swap may hold only unused pages, and training uses all processors. */
+ * For a device, the memory of other processes counts, relative to the memory that this run's plan leaves them, once it
+ * exceeds the value at placement: a full arena is normal. Swap and processor use are reported too, but decide nothing:
+ * a full swap may hold only unused pages, and training uses all processors. */
 #ifndef BRIM_MEMORY_PRESSURE_H
 #define BRIM_MEMORY_PRESSURE_H
 #include "base/host.h"

@@ -1,4 +1,4 @@
-/* A grid of character cells: what the layout of `brim monitor` draws on, without knowledge of any terminal. Text is not
+/* A grid of character cells, on which the layout of `brim monitor` draws without knowledge of any terminal. Text is not
  * trusted: characters without a width, control characters among them, are never stored in a cell. */
 #ifndef BRIM_MONITOR_CELLS_H
 #define BRIM_MONITOR_CELLS_H
@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-/* What a cell means. brim_paints gives each meaning its look; no meaning has colour as its only sign. */
+/* The meaning of a cell. brim_paints gives each meaning its look; no meaning has colour as its only sign. */
 enum brim_paint {
   BRIM_PAINT_PLAIN,
   BRIM_PAINT_DIM,     /* units, labels, frames */

@@ -121,7 +121,7 @@ static void draw_keys(const frame *f, int row)
   }
 }
 
-/* The answers are always there; the name is cut, and what follows from a yes is left out, where there is no room. */
+/* The answers are always there; if there is no room, the name is cut, and the consequences of a yes are left out. */
 static void draw_question(const frame *f, int row)
 {
   static const char effect[] = "it writes a checkpoint and ends";
@@ -439,7 +439,7 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   free(f.list);
 }
 
-/* What a picture would cut: the whole commands of the advice, all that could not be read, and why hosts are missing. */
+/* Lines that a picture would cut: whole commands of the advice, all errors of reading, and why hosts are missing. */
 static void add_lines(const brim_look *look, brim_text *out)
 {
   const char *gap = "\n";

@@ -241,7 +241,7 @@ void brim_draw_devices(brim_cells *cells, brim_area area, const brim_look *look,
   }
 }
 
-/* The title, with what the glyphs of the bars mean. */
+/* The title, with the meaning of the bars' glyphs. */
 void brim_draw_devices_title(brim_cells *cells, brim_area area)
 {
   int all = 0;

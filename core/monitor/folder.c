@@ -1,5 +1,5 @@
-/* See folder.h. JSON lines are read from where the last look ended. Of a file that is new, lines at regular distances
- * give the curves, so that the first look is quick however many runs there are: parsing takes most of its time. */
+/* See folder.h. JSON lines are read from where the last look ended. In a new file only lines at regular distances are
+ * parsed for the curves, because parsing takes most of the time: so the first look is quick even with many runs. */
 #include "monitor/folder.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define READ_BYTES_MAX ((off_t)4 << 20) /* of a file, in one look */
 #define SKIMMED_BYTES ((off_t)1 << 20)  /* longer files are skimmed at first */
 #define SKIMMED_LINES 64
-#define NEWEST_BYTES 1024 /* at a file's end, of which no line is left out */
+#define NEWEST_BYTES 1024 /* at a file's end, of which every line is read */
 #define LINE_BYTES 240    /* of a usual record */
 #define PLAN_BYTES_MAX ((off_t)4 << 20)
 #define TRIED_MAX 64 /* plans that the planner has tried */
@@ -147,7 +147,7 @@ static void skim(brim_folder *f, int fd, tail *t, char *chunk, off_t bytes, line
   t->at = end;
 }
 
-/* A new file. Of records, about SKIMMED_LINES of its whole, or of what skim() leaves of it. */
+/* A new file. Of records, about SKIMMED_LINES of the whole file, or of the part that skim() leaves. */
 static void begin_thin(tail *t, off_t bytes, bool is_records)
 {
   const off_t rest = bytes > SKIMMED_BYTES ? SKIMMED_BYTES / 4 : bytes;
@@ -270,7 +270,7 @@ static void take_record(brim_folder *f, const char *line, size_t length)
 
 /* ---- events ---- */
 
-/* A plan that the planner has tried, from the record of what a policy saw. */
+/* A plan that the planner has tried, from the record of a policy's input. */
 static void take_tried(brim_folder *f, const json_t *seen)
 {
   const int64_t micro_batch = whole(seen, "micro_batch"), peak = whole(seen, "peak_bytes");

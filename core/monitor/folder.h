@@ -10,7 +10,7 @@ typedef struct brim_folder brim_folder;
 brim_folder *brim_folder_follow(const char *dir);
 void brim_folder_drop(brim_folder *folder);
 const char *brim_folder_dir(const brim_folder *folder);
-/* Reads what is new. */
+/* Reads new lines and files. */
 void brim_folder_update(brim_folder *folder);
 /* How the run's last process said that it ended, or false if it did not (yet); *time: when, or NAN. */
 bool brim_folder_ending(const brim_folder *folder, enum brim_look_state *state, double *time);

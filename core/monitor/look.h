@@ -1,4 +1,4 @@
-/* A look at one or several hosts: their devices, the queue for them, the runs, and what could be done next. Commands
+/* A look at one or several hosts: their devices, the queue for them, the runs, and advice. Commands
  * draw it, print it as JSON and export it as metrics; its JSON form can be read back, so that another host's look, or a
  * recorded one, is drawn in the same way.
  *
@@ -146,7 +146,7 @@ typedef struct brim_look_run {
   double rate; /* samples a second, or tokens (counts_tokens) */
   bool counts_tokens;
   double seconds_left;
-  uint64_t device_bytes; /* of the placed plan; of a waiting run, what it needs */
+  uint64_t device_bytes; /* of the placed plan; of a waiting run: the memory that it waits for */
   uint64_t libraries_bytes;
   brim_look_class *memory; /* the plan's peak by class */
   size_t classes;
@@ -162,7 +162,7 @@ typedef struct brim_look_run {
   size_t curves;
   brim_look_event *event; /* oldest first */
   size_t events;
-  int64_t retries, decisions; /* what ran out of memory and was repeated; decisions of all kinds */
+  int64_t retries, decisions; /* repetitions after an out-of-memory; decisions of all kinds */
   brim_look_decision *decided;
   size_t decided_count;
   int64_t micro_batch, batch; /* samples; 0: not known */
@@ -186,12 +186,12 @@ typedef struct brim_look {
   brim_look_ticket *ticket; /* by host, in the order of service */
   brim_look_run *run;       /* by host: those that live by start, then those that ended, newest first */
   brim_look_advice advice[BRIM_LOOK_ADVICE_MAX];
-  const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* what could not be read, a line each */
+  const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* errors of reading, a line each */
   size_t hosts, devices, tickets, runs, advices, problems;
 } brim_look;
 
 void brim_look_release(brim_look *look);
-/* Notes what could not be read; the text is copied. More than BRIM_LOOK_PROBLEMS_MAX are dropped. */
+/* Adds an error of reading; the text is copied. More than BRIM_LOOK_PROBLEMS_MAX are dropped. */
 void brim_look_problem(brim_look *look, const char *format, ...) BRIM_PRINTF(2, 3);
 
 /* ---- look_json.c ---- */

@@ -1,6 +1,6 @@
-/* When places in the queue are expected to start: a replay of what claims do (memory/claims.c). A ticket starts on a
- * device that it accepts, that no earlier ticket waits for, and that has room; room appears when runs end, at the time
- * that they say. What a waiting run will take is known only until it starts, so it never makes room here. */
+/* When places in the queue are expected to start: a replay of memory/claims.c. A ticket starts on a device that it
+ * accepts, that no earlier ticket waits for, and that has room; room appears when runs end, at the time that they
+ * expect. The time at which a waiting run would end is not known, so a waiting run never makes room here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

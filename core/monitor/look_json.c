@@ -1,5 +1,6 @@
-/* The JSON form of a look. One table for each struct serves the writer and the reader, so that what is written reads
- * back. A member that is missing, or null, is not known; a reader ignores members that it does not know. */
+/* The JSON form of a look. One table for each struct serves the writer and the reader, so that the reader accepts all
+ * that the writer writes. A member that is missing, or null, is not known; a reader ignores members that it does not
+ * know. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

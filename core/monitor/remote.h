@@ -26,7 +26,7 @@ void brim_remote_open(brim_remote *remote, const char *host, double every);
 void brim_remote_close(brim_remote *remote);
 /* ECONFIG for a word that ssh would not take as a host. */
 brim_status brim_remote_check(const char *host);
-/* Reads what has arrived, without waiting, and starts ssh again some time after it has ended. */
+/* Reads the output that has arrived, without waiting, and starts ssh again some time after it has ended. */
 void brim_remote_update(brim_remote *remote);
 /* Whether it has answered or failed. */
 bool brim_remote_is_settled(const brim_remote *remote);

@@ -159,7 +159,7 @@ brim_status brim_screen_run(brim_source *source, double every, bool is_recorded)
   brim_status status = open_terminal(s.terminal);
   if (status == BRIM_OK) {
     watch_signals(before);
-    brim_log_set_level(BRIM_LOG_ERROR); /* warnings would go across the picture; it shows what could not be read */
+    brim_log_set_level(BRIM_LOG_ERROR); /* warnings would go across the picture, which shows errors of reading itself */
     status = run(&s);
     s.terminal->close();
     restore_signals(before);

@@ -1,4 +1,4 @@
-/* See this_host.h. Joins what the sources say of the same device (by its key) and of the same process (by its pid):
+/* See this_host.h. Joins the data of these sources, for each device by its key and for each process by its pid:
  *
  *     backends        devices, their memory, and the processes that use it
  *     ledgers         devices that are shares of the host; any process may open them, so they need no configuration

@@ -1,4 +1,4 @@
-/* What this_host.c has in common with its parts: one look at this host, and what lasts from one to the next. */
+/* Shared by this_host.c and its parts: one look at this host, and the state between looks. */
 #ifndef BRIM_MONITOR_THIS_HOST_PARTS_H
 #define BRIM_MONITOR_THIS_HOST_PARTS_H
 #include "memory/live.h"

@@ -45,7 +45,7 @@ static bool matches(const brim_view *view, const brim_look *look, const brim_loo
   return false;
 }
 
-/* What numbers are compared by: unknown ones come last. */
+/* The figure by which runs are sorted; unknown ones come last. */
 static double figure_of(const brim_look_run *run, enum brim_view_sort sort)
 {
   const double unknown = -INFINITY;
@@ -194,7 +194,7 @@ static bool move_key(brim_view *view, const brim_look *look, int key)
   return false;
 }
 
-/* Back from what covers the list, then from what narrows it; false: nothing is left to leave. */
+/* Closes the help, or else the details of a run; false: only the list is shown. */
 static bool go_back(brim_view *view)
 {
   if (view->mode == BRIM_VIEW_HELP)

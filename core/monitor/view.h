@@ -39,14 +39,14 @@ typedef struct brim_view {
   brim_view_run chosen;
   size_t top, page;            /* first run shown, and how many are; set by brim_picture_draw */
   size_t advice;               /* whose command is shown, from 1; 0: none */
-  char filter[BRIM_VIEW_TEXT]; /* what a run must contain */
+  char filter[BRIM_VIEW_TEXT]; /* text that a shown run must contain */
   char typed[BRIM_VIEW_TEXT];  /* the filter before it is typed, for Escape */
   brim_view_run asked;         /* the run to interrupt, as it was when the question came */
   char asked_name[BRIM_VIEW_TEXT];
   char message[256]; /* shown until the next key */
 } brim_view;
 
-/* What the caller does after a key. */
+/* The caller's next action after a key. */
 enum brim_view_action {
   BRIM_VIEW_NOTHING, /* draw again */
   BRIM_VIEW_LOOK,    /* look again now */

@@ -41,7 +41,7 @@ void brim_openmetrics_begin(brim_text *out, const char *name)
   brim_text_add(out, "{");
 }
 
-/* Labels may come from other users: what is no text is replaced, and the format's own characters are escaped. */
+/* Labels may come from other users: bytes that are not UTF-8 are replaced, and the format's own characters escaped. */
 void brim_openmetrics_label(brim_text *out, const char *key, const char *value)
 {
   const char *end = value + strlen(value);

@@ -12,7 +12,7 @@
 typedef struct brim_card {
   uint64_t card_bytes; /* of the card */
   uint64_t room_bytes; /* of them, for a plan */
-  int64_t context;     /* tokens of a sample, to within a 32nd; 0: nothing fits */
+  int64_t context;     /* tokens of a sample, within a 32nd of the largest; 0: nothing fits */
   uint64_t context_peak_bytes;
   int64_t micro_batch; /* of samples as configured: a power of two; 0: nothing fits */
   uint64_t batch_peak_bytes;

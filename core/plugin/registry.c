@@ -29,7 +29,8 @@ typedef struct plugin_file {
   const char *path;
   uint32_t kind; /* home of this kind and id; 0: no home */
   const char *id;
-  size_t source, index; /* from 1: 0 is the core itself; index in registry->file */
+  size_t source; /* from 1; 0: the core itself */
+  size_t index;  /* in registry->file */
   dev_t device;
   ino_t inode;
   enum file_state state;
@@ -46,6 +47,7 @@ struct brim_registry {
   brim_arena arena;
   plugin_file **file;
   size_t file_count, source_count, loaded_count;
+  uint32_t only;        /* kind of home files to enumerate; 0: all */
   held_plugin **plugin; /* sorted, hidden ones included */
   size_t plugin_count;
   const brim_registry_failure **failure;
@@ -190,13 +192,16 @@ static void load_file(brim_registry *r, plugin_file *file)
   for (size_t i = 0; module->plugins[i]; i++) add_plugin(r, module->plugins[i], module, file);
 }
 
-/* Loads all files of a source, or of all with source 0. */
+/* Loads all files of a source, or of all with source 0; only those of the registry's kind, if it has one. */
 static void load_source(const brim_registry *registry, size_t source)
 {
   brim_registry *r = (brim_registry *)registry; /* loads more, but does not change which plugins exist */
   if (r->loaded_count == r->file_count) return;
-  for (size_t i = 0; i < r->file_count; i++)
-    if (source == 0 || r->file[i]->source == source) load_file(r, r->file[i]);
+  for (size_t i = 0; i < r->file_count; i++) {
+    plugin_file *file = r->file[i];
+    const bool is_other = r->only && file->kind && file->kind != r->only;
+    if (!is_other && (source == 0 || file->source == source)) load_file(r, file);
+  }
 }
 
 static brim_status scan(brim_registry *r, const char *folder, int depth)
@@ -379,6 +384,11 @@ const char *brim_registry_home(const brim_registry *registry, enum brim_kind kin
   for (size_t k = 0; k < registry->file_count; k++)
     if (registry->file[k]->kind == kind && i-- == 0) return registry->file[k]->id;
   return NULL;
+}
+
+void brim_registry_narrow(brim_registry *registry, enum brim_kind kind)
+{
+  registry->only = kind;
 }
 
 size_t brim_registry_count(const brim_registry *registry)

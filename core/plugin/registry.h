@@ -2,9 +2,9 @@
  *
  * Sources are searched in order: --plugin-path (folders or files), BRIM_PLUGIN_PATH (folders, colon-separated), the
  * installation's lib/brim/plugins. A folder in the layout of an installation, such as the build folder of a project
- * with plugins, is searched in its lib/brim/plugins, and its share/brim/configs adds configurations. Of two plugins of
- * one kind and id the first source wins, with a warning; within a source the file KIND/ID.so wins, then the others
- * sorted by name.
+ * with plugins, is searched in its lib/brim/plugins, and its share/brim/configs adds configurations. If two plugins
+ * have the same kind and id, the first source wins, with a warning; within a source the file KIND/ID.so wins, then the
+ * others sorted by name.
  *
  * A folder is only listed at first, as loading takes time (the cpu backend loads oneDNN). Looking up KIND/ID loads the
  * file of that name; operations that need all plugins (enumeration, an id without a file of its name) load the rest. So
@@ -61,6 +61,9 @@ const brim_registry_failure *brim_registry_failure_of(const brim_registry *regis
 /* The id of the i-th file KIND/ID.so, by its path: nothing is loaded, and an id may appear twice. NULL: there are no
  * more. */
 const char *brim_registry_home(const brim_registry *registry, enum brim_kind kind, size_t i);
+/* From now on this registry is for plugins of one kind: the functions below leave files KIND/ID.so of other kinds out.
+ */
+void brim_registry_narrow(brim_registry *registry, enum brim_kind kind);
 /* Enumerate all plugins; these load everything. */
 size_t brim_registry_count(const brim_registry *registry);
 const brim_registry_entry *brim_registry_at(const brim_registry *registry, size_t i); /* sorted by kind, id */

@@ -29,7 +29,7 @@ enum { BRIM_INDEX_CONFIG, BRIM_INDEX_SUMMARY, BRIM_INDEX_NOTES, BRIM_INDEX_METRI
 enum brim_index_state { BRIM_INDEX_ENDED, BRIM_INDEX_FINISHED, BRIM_INDEX_OPEN }; /* OPEN: a process writes the run */
 typedef struct brim_index_run {
   uint32_t name;           /* the path below the index's folder */
-  uint32_t problem;        /* text of what could not be read; 0: nothing */
+  uint32_t problem;        /* text of an error of reading; 0: no error */
   uint32_t first, count;   /* cells, in brim_index.id */
   uint32_t state, padding; /* enum brim_index_state */
   brim_index_stamp stamp[BRIM_INDEX_FILES];
@@ -59,8 +59,8 @@ void brim_index_release(brim_index *index);
 /* The keys that `name`, as a user writes it, may mean: exact, a result (test.accuracy), a configuration key, a group
  * (model), or the end of a key (lr). Writes at most `room` and returns the number: 0: none, 2 or more: ambiguous. */
 size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *out, size_t room);
-/* A key that every index has, even if no run has a value yet: how lists call its column and what its values are, which
- * decides how they are read and printed. */
+/* A key that every index has, even if no run has a value yet: the name of its column in lists, and the kind of its
+ * values, which decides how they are read and printed. */
 typedef struct brim_index_column {
   const char *key;
   const char *title;  /* of the column in a table */
@@ -70,13 +70,13 @@ typedef struct brim_index_column {
 } brim_index_column;
 /* The column that a user means by its key, its title or its member; NULL: none. */
 const brim_index_column *brim_index_column_of(const char *name);
-/* What the values of a key are, as far as brim knows it; MIXED for other keys. */
+/* The kind of a key's values; MIXED for keys that brim does not know. */
 enum brim_where_kind brim_index_kind_of(const char *name);
 /* Whether every index has this key: those of the columns, and the figures of splits, such as test.accuracy. */
 bool brim_index_is_known(const char *name);
 /* All values of the key status, and NULL. */
 extern const char *const brim_index_statuses[];
-/* The known name closest to an unknown one; NULL: none is. */
+/* The known name closest to an unknown one, or NULL. */
 const char *brim_index_suggest(const brim_index *index, const char *name);
 /* For many runs: slot[cell] is the index in `key` of the cell's key, or BRIM_INDEX_NO_SLOT. The caller frees it. */
 #define BRIM_INDEX_NO_SLOT 255

@@ -27,7 +27,7 @@ typedef struct header {
 static const char magic[8] = "brimruns";
 #define SIZES ((uint32_t)(sizeof(brim_index_cell) << 16 | sizeof(brim_index_run)))
 
-/* 64 bits at a time. `bytes` is rounded up to a multiple of 8 by the writer. */
+/* Hashes 64 bits at a time. `bytes` is a multiple of 8: the writer rounds it up. */
 static uint64_t hash_words(const void *data, size_t bytes)
 {
   uint64_t hash = BRIM_HASH_START, word;
@@ -81,7 +81,7 @@ static bool is_sound(const brim_index *index)
   return true;
 }
 
-/* The length of the file that a header describes; 0: of none. */
+/* The length of the file that a header describes; 0: the header is invalid. */
 static size_t length_of(const header *h)
 {
   const uint64_t most = (uint64_t)CACHE_BYTES_MAX;

@@ -67,7 +67,7 @@ static const char rules[] =
     ".ground{fill:var(--card)}"
     "details{margin:.5rem 0}summary{cursor:pointer;font-weight:600}";
 
-/* Of what happened, the environment, and the time by operation. */
+/* Styles of the sections "What happened", "Environment" and "Time by operation". */
 static const char parts[] =
     ".time{display:block;width:100%;min-width:44rem;font-size:13px}.t-small{font-size:11px}"
     ".time .t-small{fill:var(--faint)}.time .t-good{fill:var(--good)}.time .t-warn{fill:var(--warn)}"
@@ -92,7 +92,7 @@ static const char narrow[] =
     ".events td:last-child{display:block}"
     ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
 
-/* Nothing scrolls on paper, so what is wide must wrap or shrink. */
+/* Nothing scrolls on paper, so wide elements must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
     ".tall{max-height:none}.tall,.wide{overflow:visible}section{margin-top:1.4rem}"

@@ -87,7 +87,7 @@ brim_status brim_page_follow(const char *dir, const char *path, double every_sec
     end = await(dir, line, start + pause);
   }
   if (end == LINE_ENDS) return BRIM_OK;
-  if (line >= 0) { /* who killed the run may delete its folder, or resume it, right away */
+  if (line >= 0) { /* the user may delete the folder of a killed run, or resume it, right away */
     sleep(KILLED_SECONDS);
     if (!brim_is_folder(dir) || brim_run_is_open(dir)) return BRIM_OK;
   }

@@ -1,4 +1,4 @@
-/* A page that follows its run: what it says about its age, and the script that refreshes it. */
+/* A page that follows its run: the text about its age, and the script that refreshes it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static const char script[] =
     "setTimeout(again,due>500?Math.min(due,every+1000):every)"
     "})()";
 
-/* Of the script above, for the page's policy; a test compares it. */
+/* The hash of the script above, for the page's content security policy; a test compares it. */
 #define SCRIPT_HASH "sha256-95ZlGPxJ2Wb6dsfLrjTnJgMyran9OdgMeVdThWOEBvc="
 
 bool brim_page_refreshes(const brim_page_run *page)

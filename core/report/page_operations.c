@@ -96,7 +96,7 @@ static void add_bar(const times *t, double longest, brim_text *out)
   brim_text_add(out, "</svg></td>");
 }
 
-/* What all rows of a table share. */
+/* The scales of all rows of a table. */
 typedef struct scale {
   double whole, longest; /* seconds: of a step, and of the longest bar */
   bool has_least;        /* else those columns are left out */
@@ -195,7 +195,7 @@ static void add_source(const brim_page_run *page, double whole, bool knows_least
                   "measured the rates of this device.</p>\n");
 }
 
-/* Of the traced step, from the device profile; NAN unless every operation has a prediction of its own. */
+/* The predicted time of the traced step, from the device profile; NAN unless every operation has a prediction. */
 double brim_page_traced_prediction(const brim_page_run *page)
 {
   size_t i;

@@ -44,7 +44,7 @@ typedef struct brim_page_process {
 enum brim_page_state {
   BRIM_PAGE_ENDED,   /* its last process has recorded its end; or there are no events */
   BRIM_PAGE_RUNNING, /* a process holds its lock */
-  BRIM_PAGE_LOST     /* its last process is gone without a word: killed, or the machine stopped */
+  BRIM_PAGE_LOST     /* its last process recorded no end: it was killed, or the machine stopped */
 };
 
 /* A run, with the data that only its own page shows. NULL: the file is missing or damaged. */
@@ -89,7 +89,7 @@ bool brim_page_is_event(const json_t *event, const char *kind);
 
 /* ---- page_timeline_svg.c ---- */
 
-/* The picture of what happened; nothing without times. */
+/* The picture of the section "What happened"; nothing without times. */
 void brim_page_timeline_picture(const brim_page_run *page, brim_text *out);
 
 /* Seconds of a step, the median over the training records; NAN: none yet. */
@@ -108,7 +108,7 @@ bool brim_page_refreshes(const brim_page_run *page);
 /* For the head: the policy that lets no other script run than the page's own, and that one only while the run is in
  * progress; and the refresh of browsers without scripts. */
 void brim_page_head(const brim_page_run *page, brim_text *out);
-/* A line on how old the page is, if it is not the last one; and what to do about a run that was lost. */
+/* A line on the age of the page, if it is not the last one, and advice about a run that was lost. */
 void brim_page_age(const brim_page_run *page, brim_text *out);
 /* The script that refreshes the page, at its end. */
 void brim_page_script(const brim_page_run *page, brim_text *out);
@@ -184,7 +184,7 @@ extern const char *const brim_page_histograms_style;
 void brim_page_samples(const brim_page_run *page, brim_text *out);
 extern const char *const brim_page_samples_style;
 void brim_page_plan(const brim_page_run *page, brim_text *out);
-/* What happened: waits, decisions, recoveries, interruptions, resumes; as a picture and as a table. */
+/* The section "What happened": waits, decisions, recoveries, interruptions, resumes; a picture and a table. */
 void brim_page_timeline(const brim_page_run *page, brim_text *out);
 void brim_page_ranks(const brim_page_run *page, brim_text *out);
 void brim_page_environment(const brim_page_run *page, brim_text *out);

@@ -55,7 +55,7 @@ static void add_token(const json_t *sample, const char *key, const char *name_ke
     }
 }
 
-/* "...before [label] after..." and what the model expected instead. */
+/* "...before [label] after..." and the token that the model expected instead. */
 static void add_token_sample(const json_t *sample, brim_text *out)
 {
   const double loss = brim_page_number(sample, "loss"), rank = brim_page_number(sample, "label_rank");
@@ -128,12 +128,16 @@ static void add_heading(const brim_page_run *page, brim_text *out)
   const json_t *root = page->samples;
   const double wrong = brim_page_number(root, "wrong"), samples = brim_page_number(root, "samples");
   const bool is_tokens = strcmp(brim_page_string(root, "task"), "tokens") == 0;
+  const json_t *first = json_array_get(json_object_get(root, "worst"), 0); /* all have the same members */
   brim_text_add(out, "<p class=\"what\">The ");
   brim_svg_escape(out, brim_page_string(root, "split"));
   brim_text_printf(out, " %s with the greatest losses after %s %.15g", is_tokens ? "tokens" : "samples",
                    brim_compare_step(page->all), brim_page_number(root, "step"));
   if (isfinite(samples) && is_tokens)
-    brim_text_printf(out, ", of %.15g: each in its text, and the token that the model held for most likely", samples);
+    brim_text_printf(out, ", of %.15g: each in its text%s", samples,
+                     json_object_get(first, "answer")       ? ", and the token that the model considered most likely"
+                     : json_object_get(first, "label_rank") ? ", and how many tokens the model considered more likely"
+                                                            : "");
   if (isfinite(samples) && isfinite(wrong) && strcmp(brim_page_string(root, "task"), "class") == 0)
     brim_text_printf(out, ", among %.15g wrong answers of %.15g: the answer with its probability, and the label", wrong,
                      samples);

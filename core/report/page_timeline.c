@@ -1,4 +1,4 @@
-/* What happened: a paragraph, a picture (page_timeline_svg.c), and a row for each event in plain words. */
+/* The section "What happened": a paragraph, a picture (page_timeline_svg.c), and a row in plain words per event. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -142,7 +142,7 @@ typedef struct row {
   const char *label, *tone, *detail;
 } row;
 
-/* The rungs of a recovery: the failure with brim's first answer, and what followed until the work could be repeated. */
+/* The rungs of a recovery: the failure with brim's first measure, and further measures until the work was repeated. */
 static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row *out)
 {
   const char *reason = brim_page_string(event, "reason"), *choice = brim_page_string(event, "choice");

@@ -1,5 +1,5 @@
-/* The picture of what happened: time from left to right, a bar for each process, and the step that the run had reached.
- * The time between two processes has a fixed width, as it may be days. */
+/* The picture of a run's events: time from left to right, a bar for each process, and the step that the run had
+ * reached. The time between two processes has a fixed width, as it may be days. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -211,7 +211,7 @@ void brim_page_timeline_picture(const brim_page_run *page, brim_text *out)
   add_legend(page, out);
   brim_text_printf(out,
                    "<div class=\"wide\"><svg class=\"time\" viewBox=\"0 0 %d %d\" role=\"img\" "
-                   "aria-label=\"what happened, by time\">\n",
+                   "aria-label=\"events by time\">\n",
                    WIDTH, HEIGHT);
   add_axis(&pic, out);
   for (size_t i = 0; i < pic.count; i++) {

@@ -27,7 +27,7 @@ typedef struct brim_where_value {
   double number;    /* NAN: only text */
 } brim_where_value;
 
-/* What the values of a key are, as the runs show: a comparison with something else cannot hold for any run. */
+/* The kind of a key's values in the runs: a comparison with a value of another kind cannot hold for any run. */
 enum brim_where_kind {
   BRIM_WHERE_MIXED, /* numbers and texts */
   BRIM_WHERE_NUMBERS,

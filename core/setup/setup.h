@@ -135,7 +135,7 @@ uint32_t brim_setup_precisions(const brim_setup *setup);
 bool brim_setup_updates_in_backward(const brim_setup *setup);
 /* Fails with ECONFIG: updates during the backward pass need steps of one micro-batch, and `batch` samples are fewer. */
 brim_status brim_setup_refuse_accumulation(const brim_setup *setup, int64_t batch);
-/* Whether brim may choose what to recompute: not if the user set memory.recompute to anything but auto. */
+/* Whether brim may choose the recompute: not if the user set memory.recompute to anything but auto. */
 bool brim_setup_may_recompute(const brim_setup *setup);
 /* Whether settings and options allow timing. */
 bool brim_setup_may_time(const brim_setup *setup);
@@ -271,7 +271,7 @@ int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
 /* The size of the next micro-batch when `left` samples of a client's step remain, with full micro-batches of `batch`.
  */
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
-/* What combines the updates of a federation's clients. */
+/* The aggregator, which combines the updates of a federation's clients. */
 const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
 /* Whether the selector or the aggregator needs clients' losses under the global model. */
 bool brim_setup_needs_losses(const brim_setup *setup);

@@ -119,7 +119,7 @@ static brim_status check_async(const brim_setup *s)
   return brim_setup_add_origin(
       s, brim_fail(BRIM_ECONFIG,
                    "'federate.async' cannot be combined with client states, of which each client has %" PRIu64
-                   " bytes here\nset federate.async=false, or leave out what clients keep from round to round",
+                   " bytes here\nset federate.async=false, or leave out the options with client states",
                    brim_setup_kept_bytes(s)));
 }
 

@@ -8,7 +8,7 @@
 uint32_t brim_setup_backend_precisions(const brim_setup *setup);
 /* Finds out from the model whether its result depends on norm groups. */
 brim_status brim_setup_find_norm_group(brim_setup *setup);
-/* Counts the bytes of buffers, and of what clients of a federation keep. */
+/* Counts the bytes of buffers, and of the client states of a federation. */
 void brim_setup_count_kept(brim_setup *setup, const brim_graph *graph);
 /* Checks that each pattern of federate.local_parameters names a parameter, and that others are left. ECONFIG. */
 brim_status brim_setup_check_local(const brim_setup *setup, const brim_graph *graph);
@@ -22,8 +22,8 @@ brim_status brim_setup_open_loss(brim_setup *setup);
 brim_status brim_setup_open_federation(brim_setup *setup);
 /* Whether a value is the default of the installed configurations or of brim, so that the user has not chosen it. */
 bool brim_setup_is_untouched(const brim_yaml *value);
-/* Requests what the data needs instead of a default: the configuration is made again, so that the run's folder
- * records what was trained. `status` belongs to the present configuration. */
+/* Requests the value that the data needs instead of a default: the configuration is made again, so that the run's
+ * folder records the values in use. `status` belongs to the present configuration. */
 brim_status brim_setup_ask_for(brim_setup *setup, enum brim_level level, const char *word, const char *because,
                                brim_status status);
 #endif

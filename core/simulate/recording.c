@@ -1,5 +1,5 @@
-/* Converts a run's folder to a scenario. The run's events ("seen") record what policies were shown: devices at each
- * look, waiting runs, and the peaks of the plans in question. */
+/* Converts a run's folder to a scenario. The run's events ("seen") record the input of policies: devices at each look,
+ * waiting runs, and the peaks of the plans in question. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -297,7 +297,7 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
     if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
-                   "the events of '%s' do not record what its policies were shown: it ended before its first step, or "
+                   "the events of '%s' do not record the input of its policies: it ended before its first step, or "
                    "an older version of brim trained it",
                    r->run);
 }

@@ -8,6 +8,6 @@
 
 /* [init] Appends the scenario's YAML to `out`. `word`: words that set the run's policies and their parameters,
  * terminated by NULL, with room for BRIM_RECORD_WORDS_MAX, allocated from `arena`. ELOAD: a file is missing or
- * damaged, or the run's events do not record what its policies were shown. */
+ * damaged, or the run's events do not record the input of its policies. */
 brim_status brim_scene_record(brim_arena *arena, const char *run, brim_text *out, const char **word);
 #endif

@@ -56,8 +56,8 @@ typedef struct brim_scene_turn {
 void brim_scene_join(brim_scene *scene, size_t job, const brim_scene_wish *wish);
 brim_scene_turn brim_scene_try(const brim_scene *scene, size_t job);
 void brim_scene_leave(brim_scene *scene, size_t job);
-/* The tickets in line, in order; and the number of those, except that of `job`, that would take the device with a
- * key. */
+/* The tickets of the waiting jobs, in order. The second function counts those that would take the device with a key,
+ * without the ticket of `job`. */
 void brim_scene_tickets(const brim_scene *scene, size_t job, brim_arena *arena, brim_ticket **out, size_t *count);
 void brim_scene_waiting(const brim_scene *scene, size_t job, uint64_t key, size_t *count, uint64_t *first_bytes);
 /* The key of a device in tickets. */

@@ -356,9 +356,9 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   return status;
 }
 
-/* The index of the newest undamaged checkpoint, which older ones are not needed besides; 0: none is, or there is
- * nothing to delete, so that nothing is read. `warns`: about the newer ones, which are damaged and stay too. */
-static size_t newest_whole(const char *folder, const steps *all, int64_t best, int64_t last, bool warns)
+/* The step of the newest undamaged checkpoint, which older ones are not needed besides; 0: none is, or there is nothing
+ * to delete, so that nothing is read. Warns about the newer ones, which are damaged and stay too. */
+static int64_t newest_whole(const char *folder, const steps *all, int64_t best, int64_t last)
 {
   char path[BRIM_PATH_MAX];
   brim_train_state state;
@@ -366,25 +366,34 @@ static size_t newest_whole(const char *folder, const steps *all, int64_t best, i
   while (spare < all->count && (all->item[spare] == best || all->item[spare] == last)) spare++;
   for (size_t i = all->count; i-- > spare + 1;) {
     if (step_path(path, folder, "", all->item[i], "") == BRIM_OK && check_whole(path, all->item[i], &state) == BRIM_OK)
-      return i;
-    if (warns) brim_log(BRIM_LOG_WARN, "older checkpoints are kept: %s", brim_error_text());
+      return all->item[i];
+    brim_log(BRIM_LOG_WARN, "older checkpoints are kept: %s", brim_error_text());
   }
   return 0;
 }
 
-brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes)
+/* Whether the step is still in the list; a process may have trained since it was found. */
+static bool has_step(const steps *all, int64_t step)
+{
+  for (size_t i = 0; i < all->count; i++)
+    if (all->item[i] == step) return true;
+  return false;
+}
+
+brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, int64_t *whole, size_t *count, uint64_t *bytes)
 {
   char folder[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
   struct stat info;
   steps all;
   BRIM_TRY(brim_path_join(folder, run_dir, FOLDER_NAME));
   if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
-    return brim_fail(BRIM_ECONFIG, "'%s' is a link, perhaps to another run's checkpoints: nothing behind it is deleted",
-                     folder);
+    return brim_fail(BRIM_ECONFIG,
+                     "'%s' is a link, perhaps to another run's checkpoints: brim deletes no files through it", folder);
   brim_status status = list_steps(folder, &all);
   const int64_t best = link_step(folder, "best"), last = link_step(folder, "last");
-  const size_t whole = newest_whole(folder, &all, best, last, !deletes);
-  for (size_t i = 0; i < whole && status == BRIM_OK; i++) {
+  if (!deletes) *whole = newest_whole(folder, &all, best, last);
+  const bool is_there = has_step(&all, *whole);
+  for (size_t i = 0; i < all.count && is_there && all.item[i] < *whole && status == BRIM_OK; i++) {
     if (all.item[i] == best || all.item[i] == last) continue;
     status = step_path(path, folder, "", all.item[i], "");
     if (status == BRIM_OK) *bytes += brim_disk_bytes(path);

@@ -1,6 +1,6 @@
-/* Writes a GGUF's tokenizer as tokenizer.json. What each kind becomes is that of Hugging Face's transformers
- * (integrations/gguf/gguf_tokenizer_mapping.py), but the steps before byte-pair encoding are those for which
- * llama.cpp's name stands; transformers does not know all of these names. See gguf_tokenizer.h. */
+/* Writes a GGUF's tokenizer as tokenizer.json. Each kind is converted as in Hugging Face's transformers
+ * (integrations/gguf/gguf_tokenizer_mapping.py), but the steps before byte-pair encoding are those that llama.cpp's
+ * name stands for; transformers does not know all of these names. See gguf_tokenizer.h. */
 #include "store/gguf_tokenizer.h"
 
 #include <stdlib.h>
@@ -300,7 +300,7 @@ static brim_status write_merges(writer *w)
   return BRIM_OK;
 }
 
-/* ---- added tokens, and what surrounds a text ---- */
+/* ---- added tokens, and the tokens around a text ---- */
 
 static brim_status find_special(const writer *w, bool *special)
 {

@@ -28,7 +28,7 @@ static brim_status choose_for_gguf(brim_weights *w, const brim_weights_map *map,
   if (w->map) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "'%s' has the architecture '%.100s', for which brim has no map of names\n"
-                   "model.weights_map=FILE.yaml takes one of yours",
+                   "write your own and set model.weights_map=FILE.yaml",
                    w->request.path, architecture);
 }
 

@@ -16,7 +16,7 @@ typedef struct message {
   int64_t before, after_last;
 } message;
 
-/* d = own clock - first clock. What rank 0 sent before its `before` arrived before this rank's `after`, so
+/* d = own clock - first clock. A message that rank 0 sent before its `before` arrived before this rank's `after`, so
  * d <= own after - first before; and the other way round. */
 brim_clock_offset brim_clock_offset_of(const brim_clock_reading *first, const brim_clock_reading *own, size_t count)
 {

@@ -1,5 +1,5 @@
-/* environment.jsonl: a line for each process of a run, with what a reader needs to repeat or to explain it: host,
- * versions, libraries, driver, command line, the commit of the working folder, device and plan. */
+/* environment.jsonl: a line for each process of a run, with the facts that a reader needs to repeat or to explain it:
+ * host, versions, libraries, driver, command line, the commit of the working folder, device and plan. */
 #ifndef BRIM_TRAIN_ENVIRONMENT_H
 #define BRIM_TRAIN_ENVIRONMENT_H
 #include "train/trainer.h"

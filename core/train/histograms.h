@@ -47,7 +47,7 @@ brim_status brim_histograms_before(brim_histograms *h, brim_trainer *trainer, in
  * missing; brim_histograms_mute writes no more of them. ECOMM. */
 brim_status brim_histograms_after(brim_histograms *h, brim_trainer *trainer, int64_t step,
                                   brim_tensorboard *tensorboard);
-/* Stops writing, here; the other ranks need not know. */
+/* Stops writing on this rank; the other ranks need not know. */
 void brim_histograms_mute(brim_histograms *h);
 /* Removes the lines of later steps, after the run went back to `step`. EIO. */
 brim_status brim_histograms_rewind(brim_histograms *h, int64_t step);

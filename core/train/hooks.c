@@ -1,8 +1,8 @@
 /* See hooks.h. The training thread puts facts into a slot for each hook; the thread here takes them in their order.
  *
  * A command is started with posix_spawn(), which copies no page tables, in a process group of its own. Its output comes
- * through a pipe that is read without blocking: a flood is read and dropped, and when the command has ended, processes
- * that it left behind and that keep the pipe open are not waited for. */
+ * through a pipe that is read without blocking: brim reads and drops a flood, and when the command has ended, it does
+ * not wait for child processes of the command that still hold the pipe open. */
 #include "train/hooks.h"
 
 #include <errno.h>
@@ -232,7 +232,7 @@ static int spawn(const char *text, char **environment, int input, int output, pi
   return error;
 }
 
-/* Reads what is there, waiting up to `ms` for it. False at the end of the output. */
+/* Reads available output, waiting up to `ms` for it. False at the end of the output. */
 static bool read_output(const brim_hooks *h, command *c, int ms)
 {
   char buffer[16384];
@@ -278,7 +278,7 @@ static int watch(brim_hooks *h, command *c, bool *hung)
   }
   const double linger = brim_now() + LINGER_SECONDS;
   while (open && brim_now() < linger) open = read_output(h, c, (int)(1e3 * LINGER_SECONDS / 4));
-  if (*hung) kill(-c->pid, SIGKILL); /* what the command started */
+  if (*hung) kill(-c->pid, SIGKILL); /* the processes that the command started */
   return status;
 }
 

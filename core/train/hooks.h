@@ -30,7 +30,7 @@ typedef struct brim_hook_facts {
   int64_t step, steps;
   double epoch;
   double loss[BRIM_HOOK_PARTS], accuracy[BRIM_HOOK_PARTS], mae[BRIM_HOOK_PARTS];
-  char detail[1024]; /* what happened: the reason of an out-of-memory, the error of a run that failed */
+  char detail[1024]; /* the reason of an out-of-memory, or the error of a run that failed */
 } brim_hook_facts;
 
 typedef struct brim_hooks brim_hooks;

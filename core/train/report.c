@@ -175,9 +175,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Writes the events "waiting" and "claimed". Their time is when the wait or the claim happened, which may be before the
- * run had
- * a folder. */
+/* Writes the events "waiting" and "claimed". Their time is that of the wait or the claim, which may be before the run
+ * had a folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   begin_event_at(events, s->queue_seconds < 0 ? "waiting" : "claimed", step, s->at);
@@ -251,8 +250,7 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
 }
 
 /* The hash "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all`
- * describes
- * the choices before. */
+ * describes the choices before. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
   uint64_t bytes = 0, hash = 0;

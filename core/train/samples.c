@@ -102,7 +102,7 @@ static void add_values(brim_samples *samples, const brim_setup *s, uint32_t dtyp
   insert(samples, &new);
 }
 
-/* What the model answered for a token that belongs to the list. `row` has room for its logits. */
+/* The model's answer for a token that belongs to the list. `row` has room for its logits. */
 static brim_status find_answer(brim_exec *exec, const brim_program *program, int64_t i, int64_t classes, void *row,
                                brim_wrong_sample *new)
 {
@@ -118,7 +118,7 @@ static brim_status find_answer(brim_exec *exec, const brim_program *program, int
   return BRIM_OK;
 }
 
-/* The tokens of a batch with their losses, which `samples->answers` has; a row of logits fits behind them. */
+/* The tokens of a batch with their losses, which `samples->answers` has; a row of logits fits after them. */
 static brim_status add_tokens(brim_samples *samples, const brim_setup *s, brim_exec *exec, const brim_program *program,
                               const brim_batch *batch)
 {

@@ -13,7 +13,7 @@
  *
  * Of tokens "index" is the sample's, "position" the token's among its labels, "before" and "after" the text around it,
  * and "label_name" and "answer_name" the texts of tokens. If the loss includes the last product, the answer is not
- * known and "label_rank" is there instead: the number of tokens that the model held for more likely.
+ * known and "label_rank" is there instead: the number of tokens that the model considered likelier.
  *
  *     {"step": 800, "split": "test", "task": "tokens", "samples": 16256, "worst": [{"index": 12, "position": 40,
  *      "label": 262, "label_name": " the", "answer": 11, "answer_name": ",", "loss": 9.2, "before": "...", "after":
@@ -40,7 +40,7 @@ typedef struct brim_wrong_sample {
     };
     struct {
       int64_t position;   /* of a token among the sample's labels */
-      int64_t label_rank; /* answers that the model held for more likely; -1: not known */
+      int64_t label_rank; /* answers that the model considered likelier; -1: not known */
     };
   };
 } brim_wrong_sample;

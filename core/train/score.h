@@ -11,7 +11,7 @@ typedef struct brim_passage {
   double loss;   /* the result: the sum of -log(probability), natural logarithm */
 } brim_passage;
 
-/* What scoring took. */
+/* The work and the time of scoring. */
 typedef struct brim_score_cost {
   int64_t rows;          /* samples that the model has seen */
   uint64_t device_bytes; /* of the arena, as planned */

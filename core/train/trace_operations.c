@@ -1,4 +1,4 @@
-/* Operations of a trace: their texts, predictions and measured times, and what else a step consists of. See
+/* Operations of a trace: their texts, predictions and measured times, and the other parts of a step. See
  * trace_parts.h. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What trace_write.c, which makes the events of a trace's file, has in common with trace_operations.c, which knows the
- * programs and adds up times by operation. */
+/* Shared by trace_write.c, which makes the events of a trace's file, and trace_operations.c, which knows the programs
+ * and adds up times by operation. */
 #ifndef BRIM_TRAIN_TRACE_PARTS_H
 #define BRIM_TRAIN_TRACE_PARTS_H
 #include <zlib.h>
@@ -31,7 +31,7 @@ typedef struct brim_trace_leaf {
   bool is_work; /* on the device: counts as covered */
 } brim_trace_leaf;
 
-/* What the host did in the traced steps besides nodes, by name. */
+/* The host's work in the traced steps besides nodes, by name. */
 typedef struct brim_trace_phase {
   const char *name;
   int64_t nanoseconds;

@@ -18,7 +18,7 @@ typedef struct brim_trace_writer brim_trace_writer;
 typedef struct brim_trace_about {
   int32_t rank, ranks;
   const char *place;     /* "cpu:0 AMD EPYC on lab7", the name of the process */
-  const char *how;       /* what measured operations: "the host's clock around each operation" */
+  const char *how;       /* how operations were measured: "the host's clock around each operation" */
   int64_t first, end;    /* steps [first, end), from 1 */
   int64_t origin;        /* time 0 of the file, on this rank's clock, in nanoseconds */
   bool adds_up;          /* the host runs the operations itself: they and its phases add up to a step */

@@ -52,7 +52,7 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
 
 /* ---- sums that do not depend on ranks ---- */
 
-/* A federation ends with the same bits on any number of ranks. So it adds up exactly what is not a count: over the
+/* A federation ends with the same bits on any number of ranks. So it adds up all sums except counts exactly: over the
  * samples of a unit on the device, one after another, and over units here. The weight of the losses follows them. */
 static size_t count_exact(const brim_trainer *t)
 {

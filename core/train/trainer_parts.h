@@ -58,7 +58,7 @@ struct brim_trainer {
 /* Sets the step's values for nodes. Schedules count steps, as the data does; the corrections of optimizers count
  * updates, as in PyTorch. */
 brim_status brim_trainer_make_step(const brim_trainer *t, int64_t number, int64_t samples, brim_begun *b);
-/* [step] Does what brim_trainer_step does, for a federation: one round. */
+/* [step] As brim_trainer_step, for a federation: one round. */
 brim_status brim_trainer_round(brim_trainer *t);
 /* [step] Finds out why a step was refused, by running its micro-batches again and checking every result. ENUMERIC
  * with the operation that first made a value that is not finite; another status if that failed. *is_found: the
@@ -69,8 +69,7 @@ brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, boo
 brim_status brim_trainer_meet_for(brim_trainer *t, enum brim_meeting meeting, int64_t step, brim_status status,
                                   double *sum);
 /* Called after all ranks have failed in the same way: returns `status` on the first rank that found the cause, or on
- * rank 0
- * if none did; EPEER on the others. */
+ * rank 0 if none did; EPEER on the others. */
 brim_status brim_trainer_report_once(brim_trainer *t, brim_status status, bool has_found);
 /* Allocates an evaluation's metrics. ENOMEM_HOST. */
 brim_status brim_trainer_make_metrics(brim_trainer *t);

@@ -84,7 +84,7 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
   return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
-/* Advances to the next micro-batch before which the ranks meet, the last one or each, and runs those before it. */
+/* Runs micro-batches up to the next one before which ranks meet: the last or, with dist.shard=gradients, each. */
 static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   static const char *const waiting = "wait for samples", *const weighing = "weigh samples";

@@ -1,4 +1,4 @@
-/* The pages of the program and its commands. A command's text is what `brim COMMAND --help` shows: a usage line, then
+/* The pages of the program and its commands. A command's text is that of `brim COMMAND --help`: a usage line, then
  * blocks with an empty line between; lines of a block that are indented are examples. */
 #include <ctype.h>
 #include <string.h>

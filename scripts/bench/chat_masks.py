@@ -5,8 +5,8 @@
         --tokenizer SmolLM2-135M/tokenizer.json
 
 Needs transformers and jinja2, and the templates of the package trl. For templates with {% generation %} the ids and the
-mask must be those of apply_chat_template(return_assistant_tokens_mask=True); for the others the ids, and what counts
-must contain every answer. Conversations that a template refuses are left out."""
+mask must be those of apply_chat_template(return_assistant_tokens_mask=True); for the others the ids must be equal, and
+the tokens that count must contain every answer. Conversations that a template refuses are left out."""
 
 import argparse
 import json

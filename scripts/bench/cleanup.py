@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The cost and effect of cleaning up, and what remains between the runs of a sweep: `cleanup.py [BRIM]`.
+"""The cost and effect of cleaning up, and the memory that remains between the runs of a sweep: `cleanup.py [BRIM]`.
 
 Times are from brim's own clock, printed with --verbose; bytes are measured from outside: the resident set from /proc,
 and the page cache by mincore of the run's files. The system that brim replaces took 10-50 ms for a light cleanup,

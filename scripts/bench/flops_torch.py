@@ -5,7 +5,7 @@
                                                                   [--seed S] [--golden FILE]
 
 PyTorch's torch.utils.flop_counter counts the matrix products of a training step: products, convolutions, and those of
-attention. brim's operations also count what they do to each element, which is taken off here (EXTRA). Two more
+attention. brim's operations also count elementwise arithmetic, which is subtracted here (EXTRA). Two more
 differences are known: brim counts only the pairs of query and key that causal attention computes, and in the backward
 pass computes the scores again. Everything else must be equal to the last digit. Fixed networks come first, then `count`
 drawn ones. --golden writes the configurations and PyTorch's figures for tests/cli/test_traffic.py.

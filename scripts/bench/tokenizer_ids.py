@@ -78,7 +78,7 @@ def llama3(to):
 
 
 def sentencepiece_bpe(model, to):
-    """As transformers' LlamaConverter: merges in the order of the ids of what they make."""
+    """As transformers' LlamaConverter: merges in the order of the ids of their results."""
     from sentencepiece import SentencePieceProcessor
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
     sp = SentencePieceProcessor(model_file=str(model))

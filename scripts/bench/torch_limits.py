@@ -105,7 +105,7 @@ def resident_bytes():
 
 
 def settle(images, labels, bf16):
-    """Loads what every training needs, independent of the model."""
+    """Loads the libraries that every training needs, independent of the model."""
     x, label = as_input(images[:1], torch.contiguous_format).flatten(1), labels[:1]
     model = nn.Linear(x.shape[1], 10)
     take_step(model, torch.optim.AdamW(model.parameters()), x, label, bf16=bf16)

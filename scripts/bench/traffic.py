@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The traffic of a step by operation, as a table, priced at rates of one's own: what a kernel can reach, not the peak.
+"""The traffic of a step by operation, as a table, with times at rates of one's own: those of kernels, not the peaks.
 
     scripts/bench/traffic.py [--binary build/release/bin/brim] [--tflops 600] [--gbs 3350] WORD...
 
@@ -32,7 +32,7 @@ def main():
         for i, figure in enumerate((row["nodes"], row["launches"], row["flops"], row["bytes"], seconds,
                                     row["flops"] / rate if row["product"] else 0)):
             sums[i] += figure
-    for row in traffic["classes"]:  # what belongs to no operation
+    for row in traffic["classes"]:  # bytes that belong to no operation
         if row["nodes"] == 0:
             ops[row["class"], "-"] = [0, row["launches"], 0, row["bytes"], row["bytes"] / memory, 0]
     whole = [sum(column) for column in zip(*ops.values())]

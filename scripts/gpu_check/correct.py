@@ -50,6 +50,7 @@ class Correct:
                 Job(self.planned_names(), 120, self.planned),
                 Job(["a run beside a process that takes all other memory",
                      "a run that does not fit beside it is refused"], 90, self.neighbour),
+                Job(["a trace by CUPTI: the times of kernels", "a trace by CUPTI: the same bits"], 60, self.traced),
                 Job("steps that overflow in fp16 leave no trace", 60, self.overflow),
                 Job("the same bits when interrupted and resumed", 60, self.interrupted),
                 ranks, Job("a rank that is killed ends the job", 90, self.killed_rank),
@@ -295,6 +296,20 @@ class Correct:
                    for s in range(2, steps + 1) for part in FILES[:2])
         yield same and 0 < len(skipped) < steps, {
             "skipped": len(skipped), "scale": summary(run)["loss_scale"]}
+
+    def traced(self, limit):
+        """Each operation takes some time, all together not more than the steps."""
+        words = [*self.small, "training.checkpoint_every_steps=6"]
+        run = self.on.train(limit, "traced", *words, "observe.trace=4:6")
+        table = json.loads((run / "operations.json").read_text(encoding="utf-8"))
+        if not table["measured_by"].startswith("CUPTI"):
+            raise Skipped(table["measured_by"])
+        timed = [row for row in table["operations"] if row["seconds"] > 0]
+        yield (len(timed) > len(table["operations"]) / 2 and 0 < table["covered"] <= 1,
+               {"operations": len(table["operations"]), "with a time": len(timed), "ms a step":
+                f"{1e3 * table['step_seconds']:.3f}", "of that in operations": f"{table['covered']:.1%}"})
+        plain = self.on.train(limit, "untraced", *words)
+        yield same_checkpoint(plain, run), {"loss": losses(run)[-1]}
 
     def interrupted(self, limit):
         """At the signal one more step has been started on the device; it must not affect the checkpoint."""

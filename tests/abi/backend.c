@@ -1,4 +1,4 @@
-/* A backend without any kernels: enough to test what the loader requires of one. */
+/* A backend without any kernels: enough to test the loader's requirements. */
 #include "brim/brim.h"
 
 #ifndef REAL

@@ -57,7 +57,7 @@ static brim_status select_clients(void *self, const brim_selection_query *q, bri
   write_elsewhere(q, out);
   if (bad_is("select", "away")) select_away(q, out);
   if (bad_is("select", "losses")) return q->losses(q, q->candidate, 1, &(float){0});
-  if (bad_is("select", "memory")) return brim_fail(BRIM_ENOMEM_HOST, "no memory for what it wants");
+  if (bad_is("select", "memory")) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the scores");
   if (bad_is("select", "twice") && q->wanted > 1) out->client[1] = out->client[0];
   if (bad_is("select", "stranger")) out->client[0] = q->clients->count;
   if (bad_is("select", "negative")) out->client[0] = -1;

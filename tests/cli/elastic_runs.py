@@ -1,5 +1,5 @@
-"""Runs with policy=elastic beside other runs on a share of the host with a limit, for tests of what they give back and
-take again. The tests wait for events, not for times."""
+"""Runs with policy=elastic beside other runs on a share of the host with a limit, for tests of the memory that they
+give back and take again. The tests wait for events, not for times."""
 
 import signal
 
@@ -51,8 +51,8 @@ class ElasticCase(Case):
         return self.steps(run)[-1]
 
     def until_taken(self, run, process):
-        """Waits until the run has taken back what it returned: in one decision, or in several if the other job still
-        runs after the first."""
+        """Waits until the run has taken back the memory that it returned: in one decision, or in several if the other
+        job still runs after the first."""
         def is_whole():
             decisions = self.decisions(run)
             left = sum(amount(choice) for _, choice, _ in decisions)

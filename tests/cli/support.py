@@ -3,6 +3,7 @@
 The program under test is $BRIM_BINARY. Each test gets a temporary folder, which is the working directory of the
 programs it runs."""
 
+import fcntl
 import gzip
 import json
 import os
@@ -128,6 +129,15 @@ class Case(unittest.TestCase):
         """True if the run has placed its arena."""
         return (self.folder / run / "events.jsonl").exists()
 
+    def holds_lock(self, run):
+        """True if a process works in the run's folder."""
+        with open(self.folder / run / ".lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
     def hold(self, run, *words, env=None):
         """A run that has placed its arena and trains until it is ended."""
         process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env)
@@ -251,8 +261,8 @@ def idx_overrides(folder):
 
 
 def some_of(cases, every):
-    """The cases of a table; under a sanitizer only every so many of them, from the first on, as the release build runs
-    all, and the full tier all under sanitizers too. The cases of one table run the same code of brim."""
+    """The cases of a table; under a sanitizer only one of `every` cases, because the release build runs all, and the
+    full tier runs all under sanitizers too. The cases of one table run the same code of brim."""
     cases = list(cases)
     return cases if FULL or not SANITIZED else cases[::every]
 

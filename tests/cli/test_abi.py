@@ -50,9 +50,9 @@ class Symbols(Case):
         # number, value, size, type, binding, visibility, section, name
         rows = [line.split() for line in text.splitlines() if re.match(r" *\d+:", line)]
         exported = {row[7] for row in rows if len(row) > 7 and row[5] == "DEFAULT" and row[6] != "UND"}
-        if SANITIZED:
-            exported = {name for name in exported if name.startswith("brim_")}
         listed = [line for line in (ABI / "symbols.txt").read_text().splitlines() if line and line[0] != "#"]
+        if SANITIZED:  # tests of internals link it, so it exports all functions
+            exported &= set(listed)
         self.assertEqual(len(listed), len(set(listed)), "a symbol is listed twice")
         self.assertEqual(sorted(set(listed) - exported), [],
                          "symbols are gone, which programs and plugins for libbrim.so.0 need")

@@ -1,4 +1,4 @@
-"""dataset=chat: conversations as JSON lines, what counts in them, packed rows, kept tokens; brim data."""
+"""dataset=chat: conversations as JSON lines, the tokens that count, packed rows, kept tokens; brim data."""
 
 import json
 import pathlib
@@ -48,12 +48,12 @@ class Chat(Case):
         (self.folder / name).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
     def data(self, *words, **more):
-        """What `brim data` reports, with all samples."""
+        """The report of `brim data`, with all samples."""
         words = ["model=decoder", *DATA, *words]
         return self.brim("data", "--samples", 1000, "--json", *words, **more).json
 
     def marked(self, *words):
-        """The text of the first sample, with what counts between brackets."""
+        """The text of the first sample, with the tokens that count between brackets."""
         return self.marks(self.data(*words)["samples"][0])
 
     @staticmethod

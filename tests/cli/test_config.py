@@ -17,7 +17,7 @@ AROUND = {"linear_probe", "lora"}
 
 
 class Messages(Case):
-    """Whole error messages: what is wrong, where, and how to fix it."""
+    """Whole error messages: the fault, its position, and the remedy."""
 
     def reported(self, *argv):
         result = self.brim(*argv, status=USAGE)
@@ -203,7 +203,7 @@ class Choices(Case):
         mine = ["--config-path", "my", "--config-name", "mine"]
         self.assertEqual(self.brim("config", *mine).err, "")
         result = self.brim("config", *mine, "optimizer=lion")
-        self.assertEqual(result.err, "'optimizer.lr' of my/mine.yaml is left out: it belongs to optimizer=adamw\n")
+        self.assertEqual(result.err, "'optimizer.lr' of my/mine.yaml has no effect: it belongs to optimizer=adamw\n")
         self.assertIn("  lr: 0.0001\n", result.out)
         self.assertEqual(self.brim("config", *mine, "optimizer=lion", "optimizer.lr=0.1").err, "")
         (self.folder / "my/experiment").mkdir()

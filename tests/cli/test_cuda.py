@@ -8,13 +8,15 @@ import pathlib
 import re
 import shutil
 import signal
+import time
 import unittest
 
-from support import (BINARY, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case, killed,
-                     main)
+from support import (BINARY, ENDLESS, FAILED, FAULT_SHIM, INTERRUPTED, LOAD, NO_FIT, SANITIZED, SMALL, USAGE, Case,
+                     killed, main)
 
 EMULATED = os.environ["BRIM_EMULATED"]
 NVML = os.environ["BRIM_NVML"]
+CUPTI = pathlib.Path(os.environ["BRIM_CUPTI"])  # missing if the toolkit has no headers of CUPTI
 RUN = [word for word in SMALL if not word.startswith("backend.")] + ["training.steps=2"]
 HUGE = 1 << 40  # with such a loss factor, gradients overflow in fp16
 NO_PROCESS = 4999999  # larger than any process number of Linux
@@ -25,19 +27,26 @@ def uuid(device):
 
 
 class CudaCase(Case):
-    def cuda(self, *argv, status=0, visible=None, devices=1, nvml=None, kind="now", **variables):
-        """Runs brim with a number of emulated devices. nvml: the reply of the driver's library; None: there is no such
+    def environment(self, visible=None, devices=1, nvml=None, kind="now", cupti=None, **variables):
+        """Some emulated devices. nvml: the reply of the driver's library; cupti: a folder of CUPTI; None: no such
         library."""
-        env = {"EMULATED_DEVICES": str(devices), **variables}
+        folders = [f"{NVML}/{kind}"] if nvml is not None else []
+        if cupti is not None:
+            folders.append(f"{CUPTI}/{cupti}")
+        none = self.folder / "none"  # files that are no libraries hide those of this machine
+        none.mkdir(exist_ok=True)
+        for name in ("libnvidia-ml.so.1", "libcupti.so.12", "libcupti.so.13"):
+            (none / name).touch()
+        env = {"EMULATED_DEVICES": str(devices), "LD_LIBRARY_PATH": ":".join([*folders, str(none)]), **variables}
         if visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = visible
-        if nvml is None:
-            (self.folder / "none").mkdir(exist_ok=True)
-            (self.folder / "none/libnvidia-ml.so.1").touch()
-            env["LD_LIBRARY_PATH"] = "none"
-        else:
-            env.update(NVML_DEVICES=nvml, LD_LIBRARY_PATH=f"{NVML}/{kind}")
-        return self.brim("--plugin-path", EMULATED, *argv, status=status, env=env)
+        if nvml is not None:
+            env["NVML_DEVICES"] = nvml
+        return env
+
+    def cuda(self, *argv, status=0, **how):
+        """Runs brim in such an environment."""
+        return self.brim("--plugin-path", EMULATED, *argv, status=status, env=self.environment(**how))
 
     def gpus(self, **how):
         found = self.cuda("devices", "--json", **how).json
@@ -53,19 +62,114 @@ class CudaCase(Case):
 
 
 class Traces(CudaCase):
-    def test_events_measure_operations(self):
-        run = [*RUN, "backend=cuda", "training.steps=5", "training.checkpoint_every_steps=5"]
-        self.cuda("train", "run.dir=plain", *run)
-        self.cuda("train", "run.dir=run", *run, "observe.trace=3:5")
-        trace = json.loads(gzip.decompress((self.folder / "run" / "trace-3-4.json.gz").read_bytes()))
-        self.assertIn("CUDA events", trace["otherData"]["measured_by"])
-        spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
-        self.assertLessEqual({"forward", "backward", "update"}, {e.get("cat") for e in spans})
-        self.assertEqual(len([e for e in spans if e["name"] == "copy in"]), 2, "a micro-batch a step")
-        live = [e["args"]["bytes"] for e in trace["traceEvents"] if e["ph"] == "C"]
+    RUN = [*RUN, "backend=cuda", "training.steps=5", "training.checkpoint_every_steps=5"]
+
+    def trace(self, run="run", **how):
+        """Trains with a trace of steps 3 and 4. Returns the result, the trace's events and how they were measured."""
+        began = time.monotonic()
+        result = self.cuda("train", f"run.dir={run}", *self.RUN, "observe.trace=3:5", **how)
+        trace = json.loads(gzip.decompress((self.folder / run / "trace-3-4.json.gz").read_bytes()))
+        by = trace["otherData"]["measured_by"]
+        self.assertEqual(self.json(run, "operations.json")["measured_by"], by)
+        if by.startswith("CUPTI"):
+            first = min(e["ts"] for e in trace["traceEvents"] if e["name"] == "step 3")
+            for e in self.work(trace["traceEvents"]):
+                self.assertGreaterEqual(e["ts"] + e["dur"], first, "CUPTI's clock is converted to the host's")
+                self.assertLess(e["ts"] + e["dur"], 1e6 * (time.monotonic() - began), "and so are later times")
+        return result, trace["traceEvents"], by
+
+    @staticmethod
+    def work(events):
+        """The spans of operations and copies, in their order."""
+        return sorted((e for e in events if e["ph"] == "X" and e.get("cat", "host") not in ("host", "data", "memory")),
+                      key=lambda e: (e["tid"], e["ts"], e["dur"]))
+
+    def assert_by_events(self, reason, **how):
+        result, _, by = self.trace(**how)
+        self.assertIn("CUDA events", by)
+        self.assertIn(reason, by)
+        self.assertRegex(result.err, f"CUDA events instead of CUPTI.*{re.escape(reason)}")
+
+    def need_cupti(self):
+        if not CUPTI.exists():
+            self.skipTest("the emulated CUPTI is not built: the toolkit has no headers of CUPTI")
+
+    def test_without_cupti_events_measure_operations(self):
+        self.cuda("train", "run.dir=plain", *self.RUN)
+        result, events, by = self.trace()
+        self.assertRegex(by, r"^CUDA events .*no CUPTI: libcupti\.so\.\d+ is not installed")
+        self.assertRegex(result.err, r"CUDA events instead of CUPTI.*libcupti\.so\.\d+ is not installed")
+        work = self.work(events)
+        self.assertLessEqual({"forward", "backward", "update"}, {e["cat"] for e in work})
+        self.assertEqual(len([e for e in work if e["name"] == "copy in"]), 2, "a micro-batch a step")
+        live = [e["args"]["bytes"] for e in events if e["ph"] == "C"]
         self.assertEqual(max(live), self.summary("run")["planned_peak_bytes"])
-        self.assertIn("CUDA events", self.json("run", "operations.json")["measured_by"])
         self.assert_same_checkpoint("plain", "run", 5)
+
+    def test_cupti_measures_kernels_and_copies(self):
+        self.need_cupti()
+        for order in ("", "copies", "7"):  # of the streams
+            variables = {"EMULATED_STREAMS": order} if order else {}
+            _, expected, _ = self.trace(f"events{order}", **variables)
+            result, events, by = self.trace(f"run{order}", cupti="now", **variables)
+            self.assertRegex(by, "^CUPTI: ")
+            self.assertNotIn("CUPTI", result.err)
+            work = self.work(events)
+            self.assertEqual([(e["tid"], e["name"]) for e in work],
+                             [(e["tid"], e["name"]) for e in self.work(expected)], "each has its own kernels")
+            for one, other in zip(work, work[1:]):
+                if one["tid"] == other["tid"]:
+                    self.assertLess(one["ts"] + one["dur"], other["ts"] + 0.01, "kernels of a stream do not overlap")
+            self.assertGreater(len([e for e in work if e["dur"] > 0]), len(work) / 2)
+            live = [e["args"]["bytes"] for e in events if e["ph"] == "C"]
+            self.assertEqual(max(live), self.summary("run" + order)["planned_peak_bytes"])
+            self.assert_same_checkpoint("events" + order, "run" + order, 5)
+
+    def test_a_cupti_that_is_not_usable(self):
+        self.need_cupti()
+        self.assert_by_events("lacks cuptiActivityPopExternalCorrelationId", run="old", cupti="old")
+        self.assert_by_events("recording CONCURRENT_KERNEL: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", run="refused",
+                              cupti="now", EMULATED_CUPTI="refuse=35")
+        self.assert_by_events("another profiler is attached", run="beside", cupti="now", CUDA_INJECTION64_PATH="x")
+        self.assert_same_checkpoint("old", "refused", 5)
+
+    def test_records_that_cupti_loses(self):
+        self.need_cupti()
+        self.cuda("train", "run.dir=plain", *self.RUN)
+        for fault in ("lose=10", "untimed=10"):
+            result, events, by = self.trace(fault[:4], cupti="now", EMULATED_CUPTI=fault)
+            self.assertRegex(by, "^CUPTI: ")
+            lost = re.search(r"warning: CUPTI has lost (\d+) records: the trace lacks (\d+) operations", result.err)
+            self.assertTrue(lost, result)
+            self.assertGreater(int(lost[2]), 0)
+            self.assertGreater(len(self.work(events)), int(lost[2]))
+            self.assert_same_checkpoint("plain", fault[:4], 5)
+
+    def test_records_that_do_not_come(self):
+        self.need_cupti()
+        result, events, _ = self.trace(cupti="now", EMULATED_CUPTI="flush=999")
+        self.assertRegex(result.err, r"the trace has no times of the device: .*returning records: CUPTI_ERROR_UNKNOWN")
+        self.assertEqual(self.work(events), [])
+
+    def test_several_traces_of_a_process(self):
+        self.need_cupti()
+        env = self.environment(cupti="now")
+        process = self.start("--plugin-path", EMULATED, "train", "run.dir=run", *RUN, "backend=cuda", *ENDLESS, env=env)
+        self.until(lambda: self.has_begun("run"), process)
+        for _ in range(2):
+            self.brim("trace", "run", "--steps", "2")
+            table = self.json("run", "operations.json")
+            self.assertRegex(table["measured_by"], "^CUPTI: ")
+            self.assertEqual({row["runs"] for row in table["operations"] if row["phase"] == "update"}, {1})
+
+    def test_cupti_is_loaded_for_a_trace_only(self):
+        self.need_cupti()
+        self.cuda("train", "run.dir=plain", *self.RUN, cupti="now", LD_DEBUG="files", LD_DEBUG_OUTPUT="plain.loads")
+        self.trace(cupti="now", LD_DEBUG="files", LD_DEBUG_OUTPUT="run.loads")
+        loads = {name: "".join(path.read_text(encoding="utf-8", errors="replace")
+                               for path in self.folder.glob(f"{name}.loads*")) for name in ("plain", "run")}
+        self.assertNotIn("libcupti", loads["plain"])
+        self.assertIn("libcupti", loads["run"])
 
 
 class Devices(CudaCase):

@@ -122,7 +122,7 @@ class OfFederations(Experiment):
         self.check_rounds([*words, "model.width=4", "optimizer.lr=0.01"], (1000, 50), 1500, 50)
 
 
-# Keys that `--config-name robust` sets: devices, waiting, threads, and what is logged about memory.
+# Keys that `--config-name robust` sets: devices, waiting, threads, and the log of memory.
 ABOUT_SHARING = {"auto_device", "min_gpu_memory_mb", "wait_for_gpu", "gpu_wait_timeout_minutes",
                  "gpu_check_interval_seconds", "min_batch_size", "max_retries", "num_workers", "allow_cpu",
                  "memory_summary", "batch_size", "gradient_accumulation_steps"}  # their product is compared

@@ -185,7 +185,7 @@ def by_parameter(compress):
 
 
 class Feedback:
-    """Adds what a client's last update that arrived left out, before it is compressed."""
+    """Adds the part that compression left out of a client's last update that arrived to its next one."""
 
     def __init__(self, compress):
         self.compress, self.left, self.now = compress, {}, {}
@@ -248,7 +248,7 @@ def qfedavg(updates, rate, q):
 
 
 def fednova(updates, _rate, _q):
-    """Wang et al. (2020): the mean of normalised updates, times the mean of what they were divided by."""
+    """Wang et al. (2020): the mean of normalised updates, times the mean of their divisors."""
     samples = sum(u.samples for u in updates)
     effective = sum(u.samples / samples * u.norm for u in updates)
     return [effective * value for value in weighted(updates, [u.samples / samples / u.norm for u in updates])]

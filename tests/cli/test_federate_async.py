@@ -1,5 +1,5 @@
 """Asynchronous rounds (FedBuff): clients, versions, simulated time and weights are those of an event queue and of
-stochastic gradient descent in double precision, written here; what cannot be combined with them is refused."""
+stochastic gradient descent in double precision, written here; brim refuses options that do not fit them."""
 
 import heapq
 import math

@@ -23,7 +23,7 @@ KEEPING = [*WORDS, "federate.local=scaffold", "optimizer=sgd", "optimizer.moment
 PRIVATE = [*(word for word in WORDS if not word.startswith("aggregator")), "model.norm=group",
            "federate.norm_buffers=average", "privacy.clip_norm=0.1", "privacy.target_quantile=0.5",
            "privacy.noise_multiplier=0.2"]
-# Clients keep gradients; and what compression left out, and personal models.
+# Clients keep gradients, residuals of compression, and personal models.
 FEDDYN = [*(word for word in WORDS if not word.startswith(("aggregator", "server_optimizer"))), "federate.local=feddyn"]
 # Edges average their clients' models several times before a round commits.
 EDGES = [*(word for word in WORDS if not word.startswith("aggregator")), "federate.norm_buffers=average",

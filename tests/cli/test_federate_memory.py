@@ -41,7 +41,7 @@ class Memory(Case):
         self.assertEqual(len(planned), 1, planned)
 
     def test_lanes_share_a_frozen_backbone_and_send_only_changes(self):
-        """Federated LoRA: a lane adds what it trains and its activations; the backbone exists once and is not sent."""
+        """Federated LoRA: a lane adds trained parameters and activations; the backbone exists once and is not sent."""
         words = [*WORDS, "dataset.shape=[1,16,16]", "dataset.train_count=240", "backend=cpu", "backend.threads=1"]
         vit = {"depth": 2, "width": 32, "heads": 2}
         self.brim("train", *[w for w in words if "dataset" in w or "backend" in w], "model=vit",
@@ -61,13 +61,13 @@ class Memory(Case):
 
     def test_the_process_does_not_grow_with_rounds(self):
         if SANITIZED:
-            self.skipTest("a sanitizer keeps what was freed")
+            self.skipTest("a sanitizer keeps freed memory")
         few, many = (self.resident(f"{rounds}", *CNN, f"rounds={rounds}") for rounds in (10, 100))
         self.assertLess(many, few + max(few // 100, MIB), (few, many))
 
     def test_the_process_hardly_grows_with_clients(self):
         if SANITIZED:
-            self.skipTest("a sanitizer keeps what was freed")
+            self.skipTest("a sanitizer keeps freed memory")
         few = self.peak("few", *MLP, "total_clients=100", "training.batch_size=10", "clients_per_round=1")
         some = self.peak("some", *MLP, "total_clients=10000")
         many = self.peak("many", *MLP, f"total_clients={MANY}")
@@ -80,7 +80,7 @@ class Memory(Case):
         """Every one of 10,000 clients trains and keeps a control: 65 MiB in the run's folder. Medians of three runs, as
         the system counts pages of libraries in steps of 64 KiB, in an order that depends on the threads."""
         if SANITIZED:
-            self.skipTest("a sanitizer keeps what was freed")
+            self.skipTest("a sanitizer keeps freed memory")
         folder = write_idx_dataset(self.folder / "data", train=10_000, rows=28)
         words = ["dataset=mnist", f"dataset.path={folder}", "total_clients=10000", "clients_per_round=1000",
                  "rounds=10", "parallel_clients=1", "method=round_robin", "model=lightcnn", "model.width=4",

@@ -128,7 +128,7 @@ class Limits(Processes):
     SHARES = ["policy=capped", "policy.capped.shares={cpu:0: {server: 0.4, client_1: 0.6}, cpu:1: {client_2: 120MiB}}"]
 
     def watch(self, process, seen):
-        """Collects what other programs see: the bytes of each process on each device."""
+        """Collects the state that other programs see: the bytes of each process on each device."""
         while process.poll() is None:
             found = self.brim("devices", "--json", "backend=cpu", *self.DEVICES[1:]).json
             for device in found["devices"]:

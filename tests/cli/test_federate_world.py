@@ -85,7 +85,7 @@ class World:
         return [transfer[0], work / (1e9 * self.gflops[k]), transfer[1]], u[2], u[3]
 
     def play(self, selected, number, attempt=0):
-        """Returns what each client spends, its outcome, and the duration of the round."""
+        """Returns the expense of each client, its outcome, and the duration of the round."""
         turns = []
         for k in selected:
             phases, drop, moment = self.phases(k, number, attempt)

@@ -221,7 +221,7 @@ class Export(Gguf):
         digits = {"type": "Digits", "individual_digits": False}
         for changes, message in [
             ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, tokenizer()["pre_tokenizer"]]}},
-             "llama.cpp has no name for its pre_tokenizer"),
+             "brim knows no name of llama.cpp for its pre_tokenizer"),
             ({"normalizer": {"type": "Lowercase"}}, "its normalizer is not the one"),
             ({"pre_tokenizer": None}, "neither byte-level nor has byte_fallback"),
         ]:

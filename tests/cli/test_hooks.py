@@ -104,7 +104,9 @@ class Hooks(Case):
         self.assertEqual(self.steps("run"), [2, 4], "steps and checkpoints went on beside it")
         self.assertIsNone(process.poll(), "the run waits for the hook, but not for long")
         self.until(lambda: "begun" in self.log(), process, what="the hook")
-        time.sleep(0.2)  # until the run waits for its hooks; before, the signal would mean what it means to a run
+        # The run waits for its hooks once it has let its folder go; before, the signal would be one to a run.
+        self.until(lambda: not self.holds_lock("run"), process, what="the end of the run's work")
+        time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
         result = self.finish(process)
         self.assertIn("hooks.on_start: ended after", result.err)

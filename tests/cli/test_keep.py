@@ -1,4 +1,4 @@
-"""A run keeps what it needs of its data: it predicts without the training files, and refuses other data."""
+"""A run keeps facts about its data: it predicts without the training files, and refuses other data."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ TINY = ["transform.size=8", "transform.resize=10"]
 GPT2 = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "model.dropout=0",
         "dataset=text", "dataset.path=a.txt", "dataset.context=16", "training.batch_size=8", "training.steps=3",
         "backend.threads=1", "memory.timing=false"]
-DIFFERS = "the data is not what the run was trained on"
+DIFFERS = "the data differs from the run's training data"
 
 
 class Kept(Case):

@@ -29,7 +29,7 @@ SMALL = {**LLAMA, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layer
 
 class LargeModels(Case):
     def plan(self, config, *words, context=2048, status=None, **env):
-        """Plans with weights that are not there yet. This machine may have no room for what is planned."""
+        """Plans with weights that are not there yet. This machine may have no room for the planned memory."""
         (self.folder / "model").mkdir(exist_ok=True)
         (self.folder / "model" / "config.json").write_text(json.dumps(config))
         (self.folder / "text.txt").write_text("In the beginning was the Word. " * 20000)

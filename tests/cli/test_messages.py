@@ -1,4 +1,4 @@
-"""Errors for options that do not fit together: what is wrong, where the value comes from, and what to write."""
+"""Errors for options that do not fit together: the fault, the origin of the value, and the remedy."""
 
 import pathlib
 import unittest
@@ -95,8 +95,7 @@ class Texts(Case):
 
 
 class Kinds(Case):
-    """A model for one kind of samples and data of another kind: what the model takes, which models fit, and the data's
-    kind."""
+    """A model for one kind of samples and data of another kind: the error names both kinds and the models that fit."""
 
     def refused(self, *words):
         return self.brim("plan", "memory.timing=false", *words, status=USAGE)

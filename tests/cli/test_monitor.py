@@ -1,9 +1,9 @@
-"""brim monitor: what it says of runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
+"""brim monitor: runs, devices and the queue, as text, JSON and metrics; other hosts through ssh."""
 
-import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 
@@ -30,6 +30,10 @@ class Monitor(Case):
         self.until(holds, process, what=what)
         return found[0]
 
+    def until_first_step(self, process):
+        """Until the run's folder has a step, and its slot, which is written later, has all that a step changes."""
+        self.until_run(process, lambda run: 0 < run["step"] < run["steps"], "the first step")
+
     def test_a_run_is_shown_with_its_memory_progress_and_curves(self):
         process = self.hold("runs/a", *SMALL, "observe.log_every_steps=1")
         run = self.until_run(process, lambda run: run["step"] > 2 and run["curves"] and run["state"] == "training",
@@ -48,6 +52,12 @@ class Monitor(Case):
         text = self.brim("monitor", "--once").out
         self.assertRegex(text, r"\n  a +training .* mlp +mine")
         self.assertNotIn("\x1b", text)
+
+    def test_of_all_plugins_only_backends_are_opened(self):
+        self.brim("monitor", "--once", env={"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": "loads"})
+        loads = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self.folder.glob("loads*"))
+        kinds = {path.split("/")[-2] for path in re.findall(r"file=(\S*/plugins/\w+/\w+\.so)", loads)}
+        self.assertEqual(kinds, {"backend"})
 
     def test_of_a_long_file_some_records_give_the_curves_and_the_newest_the_figures(self):
         self.train("runs/a", *SMALL, "training.steps=2")
@@ -72,7 +82,7 @@ class Monitor(Case):
 
     def test_memory_is_shared_out_among_owners(self):
         process = self.hold("a", *JOB, *devices_of(1))
-        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        self.until_first_step(process)
         look = self.look()
         shares = [device for device in look["devices"] if not device["is_host"]]
         self.assertEqual([device["device"] for device in shares], ["cpu:0", "cpu:1"])
@@ -104,7 +114,7 @@ class Monitor(Case):
         """As long as the monitor runs, and for ten minutes; a monitor that starts looks into runs/."""
         processes = {name: self.hold(f"runs/{name}", *SMALL) for name in ("killed", "interrupted", "deleted")}
         for name in processes:
-            self.until_run(processes[name], lambda run: run["step"] > 0, "the first step")
+            self.until_first_step(processes[name])
         monitor = self.start("monitor", "--json", "--every", "0.1")
         self.assertEqual({run["name"] for run in json.loads(monitor.stdout.readline())["runs"]},
                          {"killed", "interrupted", "deleted"})
@@ -144,17 +154,9 @@ class Monitor(Case):
         write(self.folder / "pipe", b"x\n")
         self.finish(process, 0)
 
-    def holds_lock(self, run):
-        with open(self.folder / run / ".lock", "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
-
     def test_a_stopped_run_is_named_with_its_silence(self):
         process = self.hold("a", *SMALL)
-        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        self.until_first_step(process)
         process.send_signal(signal.SIGSTOP)
         run = self.until_run(process, lambda run: run["stopped"] and run["silent_seconds"], "ten seconds of silence")
         self.assertGreaterEqual(run["silent_seconds"], 10)
@@ -282,7 +284,7 @@ class Monitor(Case):
 
     def test_metrics_of_all_runs(self):
         process = self.hold("a\"\\\n", *JOB, *devices_of(1))
-        self.until_run(process, lambda run: run["step"] > 0, "the first step")
+        self.until_first_step(process)
         self.brim("monitor", "--metrics", "m.prom")
         found = self.check_metrics(self.read("m.prom"), 1)
         run = f'run="a\\"\\\\\\n",user="{self.look()["runs"][0]["user"]}",pid="{process.pid}",rank="0"'

@@ -1,5 +1,5 @@
 """The interactive view of brim monitor, in a pseudo-terminal: keys, sizes, terminals that cannot show it, and the
-interrupt of a run. What the picture looks like is tested by the unit tests draw and view."""
+interrupt of a run. The unit tests draw and view test the picture itself."""
 
 import fcntl
 import os
@@ -60,8 +60,8 @@ class Terminal:
         return re.sub(r"\x1b(\[[0-9;?>=!]*[ -/]*[@-~]|\([A-Z0-9]|[=>78M])|\x0f", "", self.seen)
 
     def wait(self, pattern):
-        """Waits until the terminal has been sent the text; what came before is then forgotten. ncurses sends what has
-        changed, so Ctrl-L asks for all of the picture now and then."""
+        """Waits until the terminal has been sent the text, and forgets all text up to it. ncurses sends only changes,
+        so Ctrl-L asks for all of the picture now and then."""
         deadline, again = time.monotonic() + HANG_SECONDS, time.monotonic() + 0.3
         while not re.search(pattern, self.text()):
             self.case.assertLess(time.monotonic(), deadline, f"no {pattern!r} in {self.text()!r}")

@@ -30,7 +30,7 @@ ALLOWED = {
     "core/builtin/optimizer.c": "the optimizers of these operations",
     "core/engine/engine.c": "the default loss and optimizer",
     "core/exec/ceiling.c": "the loss of the models that it times",
-    "core/cli/ops.c": "what functions of brim/model.h are made of",
+    "core/cli/ops.c": "the operations of functions of brim/model.h",
     "plugins/backend/cpu/activation.c": FAMILY,
     "plugins/backend/cpu/conv.c": FAMILY,
     "plugins/backend/cuda/arithmetic.h": FAMILY,

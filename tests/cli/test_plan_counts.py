@@ -1,4 +1,4 @@
-"""How often `brim plan` plans, builds graphs and searches for what to recompute: its time on any machine."""
+"""How often `brim plan` plans, builds graphs and searches for a recompute: its time on any machine."""
 
 import json
 import re
@@ -25,7 +25,7 @@ class PlanCounts(Case):
         self.assertLessEqual(searches, 1)
 
     def test_a_chosen_level_is_planned_once(self):
-        """The same, and recompute=none; a search for each micro-batch, and one for what fits with backend=reference."""
+        """The same, and recompute=none; a search for each micro-batch, and one for the fits of backend=reference."""
         plans, _, _, searches = self.counts("model=cnn", "backend=cpu", "memory.recompute=auto",
                                             "memory.recompute_budget_mb=1")
         self.assertLessEqual(plans, 10)

@@ -1,4 +1,4 @@
-"""What `brim plan` says about the devices here: what fits on those of the chosen backend, and on those of others."""
+"""The tables of `brim plan` with the plans that fit on the devices of the chosen backend, and of other backends."""
 
 import os
 
@@ -22,7 +22,7 @@ class PlanDevices(Case):
         return {device["device"]: device for device in self.plan(*words, env=env, status=status)["devices"]}
 
     def made_up(self, gpus, *words, status=0):
-        """For each simulated GPU (samples, bytes): what fits now, and what would fit if it were empty."""
+        """For each simulated GPU (samples, bytes): the plan that fits now, and that for the empty device."""
         found = self.devices("--plugin-path", GPUS, "backend=gpus", *MLP, *words, env={"TEST_GPUS": gpus},
                              status=status)
         def pair(fit):

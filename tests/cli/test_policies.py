@@ -1,4 +1,4 @@
-"""Policies decide what to do when memory is short. Devices are shares of the host with limits, which a network of a few
+"""Policies decide when memory is short. Devices are shares of the host with limits, which a network of a few
 megabytes fills; decisions are in the log and in events.jsonl, and change no number."""
 
 import os
@@ -165,7 +165,7 @@ class Robust(Policies):
         self.assert_error(result, "GPU_DEVICE_ID is '2', but backend 'cpu' has 2 devices")
 
     def test_it_moves_to_a_device_with_room_and_continues_there(self):
-        """The first device was chosen by another policy, which ignores what other processes use of it."""
+        """Another policy, which ignores the memory of other processes, chose the first device."""
         two = devices_of(16)
         self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
@@ -305,7 +305,7 @@ class Order(Policies):
         table = "policy.capped.shares={cpu:1: {a: 9MB}}"
         result = self.train("run", *CNN, *devices_of(64), "policy=[robust,capped]", table, "policy.capped.client=a",
                             status=USAGE)
-        self.assert_error(result, "policy 'capped' limits what a run may take", "write policy=[capped,robust]")
+        self.assert_error(result, "policy 'capped' limits a run's memory", "write policy=[capped,robust]")
 
     def test_the_configured_micro_batch_is_not_restricted(self):
         for words in (["training.batch_size=24"], ["training.batch_size=32", "min_batch_size=64"]):

@@ -91,12 +91,12 @@ class Lists(Case):
     def test_settings_of_options_not_chosen_are_dropped_with_one_line(self):
         result = self.config(name="team")
         self.assertEqual(result.err,
-                         "'policy.swarm' of my/team.yaml is left out: 'swarm' is not in the list of 'policy'\n")
+                         "'policy.swarm' of my/team.yaml has no effect: 'swarm' is not in the list of 'policy'\n")
         self.assertNotIn("swarm", result.out)
         result = self.config("policy=swarm", name="team")
         self.assertIn("    small_below_gb: 4\n", result.out)
         self.assertEqual(result.err,
-                         "'policy.robust' of my/team.yaml is left out: 'robust' is not in the list of 'policy'\n")
+                         "'policy.robust' of my/team.yaml has no effect: 'robust' is not in the list of 'policy'\n")
 
     def test_the_resolved_configuration_resolves_to_itself(self):
         for words in ([], ["policy=lab"], ["policy+=periodic"], ["policy=[]"]):

@@ -148,7 +148,7 @@ class Neighbours(Pressure):
         self.assert_same_results("run", self.STEPS)
 
 
-@unittest.skipIf(SANITIZED, "a sanitizer keeps what is freed")
+@unittest.skipIf(SANITIZED, "a sanitizer keeps freed memory")
 class Flat(unittest.TestCase):
     def test_resident_memory_stays_as_it_is_while_neighbours_come_and_go(self):
         script = pathlib.Path(__file__).resolve().parents[2] / "scripts/bench/neighbour.py"

@@ -8,14 +8,14 @@ import re
 import shutil
 import signal
 import struct
-import time
 import unittest
 
 from ranks import Ranks  # this makes the module jobs importable
 from jobs import ranks_among  # pylint: disable=wrong-import-order
-from support import BINARY, FAILED, FAULT_SHIM, SANITIZED, SMALL, main
+from support import BINARY, FAILED, FAULT_SHIM, HANG_SECONDS, SANITIZED, SMALL, main
 
 SECONDS = 8  # dist.timeout_seconds
+AT_ONCE = f"dist.timeout_seconds={2 * HANG_SECONDS}"  # a job that ended only then would be one that hangs
 RUN = [*SMALL, "training.steps=1000000", "training.checkpoint_every_steps=50", "training.eval_every_steps=1000000",
        "training.num_workers=0", "dist.check_every_steps=10", f"dist.timeout_seconds={SECONDS}"]
 
@@ -41,15 +41,10 @@ class Jobs(Ranks):
         self.assertEqual(sorted(found), list(range(ranks)))
         return process, found
 
-    def end(self, process, found, seconds):
-        """Waits for the job; returns its output. All its processes are gone then."""
-        start = time.monotonic()
-        out, err = process.communicate(timeout=100)
-        self.assertLess(time.monotonic() - start, seconds, out + err)
-        deadline = time.monotonic() + 5
-        while processes(self.folder) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        self.assertEqual(processes(self.folder), {}, (found, err))
+    def end(self, process):
+        """Waits for the job and all its processes; returns its output."""
+        _, err = process.communicate(timeout=HANG_SECONDS)
+        self.until(lambda: not processes(self.folder), what="the end of all ranks")
         return err
 
 
@@ -58,24 +53,24 @@ class Lost(Jobs):
         for rank in range(3):
             process, found = self.begin(f"run{rank}", 3)
             os.kill(found[rank], signal.SIGSTOP)
-            err = self.end(process, found, SECONDS + 4)
+            err = self.end(process)
             self.assertEqual(process.returncode, FAILED, err)
             self.assertEqual(err.count("error: "), 1, err)
             self.assertIn(f"rank {rank} of 3 is missing", err)
 
     def test_each_that_dies(self):
         for rank in range(3):
-            process, found = self.begin(f"run{rank}", 3)
+            process, found = self.begin(f"run{rank}", 3, AT_ONCE)
             os.kill(found[rank], signal.SIGKILL)
-            err = self.end(process, found, SECONDS)
+            err = self.end(process)
             self.assertIn(f"rank {rank} ", err)
 
     def test_terminated(self):
         """A signal to any rank ends all of them, with a checkpoint of the same step."""
         for rank in (0, 2):
-            process, found = self.begin(f"run{rank}", 3)
+            process, found = self.begin(f"run{rank}", 3, AT_ONCE)
             os.kill(found[rank], signal.SIGTERM)
-            err = self.end(process, found, SECONDS)
+            err = self.end(process)
             self.assertEqual(process.returncode, 6, err)
             self.assertEqual(err.count("with: brim train --resume"), 1, err)
             self.assertEqual(self.summary(f"run{rank}")["steps"], self.steps(f"run{rank}")[-1])
@@ -168,7 +163,7 @@ class Drift(Jobs):
         finally:
             os.kill(found[1], signal.SIGCONT)
         self.assertGreater(flipped, 0)
-        err = self.end(process, found, SECONDS)
+        err = self.end(process)
         self.assertEqual(process.returncode, FAILED, err)
         self.assertEqual(err.count("error: "), 1, err)
         self.assertIn(f"rank 1 has other values of '{name}' than rank 0", err)

@@ -86,7 +86,7 @@ class Checkpoints(Ranks):
                 self.assert_same_checkpoint(run, again, step)
 
     def test_every_sharding_writes_the_same_names(self):
-        """One rank also evaluates what three have written."""
+        """One rank also evaluates a checkpoint that three have written."""
         self.ranks(3, "none", *self.OPTIONS)
         self.ranks(3, "gradients", *self.OPTIONS, "dist.shard=gradients")
         sizes = [[(self.folder / run / "checkpoints" / "step-00000012" / f"{part}.safetensors").stat().st_size

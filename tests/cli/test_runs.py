@@ -167,7 +167,7 @@ class List(Folder):
         self.assert_error(self.brim("runs", "--limit", "0", status=USAGE), "--limit")
 
     def test_what_a_list_shows_can_be_written(self):
-        """Titles, times, dates and rounded numbers stand for the keys and values behind them."""
+        """Titles, times, dates and rounded numbers are accepted for the keys and values that they show."""
         self.make("multirun/z", model="mlp", wall_seconds=5400.4, test_accuracy=0.953125, started=1700000050)
         lines = self.brim("runs", "--columns", "run,time,accuracy,started", "--sort", "-time").out.splitlines()
         self.assertEqual(lines[0].split(), ["run", "time", "accuracy", "started"])

@@ -57,12 +57,12 @@ class SelectorFaults(Case):
             with self.subTest(function):
                 self.check(f"{function}:fails", f"failed in {function}: this policy does not want to")
                 self.check(f"{function}:unknown", f"returned 77 from {function}, which is not a status",
-                           "return BRIM_OK, or brim_fail(status, ...) to say what failed")
+                           "return BRIM_OK, or brim_fail(status, ...) to name the failure")
                 self.check(f"{function}:notsup", f"returned BRIM_ENOTSUP from {function}")
 
     def test_a_selector_without_memory_is_called_again_after_a_cleanup(self):
         result = self.federate("run", bad="select:memory", status=FAILED)
-        self.assert_error(result, "selector 'bad' failed in select: no memory for what it wants")
+        self.assert_error(result, "selector 'bad' failed in select: no memory for the scores")
         self.assertIn("recovery: heavy cleanup", result.err)
         self.assertEqual(max(self.steps("run")), 2)
 

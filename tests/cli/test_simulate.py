@@ -387,7 +387,7 @@ class Simulate(Case):
         self.train("old", *SMALL, "training.steps=2")
         events = self.folder / "old" / "events.jsonl"
         events.write_text("".join(line for line in events.read_text().splitlines(True) if '"seen"' not in line))
-        self.assertIn("do not record what its policies were shown", self.simulate("--record", "old", status=LOAD).err)
+        self.assertIn("do not record the input of its policies", self.simulate("--record", "old", status=LOAD).err)
         self.assertIn("there is no run 'none'", self.simulate("--record", "none", status=LOAD).err)
 
     # ---- command line ----

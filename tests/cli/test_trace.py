@@ -1,4 +1,4 @@
-"""Traces of steps: observe.trace, brim trace, and what they leave in the run's folder."""
+"""Traces of steps: observe.trace, brim trace, and their files in the run's folder."""
 
 import collections
 import gzip
@@ -16,7 +16,7 @@ OPERATIONS = {"forward", "backward", "update", "evaluation", "check", "client"}
 
 
 def check_format(events):
-    """Asserts what Chrome's trace-event format requires."""
+    """Asserts the requirements of Chrome's trace-event format."""
     for e in events:
         assert set(e) >= {"ph", "pid", "tid", "ts", "name"}, e
         assert e["ph"] in "XMCibesf" and isinstance(e["name"], str) and e["name"], e
@@ -62,7 +62,7 @@ def check_format(events):
 
 class Traces(Ranks):
     def trace_of(self, run, name):
-        """The events of a file, and what it says about itself."""
+        """The events of a file, and its other members."""
         data = gzip.decompress((self.folder / run / name).read_bytes())
         trace = json.loads(data)
         check_format(trace["traceEvents"])

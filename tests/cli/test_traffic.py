@@ -30,7 +30,7 @@ def tensors(text, batch):
 
 
 def bytes_of(row, batch, begins=False):
-    """What a node of this row reads and writes, each operand once, counted from its signature. begins: in a step's
+    """The bytes that a node of this row reads and writes, each operand once, from its signature. begins: in a step's
     first micro-batch, which writes the gradients that later ones add to, except those of which it makes only some
     rows."""
     inputs, outputs = row["signature"].split(" > ")
@@ -111,7 +111,7 @@ class Traffic(Case):
                 ours = sum(row["flops"] for row in rows if row["class"] == kind)
                 if kind == "matmul":
                     ours += sum(row["flops"] for row in rows if row["class"] == "matmul with loss")
-                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts what causal masks leave out
+                if kind == "attention" and "model=gpt2" in case["words"]:  # PyTorch counts masked scores
                     theirs *= 0.5
                 # Besides products, brim counts a fused operation's activation and softmax; PyTorch's reference
                 # attention keeps the scores that brim computes again.

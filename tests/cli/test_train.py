@@ -42,7 +42,7 @@ class Folder(Case):
         self.assertEqual([name for name in names if name.endswith(".tmp")], [])
 
     def test_config_yaml_equals_the_output_of_brim_config(self):
-        out = self.brim("config", "run.dir=run", "precision=fp32", *self.overrides).out  # what precision=auto became
+        out = self.brim("config", "run.dir=run", "precision=fp32", *self.overrides).out  # the choice of precision=auto
         self.assertEqual(self.read("run", "config.yaml"), out)
 
     def test_overrides_are_kept_as_typed(self):

@@ -234,7 +234,7 @@ class Out(Weights):
                             (["--format", "tim"], "available: brim hf timm torchvision"),
                             (["--dtype", "fp64"], "--dtype must be f32, bf16, f16 or, with --format gguf, q8_0; got"),
                             (["-o", "a.bin"], "must end in .safetensors"),
-                            (["-o", "vit/"], "in a folder of yours: -o vit/model.safetensors"),
+                            (["-o", "vit/"], "to write into a folder: -o vit/model.safetensors"),
                             (["--format", "peft", "-o", "a.safetensors"], "--format peft writes a folder"),
                             (["second"], "brim export takes one run")):
             self.assert_error(self.export(*words, status=USAGE), part)

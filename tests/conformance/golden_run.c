@@ -170,8 +170,8 @@ void golden_run_check_forward(golden_run *r)
   golden_check(&r->fixture, "", "loss", &loss->shape, brim_exec_pointer(r->exec, p, loss));
 }
 
-/* Adds the gradients that only the update sums: a tied embedding has two; that of gpt2's positions is the sum for their
- * slice, which is the first of them. */
+/* Adds the gradients that only the update sums: a tied embedding has two. The gradient of gpt2's position embedding is
+ * that of the slice that the model uses. */
 static void add_further(const golden_run *r, const brim_tensor *parameter, double *values)
 {
   const brim_graph *g = r->plan->program[0].graph;

@@ -24,7 +24,7 @@ typedef struct golden_run {
 
 /* Reads a fixture. *r is zero, or has only plugins. */
 void golden_run_read(golden_run *r, const char *fixture);
-/* Adds plugins, loss and the shape of a sample to a graph's options, which have classes, task, and what differs. */
+/* Adds plugins, loss and the shape of a sample to a graph's options, which have classes, task, and other settings. */
 brim_graph_options golden_run_graph(const golden_run *r, brim_graph_options graph);
 /* Plans training of the whole batch and of 4 and 2 samples, and evaluation of the whole batch. */
 void golden_run_plan(golden_run *r, brim_graph_options graph, const char *optimizer);

@@ -230,7 +230,7 @@ static brim_tensor *add_dropout(maker *m, brim_tensor *x)
 {
   brim_tensor *other = pick(m, 0, 2) ? find_like(m, x) : NULL, *y = brim_dropout(m->g, x, 0.25);
   const brim_shape s = brim_shape_of(x);
-  if (y == x) y = brim_reshape(m->g, x, s.rank, s.dim); /* in evaluation: must be another tensor there too */
+  if (y == x) y = brim_reshape(m->g, x, s.rank, s.dim); /* in evaluation dropout returns x; y must be another tensor */
   if (!other) return y;
   return pick(m, 0, 1) ? brim_add(m->g, other, y) : brim_add(m->g, y, other);
 }

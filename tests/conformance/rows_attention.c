@@ -181,7 +181,7 @@ static brim_tensor *make_attention_cached(bench *b)
 BENCH_ROW(attention_cached) = {"attention, cached keys", make_attention_cached, .by_sample = true, .skips = true,
                                .terms = 0.1};
 
-/* Some rows of a cache change, or all; rows past its end begin anew. */
+/* Some rows of a cache change, or all; rows past its end wrap around to its start. */
 static brim_tensor *make_cache_write(bench *b)
 {
   const int64_t T = pick_length(b), first = bench_pick(b, 1, 90);

@@ -113,8 +113,8 @@ BENCH_ROW(linear_gelu_tanh) = {"linear+gelu tanh", make_linear_gelu_tanh, .by_sa
 BENCH_ROW(linear_gelu_quick) = {"linear+gelu quick", make_linear_gelu_quick, .by_sample = true};
 BENCH_ROW(linear_silu) = {"linear+silu", make_linear_silu, .by_sample = true};
 
-/* To all columns or some of them; what it adds to is its input in some cases, so that the result cannot have the memory
- * of either. */
+/* To all columns or some of them. In some cases the tensor to which it adds is also its input, so that the result
+ * cannot use the memory of either. */
 static brim_tensor *make_linear_add(bench *b)
 {
   const int64_t scale = b->o.size == SIZE_BLOCKED || b->o.size == SIZE_ANY ? bench_pick(b, 1, 30) : 1;
@@ -289,7 +289,7 @@ static brim_tensor *make_sum_rms_norm(bench *b)
 {
   return make_sum_norm(b, true);
 }
-/* The norm of a tensor that is needed later too, so the gradient of each norm is added to what is there. */
+/* The norm of a tensor that is needed later too, so the gradient of each norm is added to another gradient. */
 static brim_tensor *make_norm_add(bench *b, bool rms)
 {
   brim_graph *g = b->g;

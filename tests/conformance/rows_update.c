@@ -101,7 +101,7 @@ static const char *const formulas[] = {
     "m = s0 * m + (1-s0) * g; v = s1 * v + (1-s1) * (g * g); p = (1-s2) * p - s3 * m / (sqrt(abs(v)) + pow(s0, 3))",
     "p = p + tanh(g) * sigmoid(m); m = erf(m) - p; v = exp(-abs(v)) * s1",
     "p = where(m < v, min(p, m), max(p, v)) + sign(g) * s0; m = (m > 0.25) * s1 - m; v = -v",
-    "v = log1p(abs(v)); m = log(abs(m) + 1.5) + v; p = p / (1 + g * g) # reads what the first has made: v\n",
+    "v = log1p(abs(v)); m = log(abs(m) + 1.5) + v; p = p / (1 + g * g) # reads v, which the first line has made\n",
     "x = g * g\ny = x * x + p\nz = y * m + x * v\nm = z + x\nv = y - z\np = x + y + z + m + v + s0"};
 #define FORMULAS (sizeof formulas / sizeof formulas[0])
 

@@ -1,6 +1,6 @@
 /* Low-rank adapters of a frozen model compared with PyTorch in double precision, through the real plan and execution on
  * the reference backend: logits, losses, all gradients, and 20 steps of AdamW. tests/golden/make_lora.py makes and
- * describes the fixture. Also checks what a plan has and lacks for frozen parameters. */
+ * describes the fixture. Also checks that a plan has no gradients and states of frozen parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

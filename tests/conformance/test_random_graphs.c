@@ -25,6 +25,7 @@
 #include "conformance/load.h"
 #include "conformance/random_graph.h"
 #include "graph/fuse.h"
+#include "tier.h"
 
 #define SEEDS 300 /* in the full tier */
 #define SEEDS_CUDA 40
@@ -340,8 +341,7 @@ static uint64_t first_seed(const backend *on)
 /* The part of the seeds that runs: fewer in the middle tier, and under sanitizers. */
 static uint64_t seed_share(void)
 {
-  const char *tier = getenv("BRIM_TEST_TIER");
-  return BENCH_SHARE > 1 ? BENCH_SHARE : tier && strcmp(tier, "full") != 0 ? 3 : 1;
+  return BENCH_SHARE > 1 ? BENCH_SHARE : is_tier("full") ? 1 : 3;
 }
 
 static uint64_t seed_count(const backend *on)

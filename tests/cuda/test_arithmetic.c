@@ -171,7 +171,7 @@ static const float factors[] = {0.01f, 0.3f, -0.75f, 1.9f, 0};
   f < factors + sizeof factors / sizeof factors[0];                                                                    \
   f++
 
-/* Of the same kind (NaN, or the same infinity), or within `bound` of the expected value. */
+/* Checks that a value is of the expected kind (NaN, or the same infinity), or within `bound` of it. */
 static void check(const char *what, const char *name, float x, float got, double expected, double bound)
 {
   if (isnan(expected) && isnan(got)) return;

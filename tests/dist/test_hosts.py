@@ -18,7 +18,7 @@ class Ranks(TwoHosts):
     def test_exchanges_and_sums_have_the_same_bits_as_on_one_host(self):
         self.assertEqual(self.over((1, 2), "talk", 1000).finish()[0], 0)
         job = self.over((2, 1), "sums")
-        status, out, err, _ = job.finish(300)
+        status, out, err = job.finish(300)
         self.assertEqual(status, 0, err)
         self.assertEqual(out, self.ranks(3, "sums")[0])
         self.assert_nothing_left(job)
@@ -39,7 +39,7 @@ class Ranks(TwoHosts):
         while job.processes() and time.monotonic() < cut + END:
             time.sleep(0.1)
         self.assertEqual(job.lines(), [])
-        status, _, err, _ = job.finish()
+        status, _, err = job.finish()
         self.assertNotEqual(status, 0)
         self.assertRegex(err, r"rank 0 after [0-9.]+ s: .*; late: [23]\n")
 

@@ -10,7 +10,6 @@ import unittest
 from jobs import RANKS, Case, Job
 
 SECONDS = 2  # timeout for a rank that does not come
-BEGIN = 20   # enough for a job to begin and end on a busy machine
 
 
 class Mpi(Case):
@@ -40,31 +39,29 @@ class Mpi(Case):
     def test_a_rank_that_comes_late_but_in_time_is_waited_for(self):
         for late in (0, 1, 2):
             with self.subTest(late):
-                self.ranks(3, "wait", late, 0.6 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
+                self.ranks(3, "wait", late, 1, env={"SECONDS_TO_WAIT": "60"})
 
-    def assert_named(self, err, lost, took):
+    def assert_named(self, err, lost):
         """Asserts that one rank reports, and names the lost one."""
         said = re.findall(r"^rank (\d) after ([0-9.]+) s: .*; late: (-?\d)$", err, re.MULTILINE)
         self.assertEqual([late for _, _, late in said], [str(lost)], err)
-        self.assertLess(float(said[0][1]), 1.6 * SECONDS, err)
         self.assertEqual(said[0][0], "1" if lost == 0 else "0", err)
-        self.assertLess(took, BEGIN + 2 * SECONDS, err)
 
     def test_a_rank_that_stands_still_is_named_once_and_the_job_ends(self):
         for lost in range(4):
             with self.subTest(lost):
-                _, err, took = self.ranks(4, "lose", lost, SECONDS, status=5)
-                self.assert_named(err, lost, took)
+                _, err = self.ranks(4, "lose", lost, SECONDS, status=5)
+                self.assert_named(err, lost)
 
     def test_the_same_while_sums_are_under_way(self):
         for lost in (0, 2):
             with self.subTest(lost):
-                _, err, took = self.ranks(3, "lose_sums", lost, SECONDS, status=5)
-                self.assert_named(err, lost, took)
+                _, err = self.ranks(3, "lose_sums", lost, SECONDS, status=5)
+                self.assert_named(err, lost)
 
     def test_a_rank_is_named_though_rank_0_is_later_than_others_would_have_waited(self):
-        _, err, took = self.ranks(3, "lose_late", 1, SECONDS, status=5)
-        self.assert_named(err, 1, took)
+        _, err = self.ranks(3, "lose_late", 1, SECONDS, status=5)
+        self.assert_named(err, 1)
 
     def test_a_job_that_was_stopped_and_continued_blames_no_rank(self):
         job = self.job(3, RANKS, "mpi", "idle", 2 * SECONDS, env={"SECONDS_TO_WAIT": str(SECONDS)})
@@ -75,25 +72,23 @@ class Mpi(Case):
         time.sleep(1.5 * SECONDS)
         for process in ranks:
             os.kill(process, signal.SIGCONT)
-        status, _, err, _ = job.finish()
+        status, _, err = job.finish()
         self.assertEqual(status, 0, err)
 
     def test_a_rank_that_is_killed_takes_the_job_with_it(self):
         for lost in (0, 1, 2):
             with self.subTest(lost):
-                _, _, took = self.ranks(3, "die", lost, status=None)
-                self.assertLess(took, BEGIN)
+                self.ranks(3, "die", lost, status=None)
 
     def test_any_rank_ends_all_wherever_they_are(self):
         for rank in (0, 3):
             with self.subTest(rank):
-                _, _, took = self.ranks(4, "end", rank, status=5)
-                self.assertLess(took, BEGIN)
+                self.ranks(4, "end", rank, status=5)
 
     def test_srun_without_pmi_gets_advice(self):
         job = Job(self.folder, [RANKS, "mpi", "talk", "1"], {"SLURM_STEP_NUM_TASKS": "4"})
         self.addCleanup(job.kill)
-        status, _, err, _ = job.finish()
+        status, _, err = job.finish()
         self.assertEqual(status, 5, err)
         self.assertIn("Slurm has started 4 processes", err)
         self.assertIn("srun --mpi=pmix", err)

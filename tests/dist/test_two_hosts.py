@@ -26,7 +26,7 @@ class Training(TwoHosts):
         return super().over(counts, BINARY, *words, env=settings)
 
     def done(self, job):
-        status, out, err, _ = job.finish(200)
+        status, out, err = job.finish(200)
         self.assertEqual(status, 0, out + err)
         self.assert_nothing_left(job)
 
@@ -64,7 +64,7 @@ class Training(TwoHosts):
     def test_a_cut_cable_ends_the_job_and_it_resumes_to_the_same_bytes(self):
         job = self.begin("cut")
         self.hosts.cut()
-        status, _, err, _ = self.wait_for_end(job)
+        status, _, err = self.wait_for_end(job)
         self.assertNotEqual(status, 0, err)
         self.assertRegex(err, r"rank [23] of 4 is missing")
         self.assertEqual(err.count("error: "), 1, err)
@@ -92,7 +92,7 @@ class Training(TwoHosts):
             time.sleep(0.05)
         self.hosts.cut()
         (self.folder / "go").touch()
-        status, _, err, _ = self.wait_for_end(job)
+        status, _, err = self.wait_for_end(job)
         self.assertNotEqual(status, 0, err)
         self.assertIn("the 2 ranks did not connect within dist.timeout_seconds=4", err)
 
@@ -101,7 +101,7 @@ class Training(TwoHosts):
             with self.subTest(rank):
                 job = self.begin(f"run{rank}")
                 os.kill(ranks_among(job.processes())[rank], signal.SIGKILL)
-                status, _, err, _ = self.wait_for_end(job)
+                status, _, err = self.wait_for_end(job)
                 self.assertNotEqual(status, 0, err)
                 self.assertIn(f"rank {rank} ", err)
                 events = (self.folder / f"run{rank}" / "events.jsonl").read_text().splitlines()

@@ -1,5 +1,5 @@
 /* Preloaded into brim, this ends a process that calls getenv() on the watching thread while MPI starts: MPI calls
- * setenv() meanwhile, which may free what getenv() reads, and the resulting crash is rare (one start in some
+ * setenv() meanwhile, which may free the text that getenv() reads, and the resulting crash is rare (one start in some
  * hundreds). */
 #include <dlfcn.h>
 #include <pthread.h>

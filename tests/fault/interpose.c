@@ -35,7 +35,7 @@ static atomic_size_t count;
 static atomic_bool writing;
 static _Thread_local bool inside; /* backtrace itself may allocate memory */
 
-/* Not inlined, so that the frames are: this, the function in place of malloc, and its caller. */
+/* Not inlined, so that the backtrace has three known frames: this function, the one in place of malloc, its caller. */
 __attribute__((noinline)) static void note(const char *call, size_t bytes)
 {
   if (!atomic_load(&writing) || inside) return;

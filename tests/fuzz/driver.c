@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tier.h"
+
 #define SEEDS_MAX 256
 #define SEED_BYTES_MAX 65536
 #define INPUT_BYTES_MAX ((size_t)2 * SEED_BYTES_MAX)
@@ -149,8 +151,7 @@ int main(int argc, char **argv)
     fprintf(stderr, "usage: %s MUTATIONS [FOLDER]\n", argv[0]);
     return 2;
   }
-  const char *tier = getenv("BRIM_TEST_TIER");
-  const unsigned long share = tier && strcmp(tier, "full") != 0 ? 4 : 1; /* the full tier runs all of them */
+  const unsigned long share = is_tier("full") ? 1 : 4;
   const unsigned long mutations = strtoul(argv[1], NULL, 10) / share;
   if (argc > 2) read_corpus(argv[2]);
   if (seed_count == 0) seeds[seed_count++] = (input){nothing, 0};

@@ -1,5 +1,5 @@
 /* Fuzzes the GGUF reader, the configuration and the tokenizer that it reads: an accepted file must be readable to its
- * last byte, every key and tensor be found by its name, and what its tokenizer becomes be valid JSON. */
+ * last byte, every key and tensor be found by its name, and its tokenizer be converted to valid JSON. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdlib.h>

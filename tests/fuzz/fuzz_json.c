@@ -1,5 +1,5 @@
 /* Fuzzes the reader of other programs' JSON: every input is refused with a position, or becomes a tree whose every node
- * has one; what jansson reads, brim reads too, with the same values. */
+ * has one; brim reads every text that jansson reads, with the same values. */
 #include <jansson.h>
 #include <stdint.h>
 #include <stdio.h>

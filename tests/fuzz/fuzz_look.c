@@ -31,7 +31,7 @@ static void check_reads_back(const brim_look *look)
   brim_look again = {0};
   char *text = dump(look);
   json_t *root = json_loads(text, 0, NULL);
-  check(root && brim_look_add_json(root, &again) == BRIM_OK, "what is written is refused");
+  check(root && brim_look_add_json(root, &again) == BRIM_OK, "the reader refuses the writer's text");
   char *other = dump(&again);
   check(strcmp(text, other) == 0, "reads back as another look");
   json_decref(root);

@@ -19,10 +19,10 @@ static void check(int condition, const char *what)
   abort();
 }
 
-static void hear(void *context, const char *who, const char *what)
+static void hear(void *context, const char *source, const char *what)
 {
   int *heard = context;
-  *heard += who[0] != '\0' || what[0] != '\0';
+  *heard += source[0] != '\0' || what[0] != '\0';
 }
 
 static void pass_a_second(const brim_scenario *s)

@@ -1,7 +1,7 @@
 /* Fuzzes the files of tokenizers. The input is a vocabulary's JSON, a byte 0, merges, a byte 0, and a text; without the
  * first 0 it is a tokenizer.json, whose text is the JSON itself. "@" before the JSON stands for the tokens of all
  * bytes, which random JSON would never have. Every input is refused with an error, or the text is encoded: in GPT-2's
- * encoding the tokens are the text again, in others ids are in the vocabulary, and what they decode to is UTF-8. */
+ * encoding the tokens are the text again, in others ids are in the vocabulary, and their text is UTF-8. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

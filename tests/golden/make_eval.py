@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the folder eval/: a drawn language model, questions, a text, and what transformers finds of them.
+"""Makes the folder eval/: a drawn language model, questions, a text, and transformers' results for them.
 
     python3 tests/golden/make_eval.py           # needs transformers 5 and torch; writes into this folder
 

@@ -55,7 +55,7 @@ def run(name, state, pid, user, device=None, share=0.5, steps=10000, rate=1300.0
 
 
 def seen(model, dataset, loss, score, steps=10000, share=0.5, gib=10.0, name="run"):
-    """What a run's folder adds."""
+    """The values that a run's folder adds."""
     done = max(2, int(steps * share))
     return {"folder": f"/home/ann/runs/{name}", "model": model, "dataset": dataset, "loss": loss, "score": score,
             "score_name": "accuracy", "epoch": 1 + int(share * 10), "epochs": 10, "memory": memory(gib * GIB),

@@ -57,7 +57,7 @@ class Judge:
         try:
             for block in self.environment.from_string(template).generate(**context):
                 noted.blocks.append(block)
-        except Exception as error:  # what a template does wrong can be any of Python's errors
+        except Exception as error:  # a faulty template can raise any of Python's errors
             return {"error": f"{type(error).__name__}: {error}"}
         text = "".join(noted.blocks)
         return {"text": text, "spans": [[len(text[:at].encode()) for at in span] for span in noted.spans]}

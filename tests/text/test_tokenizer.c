@@ -183,9 +183,9 @@ static bool same_but_for_spaces(const char *a, size_t a_bytes, const char *b, si
   }
 }
 
-/* The texts of tokens, one after the other, are what the package decodes them to. It strips spaces at the start of a
- * text, and puts them between the tokens of a tokenizer that has no decoder. Texts in which it replaced bytes that are
- * no character are left out. */
+/* The texts of tokens, one after the other, equal the text that the package decodes. It strips spaces at the start of
+ * a text, and puts them between the tokens of a tokenizer that has no decoder. Texts in which it replaced bytes that
+ * are not a character are left out. */
 static void check_pieces(const tokenizer *t, const char *name, size_t number, const json_t *ids, const json_t *text)
 {
   static char all[8 * IDS_MAX];

@@ -880,7 +880,7 @@ static const config_case config_cases[] = {
      "  training has: epochs steps batch_size gradient_accumulation_steps effective_batch_size eval_batch_size grain\n"
      "    norm_group num_workers num_train_samples eval_every_steps checkpoint_every_steps clip_norm ema_decay\n"
      "    patience clear_cache_every_n_rounds keep_checkpoints"},
-    {"+ on what exists",
+    {"+ for a key that exists",
      NULL,
      {"+seed=3"},
      "error: 'seed' exists already: to change it, write seed=3\n"

@@ -1,4 +1,4 @@
-/* Recorded looks of tests/monitor/states, for tests of what is made of them. */
+/* Recorded looks of tests/monitor/states, for tests of pictures, JSON and metrics. */
 #ifndef BRIM_TESTS_RECORDED_LOOKS_H
 #define BRIM_TESTS_RECORDED_LOOKS_H
 #include <jansson.h>

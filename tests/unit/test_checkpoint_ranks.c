@@ -59,7 +59,7 @@ static struct {
   brim_status status[RANKS_MAX];
 } world;
 
-/* Returns what brim_dist_vote would: ranks are threads here, and meet at a barrier. */
+/* As brim_dist_vote: ranks are threads here, and meet at a barrier. */
 static brim_status meet(void *context, brim_status own)
 {
   const int rank = *(const int *)context;

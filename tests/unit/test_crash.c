@@ -33,7 +33,7 @@ static const crash_plugin *plugin(void)
   return found;
 }
 
-/* Runs `crash` in a child process; returns what it wrote. */
+/* Runs `crash` in a child process; returns its output. */
 static const char *message_of(crash_work *crash)
 {
   static char text[4096];
@@ -84,7 +84,7 @@ __attribute__((noinline)) static void writes(void *context)
   *nowhere = 1;
 }
 
-/* Its frame is as large as those of the calls before, and nothing overwrites what they left in it. */
+/* Its frame is as large as those of the calls before, and still has their values. */
 __attribute__((noinline)) static int writes_below_old_calls(void)
 {
   volatile char room[1024];

@@ -255,7 +255,7 @@ static void the_target_of_a_window_is_a_later_row(void **state)
   assert_int_equal(info.count, 2);
   EXPECT_SAMPLE(&d, "train", 1, 6, 30, 40);
   dataset_destroy(&d);
-  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* with horizon 0 it is not */
+  d = CREATE("targets=t", "sequence=2", "horizon=0"); /* with horizon 0 the target is no feature */
   open_split(&d, "train", &info);
   assert_int_equal(info.count, 6);
   EXPECT_SAMPLE(&d, "train", 5, 7, 60, 70);

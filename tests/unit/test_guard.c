@@ -1,4 +1,4 @@
-/* Guards: functions on a separate thread that can be abandoned, and what they may still do then. */
+/* Guards: functions on a separate thread that can be abandoned, and their effects after that. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -110,9 +110,9 @@ static void differences_are_named(void **state)
   now.train.count = 21;
   json_t *b = keep_of(&now, &made_plugin);
   expect_compared(a, a, true, NULL);
-  expect_compared(a, b, false, "the data is not what the run was trained on:\nclass 2 was 'c', and is 'tulip'");
+  expect_compared(a, b, false, "the data differs from the run's training data:\nclass 2 was 'c', and is 'tulip'");
   expect_compared(a, b, true,
-                  "the data is not what the run was trained on:\nclass 2 was 'c', and is 'tulip'\n"
+                  "the data differs from the run's training data:\nclass 2 was 'c', and is 'tulip'\n"
                   "the number of training samples was 20, and is 21");
   json_decref(b);
   now.train.class_names = NULL; /* no names are given */
@@ -122,7 +122,7 @@ static void differences_are_named(void **state)
   now = made_images(20, 1, 3, 3);
   b = keep_of(&now, &made_plugin);
   expect_compared(a, b, false,
-                  "the data is not what the run was trained on:\nthe shape of a sample, dimension 1 was 2, and is 3\n"
+                  "the data differs from the run's training data:\nthe shape of a sample, dimension 1 was 2, and is 3\n"
                   "the number of classes was 4, and is 20");
   json_decref(a);
   json_decref(b);
@@ -169,7 +169,7 @@ static void expect_own(const char *was, const char *now, const char *text)
 static void facts_of_a_dataset_are_compared_by_name(void **state)
 {
   (void)state;
-#define HEAD "the data is not what the run was trained on:\n"
+#define HEAD "the data differs from the run's training data:\n"
   expect_own("{\"columns\":[{\"name\":\"x\",\"mean\":1.5}]}", "{\"columns\":[{\"name\":\"x\",\"mean\":1.5000000001}]}",
              NULL);
   expect_own("{\"columns\":[{\"name\":\"x\",\"mean\":1.5}]}", "{\"columns\":[{\"name\":\"x\",\"mean\":1.6}]}",

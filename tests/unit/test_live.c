@@ -1,5 +1,5 @@
-/* The live state of processes: what is published, that it disappears with its process, that nothing on the board is
- * trusted, and what it costs. */
+/* The live state of processes: its contents and its cost; that it disappears with its process, and that readers do not
+ * trust the board. */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -151,7 +151,7 @@ static pid_t start_other(void)
   return child;
 }
 
-/* ---- what is published ---- */
+/* ---- contents ---- */
 
 static void a_process_is_seen_from_planning_to_its_end(void **state)
 {
@@ -262,7 +262,7 @@ static void a_killed_process_is_gone_at_the_next_look(void **state)
   }
 }
 
-/* ---- what it costs ---- */
+/* ---- cost ---- */
 
 static void steps_allocate_nothing_and_write_twice_a_second_at_most(void **state)
 {

@@ -1,5 +1,5 @@
-/* precision=auto depends on what the device multiplies and the backend stores; backend.strict=true refuses what a
- * device computes slowly. */
+/* precision=auto depends on the types that the device multiplies and the backend stores; backend.strict=true refuses
+ * operations that a device computes slowly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

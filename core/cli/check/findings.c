@@ -120,8 +120,8 @@ brim_status brim_check_fail_folder(const char *folder)
   const int count = list_plugins(folder, &files);
   if (count > FILES_MAX) brim_text_printf(&files, "\n  and %d others", count - FILES_MAX);
   if (count > 0)
-    (void)brim_fail(BRIM_ECONFIG, "'%s' is a folder: brim check takes a plugin's file, of which there %s%s", folder,
-                    count == 1 ? "is" : "are", brim_text_str(&files));
+    (void)brim_fail(BRIM_ECONFIG, "'%s' is a folder, but brim check takes the file of a plugin. The folder has:%s",
+                    folder, brim_text_str(&files));
   else
     (void)brim_fail(BRIM_ECONFIG,
                     "'%s' is a folder, and no plugin's file (*.so) is in it: is it built?\n"

@@ -19,7 +19,7 @@
 
 #define DISK_BYTES_MIN (UINT64_C(1) << 30)
 #define FILES_MIN 1000
-#define SHARED_BYTES_MIN (UINT64_C(64) << 20) /* what Docker gives a container; Open MPI needs more for many ranks */
+#define SHARED_BYTES_MIN (UINT64_C(64) << 20) /* Docker gives it to a container; Open MPI needs more for many ranks */
 
 /* ---- the shared folder ---- */
 

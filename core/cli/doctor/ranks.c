@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "brim/backend.h"
@@ -24,19 +22,12 @@
 #define OUTPUT_BYTES 4096 /* of the job's messages */
 #define GRACE_SECONDS 0.3 /* for the ranks to end after a signal */
 
-/* What the processes of a job did until now. */
+/* The processor time of a job's processes until now. */
 typedef struct activity {
   double processor; /* seconds of processor time */
   double queued;    /* seconds in which they could have run, but other programs had the processors */
   bool reads;       /* one waits for a disk */
 } activity;
-
-typedef struct process {
-  int64_t pid, parent;
-  double processor;
-  char state;
-  bool is_of_job;
-} process;
 
 typedef struct job {
   char folder[64]; /* temporary */
@@ -68,65 +59,30 @@ static bool wait_for(job *j, pid_t pid, double seconds)
 
 /* ---- a job that has not ended ---- */
 
-/* Reads the beginning of a small file of /proc; "" if the process has ended. */
-static const char *read_proc(int64_t pid, const char *name, char out[512])
+static FILE *open_proc(int pid, const char *name)
 {
   char path[64];
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/%s", pid, name);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t n = fd >= 0 ? read(fd, out, 511) : -1;
-  if (fd >= 0) close(fd);
-  out[n > 0 ? n : 0] = '\0';
-  return out;
+  snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+  return fopen(path, "re");
 }
 
-/* The process of /proc/PID/stat; its time includes that of children that have ended. */
-static bool read_process(int64_t pid, process *out)
+/* Adds the activity of a process and its descendants; of their main threads, which do most of such a small job. */
+static void add_activity(int pid, activity *sum)
 {
-  char text[512];
-  unsigned long long user, system;
-  long long user_below, system_below;
-  const char *s = strrchr(read_proc(pid, "stat", text), ')'); /* names may have parentheses */
-  *out = (process){.pid = pid};
-  if (!s || sscanf(s, ") %c %" SCNd64 " %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld", &out->state,
-                   &out->parent, &user, &system, &user_below, &system_below) != 6)
-    return false;
-  out->processor =
-      (double)(user + system + (unsigned long long)(user_below + system_below)) / (double)sysconf(_SC_CLK_TCK);
-  return true;
-}
-
-static activity activity_of(pid_t root)
-{
-  brim_arena arena = {0};
-  const char **name;
-  process *all = NULL;
-  size_t names = 0, count = 0, room = 0;
-  activity out = {0};
-  char text[512];
-  unsigned long long queued;
-  if (!brim_folder_names(&arena, "/proc", &name, &names)) names = 0;
-  for (size_t i = 0; i < names; i++) {
-    process p;
-    if (name[i][strspn(name[i], "0123456789")] || !read_process(strtoll(name[i], NULL, 10), &p)) continue;
-    BRIM_ARENA_GROW(&arena, all, count, room);
-    p.is_of_job = p.pid == root;
-    all[count++] = p;
+  char name[32], state = 0;
+  unsigned long long ran, queued;
+  int child;
+  snprintf(name, sizeof name, "task/%d/children", pid);
+  FILE *times = open_proc(pid, "schedstat"), *status = open_proc(pid, "stat"), *children = open_proc(pid, name);
+  if (times && fscanf(times, "%llu %llu", &ran, &queued) == 2) {
+    sum->processor += 1e-9 * (double)ran;
+    sum->queued += 1e-9 * (double)queued;
   }
-  for (bool changed = true; changed;) { /* down the tree */
-    changed = false;
-    for (size_t i = 0; i < count; i++)
-      for (size_t k = 0; k < count && !all[i].is_of_job; k++)
-        if (all[k].is_of_job && all[k].pid == all[i].parent) changed = all[i].is_of_job = true;
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (!all[i].is_of_job) continue;
-    out.processor += all[i].processor;
-    out.reads = out.reads || all[i].state == 'D';
-    if (sscanf(read_proc(all[i].pid, "schedstat", text), "%*u %llu", &queued) == 1) out.queued += 1e-9 * (double)queued;
-  }
-  brim_arena_release(&arena);
-  return out;
+  if (status && fscanf(status, "%*[^)]) %c", &state) == 1 && state == 'D') sum->reads = true;
+  while (children && fscanf(children, "%d", &child) == 1) add_activity(child, sum);
+  if (times) fclose(times);
+  if (status) fclose(status);
+  if (children) fclose(children);
 }
 
 /* Whether other programs kept the job from running. A job that waits for something uses no processor; one whose two
@@ -143,7 +99,7 @@ static brim_status run_job(job *j, const char *const *word, double seconds)
   const pid_t pid = brim_child_start(word, SIGKILL, prepare, j);
   if (pid < 0) return brim_fail(BRIM_EIO, "a process cannot be started: %s", strerror(errno));
   if (wait_for(j, pid, seconds)) return BRIM_OK;
-  j->activity = activity_of(pid);
+  add_activity(pid, &j->activity);
   kill(-pid, SIGTERM); /* the launcher ends its ranks */
   if (!wait_for(j, pid, GRACE_SECONDS)) {
     kill(-pid, SIGKILL);

@@ -29,8 +29,9 @@ typedef struct brim_arrival {
   int64_t samples;       /* number of its training samples */
   int64_t steps;         /* optimizer steps of its training in the round, over all local epochs */
   double rate;           /* learning rate of these steps */
-  double reach;          /* how far they move a parameter whose gradient is always 1, divided by `rate`: depends
-                            on the momentum of optimizer=sgd and the mu of FedProx; with other optimizers, `steps` */
+  double reach;          /* the distance by which these steps move a parameter whose gradient is always 1, divided by
+                            `rate`: depends on the momentum of optimizer=sgd and the mu of FedProx; with other
+                            optimizers, `steps` */
   double loss_before;    /* mean loss of its samples under the global model; NAN without BRIM_NEED_LOSS_BEFORE */
   double loss;           /* mean loss during its training; NAN in weigh */
   double norm;           /* Euclidean norm of its update, over all parameters; NAN in weigh */

@@ -35,9 +35,8 @@ typedef struct brim_augment_ops {
   void (*apply)(const void *self, brim_augment_sample *sample);
   /* [init] Returns the bytes of scratch needed for samples of this shape. NULL: 0. */
   uint64_t (*scratch_bytes)(const void *self, const brim_shape *shape);
-  int32_t
-      images;    /* 1: supports only images [C, H, W]. Always so for BRIM_DTYPE_U8, whose images have 1 or 3 channels */
-  int32_t mixes; /* 1: `apply` uses `partner` and sets `share`. Only with BRIM_DTYPE_F32 */
+  int32_t images; /* 1: supports only images [C, H, W]; always 1 for BRIM_DTYPE_U8, with 1 or 3 channels */
+  int32_t mixes;  /* 1: `apply` uses `partner` and sets `share`. Only with BRIM_DTYPE_F32 */
 } brim_augment_ops;
 
 #define BRIM_AUGMENT_BLOCKS (1u << 24) /* blocks of random numbers per augmentation */

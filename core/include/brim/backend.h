@@ -20,13 +20,13 @@
 extern "C" {
 #endif
 
-/* The most that a device can do, by its data sheet; 0: unknown. Since ABI 1.13 */
+/* The peak rates of a device, from its data sheet; 0: unknown. Since ABI 1.13 */
 typedef struct brim_device_rates {
   double products_f32; /* FLOP/s of products, convolutions and attention of fp32 values, as the backend computes them */
   double products_16;  /* of bf16 and fp16 values, added up in fp32 */
   double flops;        /* FLOP/s of all other arithmetic, in fp32 */
   double bytes;        /* per second, between the device's processors and its memory */
-  double launch_seconds; /* time that a launch in a recorded program takes at least */
+  double launch_seconds; /* least time of a launch in a recorded program */
 } brim_device_rates;
 
 typedef struct brim_device_info {
@@ -65,7 +65,7 @@ typedef struct brim_device_takes {
   uint64_t programs_bytes;  /* recorded programs */
   uint64_t program_nodes;   /* nodes in these recorded programs */
   uint64_t grown_bytes;     /* the part of libraries_bytes and programs_bytes that was allocated after select() */
-  /* Instances that lane() has made, and what they take together: handles and their recorded programs. Not part of the
+  /* The instances that lane() has made, and the bytes of their handles and recorded programs together. Not part of the
    * figures above. Since ABI 1.12 */
   uint64_t lanes, lanes_bytes;
 } brim_device_takes;
@@ -103,8 +103,8 @@ typedef struct brim_step {
   double scalar[BRIM_SCALARS_MAX];
   /* steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
   double control;
-  /* 1: the first micro-batch of the step. Memory of gradients is undefined where a kernel has announced that it writes
-   * them (brim_kernel_need.begins): see brim_adds. Since ABI 1.13 */
+  /* 1: the first micro-batch of the step. The gradients that a kernel has announced to overwrite
+   * (brim_kernel_need.begins) are then undefined: see brim_adds. Since ABI 1.13 */
   int32_t begins;
 } brim_step;
 
@@ -123,8 +123,9 @@ typedef struct brim_kernel_need {
   uint64_t further_bytes;
   double slower; /* if refused: about how many times as long the kernel takes as the faster library would; 0: unknown.
                     Since ABI 1.13 */
-  /* 1: if step.begins is 1, the kernel writes the gradients that it would add to, as brim_adds says. The values are
-   * those that adding to zeros gives. 0: it always adds, so brim zeroes them before each step. Since ABI 1.13 */
+  /* 1: if step.begins is 1, the kernel overwrites gradients instead of adding to them (see brim_adds), with the bits
+   * that adding to zeros gives. 0: the kernel always adds, and brim zeroes the gradients before each step. Since ABI
+   * 1.13 */
   int32_t begins;
 } brim_kernel_need;
 
@@ -137,9 +138,9 @@ typedef struct brim_launch {
   const brim_step *step; /* NULL within run_program, which has its own */
 } brim_launch;
 
-/* Whether a kernel that sets need.begins adds to output i, which it writes otherwise. The first node that makes a
- * gradient writes it; later ones, and those of a gradient that a node `zero` makes, add to it. begins: step.begins.
- * Since ABI 1.13 */
+/* Returns 1 if a kernel that sets need.begins must add to output i, and 0 if it must overwrite it. In the first
+ * micro-batch of a step, the first node that makes a gradient overwrites it, and later nodes add to it; if that first
+ * node is `zero`, all others add. begins: step.begins. Since ABI 1.13 */
 static inline int brim_adds(const brim_node *node, uint32_t i, int32_t begins)
 {
   const brim_tensor *t = node->out[i];
@@ -207,7 +208,7 @@ typedef struct brim_program_run {
   void **record;         /* where the backend stores its recording of the program; NULL at first */
 } brim_program_run;
 
-/* What an asynchronous device did, for a trace. Since ABI 1.12 */
+/* A piece of work of an asynchronous device, for a trace. Since ABI 1.12 */
 typedef struct brim_device_work {
   const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
   uint32_t nodes;        /* that one launch computed */
@@ -296,31 +297,33 @@ typedef struct brim_backend_ops {
    * processes. NULL: communicators cannot use the device's memory. Since ABI 1.4. */
   void *(*native_queue)(void *self, uint32_t queue);
 
-  /* [init] Returns the memory that this process uses on the selected device besides arenas. Before brim places an arena
-   * it leaves room for that, and for the growth measured earlier in such processes (memory.headroom_mb). NULL: a
-   * negligible amount. Since ABI 1.8. */
+  /* [init] Returns the memory that this process uses on the selected device besides arenas. When brim places an arena,
+   * it leaves room for this memory, and for the growth measured in earlier processes of the same kind
+   * (memory.headroom_mb). NULL: a negligible amount. Since ABI 1.8. */
   void (*takes)(void *self, brim_device_takes *out);
-  /* [any time] Writes a line of text: what the backend requires of the driver and the device, and the installed driver;
-   * empty or NULL: no requirements. Since ABI 1.8. */
+  /* [any time] Writes a line of text: the backend's requirements for the driver and the device, and the version of the
+   * installed driver; empty or NULL: no requirements. Since ABI 1.8. */
   void (*needs)(void *self, char *out, size_t room);
   /* [plan] For federations that train several clients at a time: creates another instance for the same devices, with
    * 1/`lanes` of the host threads that kernels use, at least one. It runs concurrently with the others, each called by
    * one thread at a time, in memory that this instance has placed, and gives bit-identical results. With feed(), each
-   * gets an open_feed() of its own. The core waits for an instance before another reads what it wrote. drop_lane
-   * destroys it. A backend has both functions or neither; without them one client trains at a time. Since ABI 1.8. */
+   * gets an open_feed() of its own. Before an instance reads memory that another one has written, the core waits for
+   * the writer. drop_lane destroys the new instance. A backend has both functions or neither; without them one client
+   * trains at a time. Since ABI 1.8. */
   brim_status (*lane)(void *self, int32_t lanes, void **out);
   void (*drop_lane)(void *self, void *lane);
-  /* [step] Traces, for asynchronous devices. trace_begin: from now on, measures when the device works on what
-   * run_program(), feed() and copy() start, for up to `room` pieces of work; *how: a text that says with what, such as
-   * "CUDA events". The results stay the same to the bit. trace_end: waits for the device, stops measuring, and writes
-   * at most `room` entries to `out`, in the order of their start in each queue; *count: the pieces of work, including
+  /* [step] Traces, for asynchronous devices. trace_begin: from now on, measures when the device works on the nodes and
+   * copies that run_program(), feed() and copy() start, for up to `room` pieces of work; *how: the name of the method,
+   * such as "CUDA events". Results stay bit-identical. trace_end: waits for the device, stops measuring, and writes at
+   * most `room` entries to `out`, in the order of their start in each queue; *count: the pieces of work, including
    * those without room. A backend has both functions or neither. Since ABI 1.12. */
   brim_status (*trace_begin)(void *self, size_t room, const char **how);
   brim_status (*trace_end)(void *self, brim_device_work *out, size_t room, size_t *count);
   /* [plan] For asynchronous devices: counts the launches that each later run_program() of this program makes on the
    * device, without running anything. Nothing is placed: the addresses in `run` are those that an arena could have;
-   * step, proof and record are NULL. launches [run->count + 1]: by the node with which they begin, as one launch may
-   * compute several nodes; last, those that belong to no node. NULL: each node is a launch. Since ABI 1.13. */
+   * step, proof and record are NULL. launches [run->count + 1]: for each node, the launches that begin with it (one
+   * launch may compute several nodes); the last entry counts launches that belong to no node. NULL: each node is a
+   * launch. Since ABI 1.13. */
   brim_status (*count_launches)(void *self, const brim_program_run *run, uint32_t *launches);
 } brim_backend_ops;
 #define BRIM_STORES(dtype) (1u << (dtype))

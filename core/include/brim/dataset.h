@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/* The task: what a model predicts for a sample. */
+/* The task: the kind of answer that a model predicts for a sample. */
 enum brim_task {
   BRIM_TASK_CLASS,  /* the class of the sample */
   BRIM_TASK_TOKENS, /* the token at every position: language modelling */
@@ -32,8 +32,8 @@ typedef struct brim_dataset_info {
   /* The most host memory, in bytes, that libraries allocate temporarily in one call of read(), on each reading thread.
    * For a split that is not open it may be an estimate. Since ABI 1.7. */
   uint64_t decoding_bytes;
-  /* For a split that is not open: the part of host_bytes() that is mapped files. The system can reclaim these pages, so
-   * the files may be larger than memory. Since ABI 1.7. */
+  /* For a split that is not open: the bytes of mapped files in host_bytes(). The system can reclaim these pages, so the
+   * files may be larger than memory. Since ABI 1.7. */
   uint64_t mapped_bytes;
   /* For BRIM_TASK_TOKENS: 1 if a sample consists of several documents that must not see each other. Then read() writes
    * two rows of T values: the tokens, and for each the place, its index in its own document. A place is 0 where a
@@ -73,7 +73,7 @@ typedef struct brim_dataset_ops {
   /* [init] Opens a split, "train" or "test", and checks all of it, so that read() cannot fail on bad data later. Splits
    * opened before stay open. Returns ELOAD with the file's name and the reason; ENOTSUP if there is no such split. */
   brim_status (*open)(void *self, const char *split);
-  /* [init] Describes a split. For a split that is not open, uses only what can be read quickly, such as a file's
+  /* [init] Describes a split. If the split is not open, reads only data that takes little time, such as a file's
    * header, so that `brim plan` need not open it; returns EINVAL if that is not possible. ENOTSUP if there is no such
    * split. Strings are valid until destroy. */
   brim_status (*describe)(const void *self, const char *split, brim_dataset_info *out);
@@ -88,9 +88,9 @@ typedef struct brim_dataset_ops {
    * missing: the model may have been trained on another machine (see keep). NULL: the dataset does not read samples
    * from files. */
   brim_status (*open_file)(void *self, const char *path, const char *split);
-  /* [init] The host memory, in bytes, that a split holds while it is open, mapped files included; for a split that is
-   * not open, from what can be read quickly, as in describe(). `brim plan` uses it to predict the process's memory.
-   * NULL: a negligible amount. */
+  /* [init] The host memory, in bytes, that a split holds while it is open, mapped files included. If the split is not
+   * open, reads as little as describe() does. `brim plan` uses the result to predict the process's memory. NULL: a
+   * negligible amount. */
   brim_status (*host_bytes)(const void *self, const char *split, uint64_t *out);
   /* "validation" if the dataset may have a validation split: the core then opens it like "test". NULL: it has none, and
    * validation data can only be a share of the training split. Since ABI 1.5. */

@@ -37,7 +37,7 @@ typedef struct brim_engine_options {
   const char *const *plugins;  /* more folders or files of plugins, ended by NULL; NULL: only installed plugins */
 } brim_engine_options;
 
-/* What to train, and how. A field that is 0 or NULL has its default. */
+/* A network and its training. A field that is 0 or NULL has its default. */
 typedef struct brim_network {
   uint32_t size; /* sizeof(brim_network) */
   /* Builds the graph; called once per planned shape, with `self`. */
@@ -75,8 +75,8 @@ BRIM_EXPORT void brim_engine_close(brim_engine *engine);
  * must outlive the plan. A parameter that does not influence the loss has gradient 0, so weight decay still shrinks it;
  * PyTorch's optimizers skip it. */
 BRIM_EXPORT brim_status brim_engine_plan(brim_engine *engine, const brim_network *network, brim_training_plan **out);
-/* [plan] The same with the largest micro-batch whose plan needs at most `bytes` on the device; network->micro_batch is
- * ignored. EBUDGET if even the smallest needs more; the error gives its bytes. */
+/* [plan] As brim_engine_plan, with the largest micro-batch whose plan needs at most `bytes` on the device;
+ * network->micro_batch is ignored. EBUDGET if even the smallest needs more; the error gives its bytes. */
 BRIM_EXPORT brim_status brim_engine_plan_within(brim_engine *engine, const brim_network *network, uint64_t bytes,
                                                 brim_training_plan **out);
 /* Frees a plan; if it is placed, call brim_engine_unplace before. */

@@ -1,6 +1,6 @@
 /* For authors of backends whose devices are shares of a larger resource: a ledger, visible to all processes of this
- * host, of how much each process uses of each device. The total never exceeds the limit. When a process ends, however
- * it ends, its share becomes free. */
+ * host, records the bytes of each device that each process uses. The total never exceeds the limit. When a process
+ * ends, however it ends, its bytes become free. */
 #ifndef BRIM_LEDGER_H
 #define BRIM_LEDGER_H
 #include "brim/backend.h"

@@ -6,7 +6,7 @@
  *     brim_retry          runs a function again, in case other processes have freed memory
  *     brim_oom_handler    is called between attempts: frees memory, logs, or gives up
  *
- * The caller keeps ownership of options and of what they point to; brim reads them until the function returns.
+ * The caller owns the options and the data that they point to; brim reads them until the function returns.
  *
  * The program's function reports that memory ran out by returning one of three statuses (brim_is_oom). brim returns any
  * other failure at once and unchanged. brim sleeps only if wait_seconds is set. docs/examples/memory uses the whole
@@ -51,6 +51,7 @@ BRIM_EXPORT brim_status brim_device_best(const brim_device_search *wanted, brim_
 
 /* ---- when memory runs out ---- */
 
+/* Whether memory ran out: on the device, on the host, or within the memory budget. */
 static inline bool brim_is_oom(brim_status status)
 {
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_ENOMEM_HOST || status == BRIM_EBUDGET;
@@ -88,7 +89,7 @@ typedef struct brim_adapted {
 } brim_adapted;
 
 /* Does the work, or one step of it, with `accumulation` micro-batches of this size per step. If it fails, it must free
- * what it allocated; the next attempt may start at any point. */
+ * its allocations; the next attempt may start at any point. */
 typedef brim_status (*brim_adapt_fn)(void *context, int64_t micro_batch, int64_t accumulation);
 
 /* [any thread] Calls attempt() until it does not run out of memory. Each micro-batch divides the effective batch and is

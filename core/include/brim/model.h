@@ -37,8 +37,8 @@ typedef struct brim_model_ops {
    * apart from N. `self` is the instance, or the parameters if create is NULL. */
   brim_status (*build)(const void *self, brim_graph *g);
   int32_t wraps; /* enum brim_wraps. Since ABI 1.5 */
-  /* [init] The result of brim_classes for BRIM_TASK_TOKENS, at least the dataset's number of tokens: the rows of an
-   * embedding may be more than a tokenizer's tokens. NULL: that number. Since ABI 1.12. */
+  /* [init] The result of brim_classes for BRIM_TASK_TOKENS. `tokens`: the dataset's number of tokens, and the least
+   * allowed result; an embedding may have more rows than the tokenizer has tokens. NULL: `tokens`. Since ABI 1.12. */
   int64_t (*classes)(const void *self, int64_t tokens);
 } brim_model_ops;
 
@@ -55,7 +55,7 @@ BRIM_EXPORT brim_tensor *brim_input(brim_graph *g);
  * With documents, building a model that does not use the places fails. Since ABI 1.12. */
 BRIM_EXPORT brim_tensor *brim_positions(brim_graph *g);
 /* The maximum number of tokens of a text: T of the input [N, T] or, in generation with a cache of keys and values, the
- * cache's. Models whose rotary embedding depends on the length decide by it. Since ABI 1.12. */
+ * cache's capacity. Models need it if their rotary embedding depends on this length. Since ABI 1.12. */
 BRIM_EXPORT int64_t brim_capacity(const brim_graph *g);
 /* The size of the model's output: the number of classes, of tokens in the vocabulary, or of targets
  * (BRIM_TASK_VALUES). */
@@ -227,8 +227,8 @@ BRIM_EXPORT brim_tensor *brim_group_norm(brim_graph *g, const char *name, brim_t
 /* x [...,F]; normalises over the last dimension. */
 BRIM_EXPORT brim_tensor *brim_layer_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
 BRIM_EXPORT brim_tensor *brim_rms_norm(brim_graph *g, const char *name, brim_tensor *x, double eps);
-/* The same with weight + offset in the place of weight, which begins as 1 - offset: Gemma's norms have the offset 1.
- * The sum is not rounded to the type of stored weights. Since ABI 1.12. */
+/* As brim_rms_norm, with weight + offset instead of weight; the initial weight is 1 - offset. Gemma's norms have the
+ * offset 1. The sum is not rounded to the type of stored weights. Since ABI 1.12. */
 BRIM_EXPORT brim_tensor *brim_rms_norm_offset(brim_graph *g, const char *name, brim_tensor *x, double eps,
                                               double offset);
 
@@ -243,8 +243,8 @@ BRIM_EXPORT brim_tensor *brim_sigmoid(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_tanh(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_exp(brim_graph *g, brim_tensor *x);
 BRIM_EXPORT brim_tensor *brim_scale(brim_graph *g, brim_tensor *x, double factor);
-/* cap * tanh(x / cap), which keeps values between -cap and cap. Of the model's output, right before brim_output, it
- * becomes a part of the loss. Since ABI 1.12. */
+/* cap * tanh(x / cap), which keeps values between -cap and cap. brim may fuse a call directly before brim_output with
+ * the loss. Since ABI 1.12. */
 BRIM_EXPORT brim_tensor *brim_softcap(brim_graph *g, brim_tensor *x, double cap);
 /* In training, sets elements of x [N, ...] to 0 with probability p in [0, 1) and scales the others by 1/(1-p); in
  * evaluation returns x. */
@@ -348,7 +348,7 @@ BRIM_EXPORT brim_tensor *brim_attention(brim_graph *g, brim_tensor *q, brim_tens
 typedef struct brim_attention_limits {
   uint32_t size;
   int64_t window; /* a query sees at most the last `window` keys, itself included; needs causal. 0: no limit */
-  double softcap; /* scores x become softcap * tanh(x / softcap), as in Gemma 2; 0: they stay */
+  double softcap; /* scores x become softcap * tanh(x / softcap), as in Gemma 2; 0: no cap */
 } brim_attention_limits;
 /* limits NULL: brim_attention. Since ABI 1.12 */
 BRIM_EXPORT brim_tensor *brim_attention_limited(brim_graph *g, brim_tensor *q, brim_tensor *k, brim_tensor *v,

@@ -132,7 +132,7 @@ typedef struct brim_update_attr {
   int32_t scaled;   /* 1: one more input, last: f64 [2] of gradient_scale; the gradient is multiplied by its [1] */
   int32_t averages; /* adafactor: 1: with first moment m, whose decay is step.beta1 */
   double clip;      /* adafactor: the largest root mean square of an update, before the learning rate */
-  double least; /* adafactor: the learning rate is multiplied by the root mean square of the parameter, at least this */
+  double least; /* adafactor: the learning rate is multiplied by the parameter's root mean square, or by this if more */
 } brim_update_attr;
 /* zero                 out: gradient = 0 */
 /* ema                  in: param, average     out: average (in place): decay * average + (1 - decay) * param; in the
@@ -244,10 +244,10 @@ typedef struct brim_move_attr {
 /* embedding            in: index i32 [N,...], weight [V,D]    out: y [N,...,D]
  * embedding_grad       in: index, dy                          out: dweight +=
  * An index outside [0, V) is an error in the data: EINVAL, with the index. */
-/* cache_write          in: x [N,T,E], places i32 [N,T]         out: cache [N,C,F], of which the other rows stay
- *                      cache[n, places[n][t] mod C] = x[n][t][start .. start + F - 1], with brim_move_attr.start. Of
- *                      consecutive tokens of one place the last counts; the others' rows differ. A place below 0 is an
- *                      error in the data: EINVAL. Since ABI 1.12 */
+/* cache_write          in: x [N,T,E], places i32 [N,T]         out: cache [N,C,F], whose other rows do not change
+ *                      cache[n, places[n][t] mod C] = x[n][t][start .. start + F - 1], with brim_move_attr.start. If
+ *                      consecutive tokens have the same place, the last one is written; all other tokens have
+ *                      different rows. A place below 0 is an error in the data: EINVAL. Since ABI 1.12 */
 /* attention            in: q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places i32 [N,T]]
  *                      out: y [N,T,heads*D], lse [N,heads,T]: log of the sum of exp of each row of scores
  * attention_grad       in: q, k, v, y, lse, dy, [places]      out: dq, dk, dv
@@ -285,12 +285,12 @@ typedef struct brim_attention_attr {
   uint64_t stream;         /* as dropout's */
   int32_t causal;
   /* 1: k and v [N,capacity,kv_heads*D] hold the keys and values of earlier tokens; that of place p is in row p modulo
-   * capacity, and every place that a query sees is there. Places are required and count from the beginning of the text;
-   * a query sees keys up to its own place. Causal, without dropout and without a gradient. This and the following
+   * capacity, and the cache has every place that a query sees. Places are required and count from the beginning of the
+   * text; a query sees keys up to its own place. Causal, without dropout and without a gradient. This and the following
    * fields: since ABI 1.12 */
   int32_t cached;
   int64_t window; /* keys that a query sees at most, itself included; causal; 0: no limit */
-  double softcap; /* limit of the scores; 0: none */
+  double softcap; /* limit of the scores; 0: no limit */
 } brim_attention_attr;
 typedef struct brim_rotary_attr {
   int64_t heads, dims; /* dims: even, at most D */
@@ -324,18 +324,18 @@ typedef struct brim_lstm_attr {
  *                      out: loss [...], rank i32 [...]: the number of classes ranked above the label (with a greater
  *                      logit, or an equal one and a lower index); -1 if ignored
  * linear_cross_entropy_grad   in: x, product, label, loss, [bias]          out: dx, [dproduct +=, [dbias +=]]
- *                      only dx if the parameters are frozen. softmax_cross_entropy of the logits
- *                      x product^T + bias, which are computed in chunks. product and bias are parameters. With softcap
- *                      each logit z is softcap * tanh(z / softcap) instead, and smoothing is 0.
+ *                      The loss is softmax_cross_entropy of the logits x product^T + bias, which are computed in
+ *                      chunks. product and bias are parameters; if they are frozen, the gradient has only dx. With
+ *                      softcap each logit z is softcap * tanh(z / softcap) instead, and smoothing is 0.
  * linear_cross_entropy+grad   in: x, product, label, [bias]      out: loss, rank, dx, [dproduct +=, [dbias +=]]
  * rank_metrics                in: loss [...], rank [...]                         out: metrics f64, +=
  *                      classification_metrics from ranks, without a confusion matrix: metrics[0] += sum of losses,
  *                      [1] += number of ranks equal to 0; with top_k [2] += number of ranks in [0, top_k)
  * mse, mae, huber, bce        in: y [N,...], target                              out: loss [N], the mean over a sample
  * mse_grad, ...               in: y, target                                      out: dy, times step.loss_scale
- *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K]: then the target is 1 at the
- * label and 0 elsewhere. The target has no gradient. bce takes logits, as torch.nn.BCEWithLogitsLoss; huber is
- * torch.nn.HuberLoss with `delta`. */
+ *                      target: real, of y's shape and type; or labels i32 [N] with y [N,K]: then the target is 1 at
+ *                      the label and 0 elsewhere. The target has no gradient. bce takes logits, as
+ *                      torch.nn.BCEWithLogitsLoss; huber is torch.nn.HuberLoss with `delta`. */
 /* Operations around losses of plugins (brim/loss.h), with `ignores` and ignore_index as above. Since ABI 1.10
  * one_hot              in: label i32 [...]                    out: y [...,K]: 1 at the label, 0 elsewhere; all 0 if it
  *                      is ignored. Any other label outside [0, K) is an error in the data.

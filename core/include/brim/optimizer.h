@@ -32,7 +32,7 @@ typedef struct brim_optimizer_state {
   int64_t block; /* consecutive elements of the parameter that share one element of the state; 0: each has its own */
 } brim_optimizer_state;
 
-/* How one parameter is updated. */
+/* The update of one parameter. */
 typedef struct brim_update_form {
   const char *formula; /* NULL: `op` applies, which only brim's own optimizers have */
   const char *op;      /* "adamw" */

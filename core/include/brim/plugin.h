@@ -50,9 +50,9 @@ typedef struct brim_names {
   const char *const *item; /* owned by the core, as for BRIM_STR */
   size_t count;
 } brim_names;
-/* A share of a resource: how much of `of` the user `who` may take. */
+/* A user's share of a resource. */
 typedef struct brim_share {
-  const char *of, *who; /* "cuda:0", "alice" */
+  const char *of, *who; /* the resource, "cuda:0", and the user, "alice" */
   double fraction;      /* of the total, in (0,1]; 0: `bytes` applies */
   uint64_t bytes;
 } brim_share;
@@ -67,8 +67,8 @@ typedef struct brim_param {
   const char *key;      /* ends with the unit: bucket_bytes, check_interval_seconds */
   uint32_t type, width; /* enum brim_type; width = sizeof the field */
   size_t offset;        /* offset of the field in the parameter struct */
-  const char
-      *def; /* the default: a YAML scalar or list, checked against type and range; NULL: the parameter is required */
+  /* the default: a YAML scalar or list, checked against type and range; NULL: the parameter is required */
+  const char *def;
   /* "[1,4096]" "(0,1]" "[0,inf)" for numbers, "ring|tree" for enums and sets; NULL: any. An I64 or BYTES range may
    * begin with a name, as in "auto|[1,64]". If the user writes that name, the field is -1 (I64; the range must not
    * contain -1) or UINT64_MAX (BYTES; since ABI 1.8) */

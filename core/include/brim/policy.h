@@ -219,8 +219,8 @@ typedef struct brim_step_view {
    * returns the backend's status. */
   brim_status (*users)(const struct brim_step_view *view, int32_t device, brim_device_use *out, size_t room,
                        size_t *count);
-  /* Since ABI 1.12. Clients of a federation that train at a time: now, and at most. Fewer need less memory, and the
-   * results are bit-identical. 0: not a federation. */
+  /* Since ABI 1.12. The number of a federation's clients that train at the same time, and its maximum. Fewer clients
+   * need less memory, and the results are bit-identical. 0: not a federation. */
   int32_t lanes, lanes_max;
   /* The exact peak that an answer would have: as peak_within, for the answer's micro_batch, within_bytes and lanes.
    * Since ABI 1.12 */

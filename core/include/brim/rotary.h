@@ -13,7 +13,8 @@ BRIM_ANYWHERE double brim_rotary_pair_of(const brim_rotary_attr *a, double turns
   return (double)a->dims * log(a->original / (turns * 6.283185307179586)) / (2 * log(a->base));
 }
 
-/* With yarn, the part of pair i that is divided: rises from 0, at `high` turns, to 1, at `low` turns. */
+/* With yarn, the share of pair i's frequency that is divided by the factor: rises from 0, at `high` turns, to 1, at
+ * `low` turns. */
 BRIM_ANYWHERE double brim_rotary_ramp(const brim_rotary_attr *a, int64_t i)
 {
   const double first = fmax(floor(brim_rotary_pair_of(a, a->high)), 0.0);

@@ -1,9 +1,9 @@
 /* For authors of selectors: which clients of a federation train in a round.
  *
- * A selector gets columns of data about each client. It must not keep state of its own: what it has to remember from
- * one round to the next is kept in memory that brim provides (`state`) and saves in checkpoints. So a resumed
- * federation makes the same choices as one that was not interrupted. Random numbers must come from the round's seed,
- * not from a generator with a state.
+ * A selector gets columns of data about each client. It must not keep state of its own: brim provides memory (`state`)
+ * for values that it needs in a later round, and saves that memory in checkpoints. So a resumed federation makes the
+ * same choices as one that was not interrupted. Random numbers must come from the round's seed, not from a generator
+ * with a state.
  *
  * brim calls all functions between rounds, on the thread that also runs policies: if a selector crashes or hangs, brim
  * writes a checkpoint and ends the run. Since ABI 1.9. */
@@ -107,6 +107,7 @@ typedef struct brim_best {
   int64_t client;
 } brim_best;
 
+/* Whether `a` has the higher score, or the same score and the lower client number. */
 BRIM_ANYWHERE int brim_best_is_before(const brim_best *a, const brim_best *b)
 {
   return a->score > b->score || (a->score == b->score && a->client < b->client);
@@ -182,8 +183,10 @@ static inline double brim_score_tie(const brim_selection_query *query, int64_t c
   return 1e-9 * brim_selection_draw(query, 0, client);
 }
 
-/* Selects the `wanted` candidates with the highest scores, highest first. */
+/* Returns the score of a client; NAN counts as the lowest. */
 typedef double (*brim_score_fn)(const brim_selection_query *query, const void *context, int64_t client);
+
+/* Selects the `wanted` candidates with the highest scores, highest first. */
 static inline brim_status brim_select_highest(const brim_selection_query *query, brim_score_fn score,
                                               const void *context, brim_selection *out)
 {

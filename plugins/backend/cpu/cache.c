@@ -1,5 +1,5 @@
-/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. Of consecutive
- * tokens of one place the last counts.
+/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. If consecutive
+ * tokens have the same place, the last one counts.
  *
  * Rows are copied in the type that they are stored in. So this kernel is not one of those that small.c wraps: it would
  * make a copy of the whole cache for some rows. */

@@ -1,8 +1,8 @@
 /* Softmax cross-entropy of logits x product^T + bias, capped or not, which are computed and used in pieces of at most
  * ROWS_MAX x CLASSES_MAX: scratch is bounded for any batch, sequence and number of classes. The gradient recomputes the
  * logits, and takes their normalisation from the loss. If loss and gradient are one operation, all logits of some rows
- * are kept until their gradients replace them: of ROWS_MAX, or of half of the rows if they are fewer, which saves
- * memory too.
+ * are kept until their gradients replace them: those of ROWS_MAX rows, or of half of the rows if that is less, which
+ * saves memory too.
  *
  * A piece has only rows whose label counts: where some are ignored, its rows of x are copied together, and the rows of
  * dx are moved apart at the end. So the time goes with the labels that count.

@@ -26,7 +26,7 @@ static const brim_param params[] = {
                "memory of each device in MiB, for all processes together; 0: an equal part of the host's memory"),
     BRIM_PARAM(ENUM, cpu_params, isa, "auto", "auto|" CPU_ISA_NAMES, ISA_HELP), BRIM_PARAMS_END};
 
-/* Frees what start() allocated. */
+/* Frees the memory that start() allocated. */
 static void stop(cpu_backend *b)
 {
   cpu_device_close(b);

@@ -16,8 +16,8 @@ typedef struct reduction {
   float *partial;   /* [samples, sums] */
   char *scratch;    /* for each thread, [sums] in double precision */
   float *y;         /* [sums] */
-  bool accumulates; /* into y, from zeros if it `begins` */
-  bool begins;
+  bool accumulates; /* adds to y */
+  bool begins;      /* treats y as zeros */
 } reduction;
 
 static uint64_t scratch_bytes(int64_t sums)

@@ -11,7 +11,7 @@ enum { CPU_ATTENTION_QUERIES = 80, CPU_ATTENTION_KEYS = 80 };
 typedef struct cpu_attention_tile {
   float *score; /* q k^T; becomes weights e^(cap(scale*score) - greatest) */
   int64_t rows, columns;
-  /* Of a row: the keys from .. seen - 1 count; the weights of the others are 0. Both are 0 if no key counts. */
+  /* For each row: the keys from .. seen - 1 count; the weights of the others are 0. Both are 0 if no key counts. */
   int64_t from[CPU_ATTENTION_QUERIES], seen[CPU_ATTENTION_QUERIES];
   float scale, softcap;                  /* softcap 0: none */
   float greatest[CPU_ATTENTION_QUERIES]; /* score; -inf at first */

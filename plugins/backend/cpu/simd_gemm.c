@@ -93,12 +93,15 @@ static void pack_columns(const cpu_gemm *g, int64_t m0, int64_t m1, int64_t k0, 
   }
 }
 
-/* Packs a panel of B as [depth][GEMM_COLUMNS]. */
+/* Packs a panel of B as [depth][GEMM_COLUMNS], and fetches the next one: processors do not prefetch by themselves if
+ * each row is a cache line far from the last. */
 static void pack_panel(const cpu_gemm *g, int64_t n, int64_t columns, int64_t k0, int64_t depth, float *to)
 {
   const float *from = g->b + k0 * g->ldb + n;
   for (int64_t k = 0; k < depth; k++, from += g->ldb, to += GEMM_COLUMNS) {
     if (columns == GEMM_COLUMNS) {
+      const void *next = (const void *)((uintptr_t)(from + GEMM_COLUMNS)); /* harmless past the end */
+      __builtin_prefetch(next, 0, 2);                                      /* into L2: L1 has this panel */
       memcpy(to, from, GEMM_COLUMNS * sizeof *to);
       continue;
     }

@@ -20,8 +20,8 @@ typedef struct cpu_factored_row {
   float beta1, one_beta1;
 } cpu_factored_row;
 
-/* Codes of brim/code8.h: their values, and tables for finding the nearest code to a magnitude in vectors: by the
- * decade, of which there are few, and by a linear function within it, because a decade's parts are equal. */
+/* The codes of brim/code8.h: their values, and tables with which vector code finds the nearest code of a magnitude: it
+ * searches the few decades, and computes the code by a linear function, as codes have equal distances in a decade. */
 enum { CPU_CODE8_DECADES = 7 };
 typedef struct cpu_code8 {
   float value[256];

@@ -1,6 +1,6 @@
-/* Times of the device's work, by events of CUDA; see trace_begin in brim/backend.h. While it measures, programs are not
- * launched as graphs: their nodes are started one by one, with an event after each, so small operations take as long as
- * the host needs to start them. */
+/* Times of the device's work, by CUPTI (cupti.h) or else by CUDA events; see trace_begin in brim/backend.h. While it
+ * measures, programs are not launched as graphs: their nodes are started one by one, with a new tag for CUPTI or an
+ * event after each. By events, small operations take as long as the host needs to start them. */
 #ifndef CUDA_TRACE_H
 #define CUDA_TRACE_H
 #include "cuda.h"

@@ -1,5 +1,5 @@
-/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. Of consecutive
- * tokens of one place the last counts, as they are written in order. */
+/* cache_write: cache[n, place mod C] = x[n,t], from `start` on, for the place of token t of text n. If consecutive
+ * tokens have the same place, the last one counts, because tokens are written in order. */
 #include <string.h>
 
 #include "reference.h"

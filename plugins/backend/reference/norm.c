@@ -31,7 +31,7 @@ static brim_status layer_norm(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .run = layer_norm};
 
-/* a: what dx is added to, or NULL; in: the inputs after it. */
+/* a: the tensor to which dx is added, or NULL; in: the inputs after it. */
 static brim_status differentiate_layer_norm(const brim_launch *launch, const double *a, void *const *in)
 {
   const brim_tensor *shape = launch->node->in[0];

@@ -77,7 +77,7 @@ static brim_status place(void *self, int device, uint64_t bytes, void **base)
                      (unsigned long long)bytes, (unsigned long long)info.total_bytes,
                      (unsigned long long)backend->placed_bytes);
   if (posix_memalign(base, ALIGNMENT_BYTES, bytes > 0 ? (size_t)bytes : 1) != 0)
-    return brim_fail(BRIM_ENOMEM_DEVICE, "the host has no %llu bytes", (unsigned long long)bytes);
+    return brim_fail(BRIM_ENOMEM_DEVICE, "the host could not allocate %llu bytes", (unsigned long long)bytes);
   memset(*base, 0, (size_t)bytes);
   backend->placed_bytes += bytes;
   return BRIM_OK;

@@ -82,7 +82,7 @@ static brim_status check_together(int ranks)
   if (ranks > 1 || tasks <= 1) return BRIM_OK;
   return brim_fail(BRIM_ECOMM,
                    "Slurm has started %ld processes, but MPI knows only this one\nuse srun --mpi=pmix (`srun "
-                   "--mpi=list` shows what this Slurm has), or mpirun",
+                   "--mpi=list` lists the types of this Slurm), or mpirun",
                    tasks);
 }
 

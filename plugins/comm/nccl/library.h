@@ -30,7 +30,7 @@ typedef struct nccl_library {
 #undef X
 } nccl_library;
 
-/* [init] Loads the library, until the process exits. ELOAD names what is missing. */
+/* [init] Loads the library, until the process exits. ELOAD names the missing library or function. */
 brim_status nccl_library_load(const nccl_library **out);
 
 #ifdef __cplusplus

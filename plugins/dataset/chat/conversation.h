@@ -6,8 +6,8 @@
  *     {"prompt": "...", "completion": "..."}                     texts, or lists of messages
  *     {"text": "..."}
  *
- * Keys beside these are ignored, except "tools" (a list of what the model may call), and "system" of ShareGPT and
- * Alpaca, which becomes the first message. */
+ * Keys beside these are ignored, except "tools" (a list of functions that the model may call), and "system" of
+ * ShareGPT and Alpaca, which becomes the first message. */
 #ifndef CHAT_CONVERSATION_H
 #define CHAT_CONVERSATION_H
 #include <jansson.h>
@@ -41,8 +41,8 @@ typedef struct chat_file {
 /* [init] Maps a file. ELOAD. */
 brim_status chat_file_open(const char *name, chat_file *out);
 void chat_file_close(chat_file *f);
-/* [init] Reads the next row. *more false: the end of the file. ELOAD with the file, the line and what is wrong: JSON
- * that is not valid, missing keys, roles out of order, an empty answer, no answer, parts that are not text. `use`
+/* [init] Reads the next row. *more false: the end of the file. ELOAD with the file, the line and the fault: JSON that
+ * is not valid, missing keys, roles out of order, an empty answer, no answer, parts that are not text. `use`
  * false: skips a row without reading its JSON. The caller releases *out. */
 brim_status chat_file_next(chat_file *f, bool use, chat_conversation *out, bool *more);
 void chat_conversation_release(chat_conversation *c);

@@ -1,4 +1,4 @@
-/* Finds what counts in a conversation. See spans.h.
+/* Finds the tokens of a conversation that the loss counts. See spans.h.
  *
  * Where the template marks answers with {% generation %}, the marks are taken. Otherwise the conversation is rendered
  * up to the answer, with its beginning (add_generation_prompt), and with the answer: the answer is the difference. The
@@ -103,8 +103,8 @@ static brim_status fail_rewritten(const finding *f, size_t message)
 {
   const brim_status status =
       brim_fail(BRIM_ELOAD,
-                "%s:%" PRId64 ": the template renders message %zu in another way when later messages follow, so an "
-                "earlier answer is not what the model will see",
+                "%s:%" PRId64 ": the template renders message %zu in another way when later messages follow, so the "
+                "model would learn earlier answers in a form that it will not see",
                 f->file, f->c->line, message + 1);
   return brim_fail_add(status,
                        "learn only the last answers (dataset.learn=last), or set dataset.template to a template "
@@ -162,7 +162,7 @@ static brim_status check_written(const finding *f, size_t i, const chat_range *r
 {
   const json_t *content = json_object_get(json_array_get(f->c->messages, i), "content");
   if (!json_is_string(content) || has_content(f, i, range->first, range->end)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template does not write message %zu, an answer, as it is", f->file,
+  return brim_fail(BRIM_ELOAD, "%s:%" PRId64 ": the template changes the text of message %zu, an answer", f->file,
                    f->c->line, i + 1);
 }
 
@@ -335,7 +335,7 @@ static brim_status check_ends(const finding *f, const chat_tokens *t)
   return BRIM_OK;
 }
 
-/* Sets what counts, and drops the tokens after it. */
+/* Marks the tokens that count, and drops those after the last of them. */
 static brim_status finish(const chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *t)
 {
   size_t last = 0;

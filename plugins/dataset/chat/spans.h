@@ -39,7 +39,7 @@ typedef struct chat_tokens {
 } chat_tokens;
 
 /* [init] Makes the tokens of a conversation, up to the last one that counts. `file` is for messages. ELOAD with file
- * and line, or ECONFIG: there is no template, or it refuses the conversation; what counts cannot be found; the end of
+ * and line, or ECONFIG: there is no template, or it refuses the conversation; the answers cannot be found; the end of
  * an answer would not be learnt. */
 brim_status chat_tokens_make(chat_maker *m, const char *file, const chat_conversation *c, chat_tokens *out);
 void chat_tokens_free(chat_tokens *t);

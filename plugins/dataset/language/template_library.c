@@ -300,7 +300,7 @@ static BUILTIN(test_sequence)
   return test_kind(r, b, self, arg, out);
 }
 
-/* detail: what equality must be. */
+/* detail: the result of equality for which the test is true. */
 static BUILTIN(test_equal)
 {
   bool holds = false;

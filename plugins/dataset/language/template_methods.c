@@ -97,7 +97,7 @@ static const builtin methods[] = {{"capitalize", library_case, "", 0, CASE_CAPIT
 
 /* ---- attributes ---- */
 
-/* What Python's types have but this library refuses, so that it is not taken for undefined. */
+/* Members of Python's types that this library refuses, so that they do not count as undefined. */
 static const char *const others[VALUE_KINDS] = {
     [VALUE_STRING] =
         ("casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal "

@@ -277,7 +277,7 @@ brim_status value_dict(run *r, value *out);
 brim_status value_put(run *r, dict *d, value key, value item);
 brim_status value_find(run *r, const dict *d, const value *key, const value **out); /* *out NULL: no such key */
 brim_status value_equal(run *r, const value *a, const value *b, bool *out);
-/* *out: less than, equal to or greater than 0, as a is to b. */
+/* *out: below, equal to or above 0 if a is below, equal to or above b. */
 brim_status value_order(run *r, const value *a, const value *b, int *out);
 brim_status value_contains(run *r, const value *item, const value *in, bool *out);
 /* The elements in order: of strings characters, of dicts keys; walks a generator. */
@@ -305,7 +305,7 @@ struct builtin {
   const char
       *parameters; /* names with a space after each; NULL: any, and `self` is the dictionary of these arguments */
   int32_t least;   /* parameters that must be given */
-  int32_t detail;  /* what distinguishes the builtins of a function */
+  int32_t detail;  /* distinguishes the builtins of a function */
   uint8_t type;    /* of a method's object */
 };
 typedef struct bound {

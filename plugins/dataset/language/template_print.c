@@ -57,7 +57,7 @@ static bool is_printable(int32_t c)
   return c == ' ' || (category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_ZS);
 }
 
-/* Returns in `escape` what stands for a character, or "" if it stands for itself. */
+/* Returns in `escape` the text that stands for a character, or "" if it stands for itself. */
 static void find_escape(int32_t c, char quote, bool json, char escape[16])
 {
   static const char from[] = "\\\n\r\t\b\f", to[] = "\\nrtbf";

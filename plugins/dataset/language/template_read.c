@@ -132,7 +132,7 @@ static brim_status enter(parser *p)
 static brim_status read_expression(parser *p, node **out);
 static brim_status read_unary(parser *p, bool with_filter, node **out);
 
-/* Reads what is between commas until `close`, and adds it to the list that begins at *out. */
+/* Reads items between commas until `close`, and adds them to the list that begins at *out. */
 static brim_status read_list(parser *p, int32_t close, const char *wanted, brim_status (*item)(parser *p, node **out),
                              node **out)
 {

@@ -80,7 +80,7 @@ static brim_status run_body(run *r, const node *n, int *jump);
 
 /* ---- calls ---- */
 
-/* What a call gives to a macro, function, filter, test or method. */
+/* The arguments of a call of a macro, function, filter, test or method. */
 typedef struct arguments {
   slice name[PARAMETERS_MAX]; /* of the parameters */
   value value[PARAMETERS_MAX];

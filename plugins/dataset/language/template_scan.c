@@ -41,8 +41,8 @@ static slice part(const scanner *c, size_t from, size_t to)
 
 static const slice spaces = {NULL, 0};
 
-/* Returns the end of a tag's end such as "-%}" at `at`, with what is trimmed after it, or 0 if there is none. `trims`:
- * a newline after it belongs to it. */
+/* Returns the end of a tag's end such as "-%}" at `at`, with the white space that it trims, or 0 if there is none.
+ * `trims`: a newline after it belongs to it. */
 static size_t tag_end(const scanner *c, size_t at, const char *end, bool trims)
 {
   if (has(c, at, "-") && has(c, at + 1, end)) return slice_skip(c->s, at + 1 + strlen(end), spaces);

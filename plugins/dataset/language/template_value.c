@@ -1,4 +1,4 @@
-/* Values of templates, and what Python does with them. See template_parts.h. */
+/* Values of templates, and Python's operations on them. See template_parts.h. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -42,7 +42,7 @@ int32_t tokenizer_id(const tokenizer *t, const char *token, size_t bytes);
 int32_t tokenizer_end_of_text(const tokenizer *t);
 /* Returns whether the id is an added token that is marked as special. */
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
-/* Returns whether the tokenizer does what GPT-2's does: bytes, GPT-2's regular expression, byte-pair encoding. */
+/* Returns whether the tokenizer has the steps of GPT-2's: bytes, GPT-2's regular expression, byte-pair encoding. */
 bool tokenizer_is_gpt2(const tokenizer *t);
 /* Returns a hash of the contents of the files. */
 uint64_t tokenizer_hash(const tokenizer *t);

@@ -47,7 +47,7 @@ typedef struct synthetic_set {
 
 static const brim_param table[] = {
     BRIM_PARAM(ENUM, synthetic, task, "class", "class|tokens|values",
-               "what models predict: classes, tokens or real numbers"),
+               "answers to predict: classes, tokens or real numbers"),
     BRIM_PARAM(LIST, synthetic, shape, "[1,28,28]", NULL,
                "shape of a sample: [channels,rows,columns], [length,features] or [features]; not for tokens"),
     BRIM_PARAM(I64, synthetic, classes, "10", "[2,1000000]", "number of classes, for task=class"),

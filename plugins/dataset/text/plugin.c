@@ -49,7 +49,7 @@ static const brim_param table[] = {
     BRIM_PARAM(I64, text_params, stride, "0", "[0,16777216]",
                "tokens from the start of a sample to that of the next; 0: context, so that samples do not overlap"),
     BRIM_PARAM(BOOL, text_params, documents, "false", NULL,
-               "for tokens=gpt2 and tokens=hf: an end of text begins a document, as brim puts one between files, and "
+               "for tokens=gpt2 and tokens=hf: each end of text (brim puts one between files) begins a document, and "
                "tokens see no other document of their sample"),
     BRIM_PARAM(ENUM, text_params, client, "none", "none|file",
                "clients of a federation: none; file: each file is a client, samples do not cross files, and the test "

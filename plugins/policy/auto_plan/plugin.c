@@ -98,7 +98,7 @@ static brim_status choose_plan(void *self, const brim_plan_query *q, brim_plan_c
   (void)self;
   const brim_status status = choose(q, INT64_MAX, out);
   if (status != BRIM_ENOTSUP || q->batch_size > 0) return status;
-  out->micro_batch = q->micro_batch[q->micro_batch_count - 1]; /* brim reports what is missing, or waits for it */
+  out->micro_batch = q->micro_batch[q->micro_batch_count - 1]; /* brim reports the missing memory, or waits for it */
   brim_reason(out->reason, "the smallest, and still too large for %s", q->device->name);
   return BRIM_OK;
 }

@@ -29,12 +29,12 @@ static uint64_t bytes_of(const brim_share *share, const brim_device_view *d)
 }
 
 /* Adds "8.0 GiB alice" to a list. */
-static void add_to_list(char *list, size_t room, const char *who, uint64_t bytes)
+static void add_to_list(char *list, size_t room, const char *client, uint64_t bytes)
 {
   const size_t length = strlen(list);
   char text[32];
   snprintf(list + length, room - length, "%s%s %s", length ? " + " : "", brim_format_bytes(text, sizeof text, bytes),
-           who);
+           client);
 }
 
 /* The device's name in the table. A process that was started with a single visible device numbers it 0, and the

@@ -45,7 +45,7 @@ static brim_status largest_fitting(const brim_plan_query *q, int64_t *out)
     BRIM_TRY(q->peak(q, *out, &peak));
     if (peak <= q->later_bytes) return BRIM_OK;
   }
-  return BRIM_OK; /* the smallest; brim reports what is missing */
+  return BRIM_OK; /* the smallest; brim reports the missing memory */
 }
 
 /* Returns the backend's 16-bit precision, or BRIM_AS_IT_IS if it has none or uses it already. CPUs compute in fp32

@@ -21,7 +21,7 @@ typedef struct settings {
 static const brim_param table[] = {
     BRIM_PARAM(I64, settings, clusters, "10", "[1,256]", "number of clusters of similar clients"),
     BRIM_PARAM(ENUM, settings, by, "labels", "labels|loss",
-               "what clusters are based on: class shares (labels) or last losses (loss)"),
+               "clusters have similar class shares (labels) or similar last losses (loss)"),
     BRIM_PARAMS_END,
 };
 

@@ -17,7 +17,7 @@ typedef struct settings {
 static const brim_param table[] = {
     BRIM_PARAM(F64, settings, weight, "1", "[0,1e6]", "weight of the loss; 0: clients take turns"),
     BRIM_PARAM(F64, settings, share, "0.5", "[0,1]",
-               "minimum number of rounds for each client, as a share of an equal number for all"),
+               "minimum number of rounds for each client, as a share of the mean over all clients"),
     BRIM_PARAMS_END,
 };
 

@@ -125,8 +125,8 @@ typedef struct taken {
 } taken;
 
 /* Returns the best of the remaining candidates, given P times the sum of their p x, after it has reduced their
- * variances by what the last taken client explains. Both in one pass, as memory of a million candidates limits the
- * speed. */
+ * variances by the part that the last taken client explains. One pass does both, because reading a million candidates
+ * limits the speed. */
 static int64_t next(const process *g, int64_t count, const taken *last, const double *pulled)
 {
   double highest = -INFINITY;

@@ -17,7 +17,7 @@ typedef struct settings {
 } settings;
 
 static const brim_param table[] = {
-    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "most random clients to consider"),
+    BRIM_PARAM(I64, settings, pool, "10000", "[1,1000000]", "maximum number of random clients to consider"),
     BRIM_PARAMS_END,
 };
 

@@ -1,7 +1,7 @@
 /* Tiers of clients of similar speed (Chai et al.: TiFL, HPDC 2020, algorithm 2): each round draws a tier, then random
  * clients of it, so no client waits for a much slower one.
  *
- *     every `interval` rounds, if the accuracy of the last tier is not above what it was `interval` rounds ago:
+ *     every `interval` rounds, if the accuracy of the last tier has not risen in the last `interval` rounds:
  *         probability(tier) = (n - i) / (n (n - 1) / 2), where the tier's accuracy is the i-th lowest, from 1, of the n
  *         tiers that have credits left
  *     drawing a tier costs one credit; when all credits are spent, each tier gets `credits` again

@@ -1,5 +1,5 @@
-/* The terminal of `brim monitor`, by ncurses: see core/monitor/terminal.h. ncurses sends only what has changed since
- * the last picture.
+/* The terminal of `brim monitor`, by ncurses: see core/monitor/terminal.h. ncurses sends only the changes since the
+ * last picture.
  *
  * Ctrl-C and Ctrl-Z keep their meaning; the caller catches SIGINT and SIGTERM, so that `close` always runs. */
 #include "monitor/terminal.h"

@@ -16,9 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "emulated_observer.h"
+
 #define DEVICES_MAX 8
 
 uint64_t emulated_kernels;
+emulated_report (*emulated_observer)(uint32_t kind);
 
 namespace
 {
@@ -240,10 +243,10 @@ static cudaError_t enqueue(cudaStream_t s, work w)
 
 /* ---- calls that a capture does not allow ---- */
 
-/* As in CUDA's mode ThreadLocal, the only one here. A capturing thread must not call what no graph can contain:
- * allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and invalidates the
- * capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable copy waits for
- * its own end. */
+/* As in CUDA's mode ThreadLocal, the only one here. A capturing thread must not call functions that no graph can
+ * contain: allocate, free, wait or query. Nor may any thread wait for captured work. Such a call fails and invalidates
+ * the capture: all further calls are refused until cudaStreamEndCapture, which returns no graph. A pageable copy waits
+ * for its own end. */
 static cudaError_t invalidate(cudaStream_t s, cudaError_t e)
 {
   if (s->capture) s->capture->is_invalid = true;
@@ -273,10 +276,27 @@ static work always(std::function<void()> w)
   };
 }
 
+/* ---- the observer ---- */
+
+static uint64_t nanoseconds()
+{
+  return (uint64_t)std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static work observed(uint32_t kind, cudaStream_t s, std::function<void()> w)
+{
+  if (!emulated_observer || s->capture) return always(std::move(w));
+  return always([w = std::move(w), report = emulated_observer(kind)] {
+    const uint64_t begin = nanoseconds();
+    w();
+    report(begin, nanoseconds());
+  });
+}
+
 void emulated_enqueue(cudaStream_t s, std::function<void()> w)
 {
   const hold held = enter();
-  enqueue(s, always(std::move(w)));
+  enqueue(s, observed(CUPTI_KERNEL, s, std::move(w)));
 }
 
 void emulated_enqueue_until(cudaStream_t s, std::function<bool()> w)
@@ -294,7 +314,7 @@ brim_status emulated_launch(cudaStream_t stream, cuda_geometry g, const std::fun
                      g.blocks[0], g.blocks[1], g.blocks[2], g.threads);
   const hold held = enter();
   stream->has_kernels = true;
-  const cudaError_t e = enqueue(stream, always([=] {
+  const cudaError_t e = enqueue(stream, observed(CUPTI_KERNEL, stream, [=] {
                                   emulated_kernels++;
                                   if (!is_illegal()) emulated_run_grid(g, body);
                                 }));
@@ -548,16 +568,16 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
   if (reads) {
     auto copy =
         std::make_shared<std::vector<char>>(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
-    return enqueue(s, always([=] { memcpy(to, copy->data(), bytes); }));
+    return enqueue(s, observed(CUPTI_MEMCPY, s, [=] { memcpy(to, copy->data(), bytes); }));
   }
-  const cudaError_t e = enqueue(s, always([=] { memmove(to, from, bytes); }));
+  const cudaError_t e = enqueue(s, observed(CUPTI_MEMCPY, s, [=] { memmove(to, from, bytes); }));
   held.unlock();
   return writes ? cudaStreamSynchronize(s) : e;
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s)
 {
   const hold held = enter();
-  return enqueue(s, always([=] { memset(to, value, bytes); }));
+  return enqueue(s, observed(CUPTI_MEMSET, s, [=] { memset(to, value, bytes); }));
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode)
 {

@@ -1,5 +1,6 @@
-/* Tensor cores on the emulated device: what the instructions of mma.cuh do. The lanes of a warp put their parts into an
- * array, wait for each other, and read. */
+/* Tensor cores on the emulated device: the instructions of mma.cuh. The lanes of a warp put their parts into an
+ * array, wait for each other, and read. The next instruction uses another array, so no lane waits for the others to
+ * have read: none gets to the instruction after that before. */
 #ifndef EMULATED_MMA_H
 #define EMULATED_MMA_H
 #include <vector>
@@ -16,29 +17,48 @@ static inline void emulated_widen(float (&to)[2 * REGISTERS], const uint32_t (&f
   for (int i = 0; i < 2 * REGISTERS; i++) to[i] = cuda_load(&value[i]);
 }
 
+/* One of two arrays, in turn. */
+template <typename A> struct emulated_pair {
+  A array[2];
+  uint8_t turn[EMULATED_THREADS_MAX];
+  A &next() { return array[turn[threadIdx.x] ^= 1]; }
+};
+
+/* The factors of a warp: left[row][k], right[column][k]. */
+typedef float emulated_eight __attribute__((vector_size(32)));
+struct emulated_factors {
+  alignas(32) float left[16][16], right[8][16];
+};
+
+static inline float emulated_dot(const float *a, const float *b)
+{
+  emulated_eight x[2], y[2];
+  memcpy(x, a, sizeof x);
+  memcpy(y, b, sizeof y);
+  const emulated_eight sum = x[0] * y[0] + x[1] * y[1];
+  return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 template <typename T> static inline void emulated_mma(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
-  static float left[EMULATED_THREADS_MAX][8], right[EMULATED_THREADS_MAX][4];
-  const unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x - lane;
+  static emulated_pair<emulated_factors[EMULATED_THREADS_MAX / CUDA_WARP]> pair;
+  const unsigned lane = threadIdx.x % CUDA_WARP, g = lane / 4, c = lane % 4;
   const uint32_t b[2] = {b0, b1};
-  emulated_widen<T, 4>(left[threadIdx.x], a);
-  emulated_widen<T, 2>(right[threadIdx.x], b);
+  emulated_factors &f = pair.next()[threadIdx.x / CUDA_WARP];
+  float left[8], right[4];
+  emulated_widen<T, 4>(left, a);
+  emulated_widen<T, 2>(right, b);
+  for (unsigned i = 0; i < 8; i++) f.left[g + i / 2 % 2 * 8][i / 4 * 8 + 2 * c + i % 2] = left[i];
+  for (unsigned i = 0; i < 4; i++) f.right[g][i / 2 * 8 + 2 * c + i % 2] = right[i];
   __syncwarp();
-  for (unsigned i = 0; i < 4; i++) {
-    const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-    for (unsigned k = 0; k < 16; k++) {
-      const unsigned of = k % 8 / 2, half = k % 2; /* the lane of four, and its number in the register */
-      sum[i] += left[warp + row % 8 * 4 + of][2 * (k / 8 * 2 + row / 8) + half] *
-                right[warp + column * 4 + of][2 * (k / 8) + half];
-    }
-  }
-  __syncwarp();
+  for (unsigned i = 0; i < 4; i++) sum[i] += emulated_dot(f.left[g + i / 2 * 8], f.right[2 * c + i % 2]);
 }
 
 static inline void emulated_load_matrices(uint32_t (&r)[4], const void *row, bool turned)
 {
-  static uint16_t rows[EMULATED_THREADS_MAX][8];
+  static emulated_pair<uint16_t[EMULATED_THREADS_MAX][8]> pair;
   const unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x - lane, g = lane / 4, c = lane % 4;
+  auto &rows = pair.next();
   const uint4 raw = *static_cast<const uint4 *>(row); /* its address is a multiple of 16 */
   memcpy(rows[threadIdx.x], &raw, sizeof raw);
   __syncwarp();
@@ -48,7 +68,6 @@ static inline void emulated_load_matrices(uint32_t (&r)[4], const void *row, boo
     const uint16_t second = turned ? matrix[2 * c + 1][g] : matrix[g][2 * c + 1];
     r[i] = first | (uint32_t)second << 16;
   }
-  __syncwarp();
 }
 
 /* Copies happen when the thread waits for them, so that a kernel that does not wait reads old values. */

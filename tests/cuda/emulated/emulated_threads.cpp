@@ -38,6 +38,7 @@ alignas(16) char dynamic_shared[EMULATED_SHARED_BYTES_MAX];
 /* Warps take turns, each until all of its threads are at a barrier or have ended. */
 struct warp {
   unsigned order[CUDA_WARP], lanes, started; /* numbers of its threads; their count; how many have begun */
+  unsigned turn;                             /* the place in the order whose thread runs, or ran last */
   unsigned waiting;                          /* a bit for each lane that waits for other lanes */
 } warps[WARPS_MAX];
 unsigned warp_order[WARPS_MAX], warp_count;
@@ -70,18 +71,32 @@ void fiber_main();
   setcontext(&context);
 }
 
-void to_scheduler()
+/* The fiber of the next thread of the warp that has not begun, or else can continue; the scheduler if there is none. */
+emulated_fiber *next_fiber()
+{
+  warp *w = current;
+  if (w->started < w->lanes) {
+    emulated_fiber *f = idle.back();
+    idle.pop_back();
+    return f;
+  }
+  for (unsigned i = 0; i < w->lanes; i++) {
+    w->turn = w->turn + 1 < w->lanes ? w->turn + 1 : 0;
+    const emulated_thread *t = &threads[w->order[w->turn]];
+    if (t->state == EMULATED_READY) return t->fiber;
+  }
+  return &scheduler;
+}
+
+/* Threads pass the turn to each other, not through the scheduler: half the jumps, and the processor predicts the
+ * returns that follow, as the threads of a warp mostly wait in the same place. */
+void pass_turn()
 {
   emulated_fiber *self = running;
   emulated_thread *thread = emulated_self;
-  jump_to(self, &scheduler);
+  running = next_fiber();
+  jump_to(self, running);
   emulated_self = thread;
-}
-
-void enter(emulated_fiber *f)
-{
-  running = f;
-  jump_to(&scheduler, f);
 }
 
 /* A fiber runs one thread after another, as long as the warp has threads that have not begun. */
@@ -90,14 +105,15 @@ void fiber_main()
   emulated_fiber *self = running;
   for (;;) {
     while (current->started < current->lanes) {
-      emulated_self = &threads[current->order[current->started++]];
+      current->turn = current->started++;
+      emulated_self = &threads[current->order[current->turn]];
       emulated_self->fiber = self;
       (*kernel_body)();
       emulated_self->state = EMULATED_DONE;
       alive--;
     }
     idle.push_back(self);
-    to_scheduler();
+    pass_turn();
   }
 }
 
@@ -158,23 +174,12 @@ void make_order(unsigned count)
 /* Runs until all of its threads wait at a barrier or for lanes that do not come, or have ended. */
 bool run_warp(warp *w)
 {
-  bool progress = false, again = true;
   current = w;
-  for (; w->started < w->lanes; progress = true) {
-    emulated_fiber *f = idle.back();
-    idle.pop_back();
-    enter(f);
-  }
-  while (again) {
-    again = false;
-    for (unsigned i = 0; i < w->lanes; i++) {
-      const emulated_thread *t = &threads[w->order[i]];
-      if (t->state != EMULATED_READY) continue;
-      enter(t->fiber);
-      again = progress = true;
-    }
-  }
-  return progress;
+  w->turn = w->lanes - 1;
+  running = next_fiber();
+  if (running == &scheduler) return false;
+  jump_to(&scheduler, running);
+  return true;
 }
 
 void open_barrier()
@@ -230,7 +235,7 @@ void __syncthreads()
 {
   emulated_self->state = EMULATED_AT_BARRIER;
   at_barrier++;
-  to_scheduler();
+  pass_turn();
 }
 
 /* True if all lanes of the mask have arrived at the same exchange. */
@@ -272,7 +277,7 @@ uint64_t emulated_exchange(unsigned mask, uint64_t given, int source)
     w->waiting &= ~mask;
     exchange(&threads[first], mask);
   } else {
-    to_scheduler();
+    pass_turn();
   }
   return emulated_self->taken;
 }

@@ -1,5 +1,5 @@
-/* The emulated device detects what a GPU refuses or computes wrongly: calls that no capture allows, misaligned
- * addresses, blocks that depend on each other. */
+/* The emulated device detects mistakes that a GPU refuses or computes wrongly: calls that no capture allows,
+ * misaligned addresses, blocks that depend on each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
