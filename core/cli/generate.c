@@ -11,6 +11,7 @@
 #include "cli/generate_chat.h"
 #include "cli/generate_model.h"
 #include "cli/generate_print.h"
+#include "cli/plan_print.h"
 #include "graph/plan_json.h"
 #include "train/generate.h"
 
@@ -217,6 +218,7 @@ static brim_status print_plan(const generate *g, const brim_generator_options *o
   for (uint32_t r = 0; r < BRIM_ROLE_COUNT; r++)
     if (plan->class_bytes[r] > 0)
       printf("  %-12s %12s\n", brim_role_name(r), brim_format_bytes(bytes, sizeof bytes, plan->class_bytes[r]));
+  brim_cli_print_slower(g->drive, plan);
   brim_plan_free(plan);
   return BRIM_OK;
 }

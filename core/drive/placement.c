@@ -1,6 +1,7 @@
 #include "drive/placement.h"
 
 #include "decide/decide.h"
+#include "graph/plan_json.h"
 #include "memory/live.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
@@ -151,6 +152,15 @@ static void publish(const brim_drive *d, const brim_plan *plan)
                                       .queue_seconds = planner->queue_seconds});
 }
 
+/* Says what the plan of an evaluation or of generating computes in a slow way. A training run announces its own. */
+static void warn_of_slower(const brim_drive *d, const brim_plan *plan)
+{
+  brim_text text = {0};
+  brim_plan_print_refused(plan, &text);
+  if (text.length > 0 && d->setup->world.rank == 0) brim_log(BRIM_LOG_WARN, "%s", text.s);
+  brim_text_release(&text);
+}
+
 brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *wish, brim_plan **plan, brim_exec **exec)
 {
   model_placing p = {.drive = drive, .wish = wish};
@@ -172,6 +182,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
   brim_exec_join(p.exec, drive->setup->options.dist);
   publish(drive, p.plan);
   if (wish) brim_live_now(BRIM_LIVE_WORKING);
+  if (wish) warn_of_slower(drive, p.plan);
   *plan = p.plan;
   *exec = p.exec;
   return BRIM_OK;

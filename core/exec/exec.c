@@ -74,6 +74,15 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
+/* Whether a step's first micro-batch differs from others. */
+static bool has_beginnings(const brim_exec *exec)
+{
+  const brim_plan *plan = exec->plan;
+  bool keeps = false;
+  for (size_t i = 0; i < plan->program_count; i++) keeps = keeps || plan->program[i].kept_casts > 0;
+  return keeps || plan->zeroed_bytes < plan->gradient_bytes;
+}
+
 /* first: runs the program as a step's first micro-batch, else as a later one. Training has later ones only with
  * accumulation, and other programs have no first one. */
 static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
@@ -82,7 +91,7 @@ static brim_status warm_up_program(brim_exec *exec, const brim_program *program,
   const bool trains = program->kind == BRIM_PROGRAM_TRAIN;
   if (trains ? !first && !exec->plan->request.accumulates : first) return BRIM_OK;
   BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
-  exec->begins = first && exec->plan->zeroed_bytes < exec->plan->gradient_bytes;
+  exec->begins = first && has_beginnings(exec);
   return brim_exec_run(exec, program, &step, NULL);
 }
 
@@ -295,6 +304,7 @@ static brim_status run_traced(brim_exec *exec, const brim_program *p, size_t nod
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
 {
   BRIM_TRY(brim_exec_settle_gradients(exec));
+  exec->casted = false;
   return run_traced(exec, p, node, step);
 }
 
@@ -317,18 +327,19 @@ const double *brim_exec_proof_at(const brim_exec *exec)
                                             : brim_exec_metrics_at(exec);
 }
 
+/* Casts that the plan keeps run in a step's first micro-batch only. */
 static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
                                const double *proof)
 {
-  const brim_launch *launch = exec->program[index_of(exec, program)].launch + c->from;
-  const brim_program_run run = {.launch = launch,
-                                .kernel = program->kernel + c->from,
-                                .count = c->to - c->from,
+  const size_t made = step->begins ? 0 : program->kept_casts, from = c->from > made ? c->from : made;
+  const brim_program_run run = {.launch = exec->program[index_of(exec, program)].launch + from,
+                                .kernel = program->kernel + from,
+                                .count = from < c->to ? c->to - from : 0,
                                 .step = step,
                                 .proof = proof,
                                 .record = &c->record[step->begins]};
   BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
-  BRIM_TRY(exec->backend->run_program(exec->self, &run));
+  if (run.count > 0) BRIM_TRY(exec->backend->run_program(exec->self, &run));
   return brim_offload_end(&exec->offload, program, &c->offload);
 }
 
@@ -395,6 +406,16 @@ static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_sta
   return status;
 }
 
+/* Makes the casts that a program keeps, unless its run does or their memory has them. Any other program's run may
+ * overwrite that memory. */
+static brim_status make_casts(brim_exec *exec, const brim_program *program, const brim_step *step)
+{
+  const bool has = exec->casted || step->begins;
+  for (size_t i = 0; !has && i < program->kept_casts; i++) BRIM_TRY(run_node(exec, program, i, step));
+  exec->casted = program->kept_casts > 0;
+  return BRIM_OK;
+}
+
 /* Whether a run is a micro-batch, or its first half. */
 static bool is_micro_batch(const brim_program *program, enum brim_exec_part part)
 {
@@ -414,6 +435,7 @@ brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const br
   } else if (o.part != BRIM_EXEC_COLLECTIVES) {
     BRIM_TRY(brim_exec_settle_gradients(exec));
   }
+  if (o.part != BRIM_EXEC_COLLECTIVES && o.part != BRIM_EXEC_NEEDED) BRIM_TRY(make_casts(exec, program, step));
   const bool asynchronous = brim_exec_is_asynchronous(exec);
   const size_t first = o.part == BRIM_EXEC_BACKWARD,
                end = o.part == BRIM_EXEC_FORWARD ? 1 : brim_launches_halves(program);
@@ -452,7 +474,8 @@ brim_status brim_exec_zero_gradients(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
   brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
-  exec->begins = plan->zeroed_bytes < plan->gradient_bytes;
+  exec->begins = has_beginnings(exec);
+  exec->casted = false; /* the parameters may have changed */
   return zero_gradients(exec, plan->zeroed, plan->zeroed_count, plan->zeroed_bytes);
 }
 

@@ -30,6 +30,7 @@ struct brim_exec {
   brim_offload offload;
   brim_reduction reduction;
   bool begins; /* the gradients are 0, but the memory of those that a training program writes is not zeroed */
+  bool casted; /* the memory of casts that a plan keeps has the casts of the present parameters */
   /* Collectives that the device must finish before the latest fetches and feeds: one entry for each in flight. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
   uint64_t fetched, collected, fed;

@@ -53,11 +53,12 @@ static void count_nodes(const brim_program *p, uint32_t *out)
   out[g->node_count] = 0;
 }
 
-static brim_status count_pieces(const brim_plan *plan, const brim_program *p, const brim_launch *launch, uint32_t *out)
+static brim_status count_pieces(const brim_plan *plan, const brim_program *p, const brim_launch *launch, size_t first,
+                                uint32_t *out)
 {
   const size_t count = p->graph->node_count;
   uint32_t others = 0;
-  for (size_t from = 0, to; from < count; from = to) {
+  for (size_t from = first, to; from < count; from = to) {
     for (to = from + 1; to < count && !brim_launches_begin_piece(p, to);) to++;
     const brim_program_run run = {.launch = launch + from, .kernel = p->kernel + from, .count = to - from};
     BRIM_TRY(plan->request.backend->count_launches(plan->request.backend_self, &run, out + from));
@@ -67,7 +68,7 @@ static brim_status count_pieces(const brim_plan *plan, const brim_program *p, co
   return BRIM_OK;
 }
 
-brim_status brim_launches_count(const brim_plan *plan, const brim_program *p, uint32_t *out)
+brim_status brim_launches_count(const brim_plan *plan, const brim_program *p, size_t first, uint32_t *out)
 {
   const brim_backend_ops *backend = plan->request.backend;
   if (!BRIM_HAS(brim_backend_ops, backend, count_launches)) {
@@ -76,7 +77,7 @@ brim_status brim_launches_count(const brim_plan *plan, const brim_program *p, ui
   }
   brim_arena arena = {0};
   const brim_bases bases = {NOWHERE, NULL};
-  const brim_status status = count_pieces(plan, p, brim_launches_make(p, &bases, &arena), out);
+  const brim_status status = count_pieces(plan, p, brim_launches_make(p, &bases, &arena), first, out);
   brim_arena_release(&arena);
   return status;
 }

@@ -22,8 +22,8 @@ static inline size_t brim_launches_halves(const brim_program *program)
 bool brim_launches_begin_piece(const brim_program *program, size_t node);
 
 /* [plan] Counts the launches of a placed plan's program: out [node_count + 1], by the node with which they begin; the
- * last are those that belong to no node. */
-brim_status brim_launches_count(const brim_plan *plan, const brim_program *program, uint32_t *out);
+ * last are those that belong to no node. first: the first node that runs; `out` is 0 before. */
+brim_status brim_launches_count(const brim_plan *plan, const brim_program *program, size_t first, uint32_t *out);
 /* Whether a node computes nothing: its result is its input under another shape. */
 bool brim_launches_is_view(const brim_program *program, const brim_node *node);
 #endif

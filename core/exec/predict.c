@@ -133,7 +133,7 @@ void brim_predict_program(brim_profile *profile, const brim_rates *rates, const 
 {
   brim_text what = {0};
   known_node known[KNOWN] = {{0}};
-  if (rates->whole) times *= share_of_whole(profile, p);
+  const double share = rates->whole ? share_of_whole(profile, p) : 1;
   for (size_t i = 0; i < p->graph->node_count; i++) {
     const brim_node *n = p->graph->node[i];
     const double rated = brim_rates_seconds(rates, brim_op_cost(n));
@@ -144,7 +144,7 @@ void brim_predict_program(brim_profile *profile, const brim_rates *rates, const 
       brim_signature_print(p, n, &what);
       *k = (known_node){n, rated, find_time(profile, brim_text_str(&what), p->info.batch, rated)};
     }
-    add_time(&k->time, times, out);
+    add_time(&k->time, share * brim_program_times(p, i, times), out);
   }
   brim_text_release(&what);
 }

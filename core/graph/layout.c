@@ -197,10 +197,14 @@ static int by_rank(const void *a, const void *b)
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static void sort_buffers(const brim_buffer *buffer, size_t count, enum order order, ranked *out)
+/* Returns the number of buffers, which is without those that are kept. */
+static size_t sort_buffers(const brim_buffer *buffer, size_t count, enum order order, ranked *out)
 {
-  for (size_t i = 0; i < count; i++) out[i] = (ranked){rank_of(&buffer[i], order), (uint32_t)i};
-  qsort(out, count, sizeof *out, by_rank);
+  size_t sorted = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!buffer[i].kept) out[sorted++] = (ranked){rank_of(&buffer[i], order), (uint32_t)i};
+  qsort(out, sorted, sizeof *out, by_rank);
+  return sorted;
 }
 
 /* Places the buffers in the given order, each at the lowest offset that is free for its whole life. Returns the height,
@@ -222,7 +226,7 @@ static uint64_t place_in_order(const brim_buffer *buffer, const ranked *order, s
 /* The buffers to place, and the best result so far. */
 typedef struct placement {
   const brim_buffer *buffer;
-  size_t count;
+  size_t buffers, count; /* all; those to place */
   ranked *order, *best_order;
   uint64_t *offset, *best_offset;
   brim_room *room;
@@ -236,7 +240,7 @@ static void try_order(placement *s, uint64_t most)
   if (height >= most) return;
   s->height = height;
   memcpy(s->best_order, s->order, s->count * sizeof *s->order);
-  memcpy(s->best_offset, s->offset, s->count * sizeof *s->offset);
+  memcpy(s->best_offset, s->offset, s->buffers * sizeof *s->offset);
 }
 
 /* Picks one of the candidates by a random number; -1 if there is none. */
@@ -274,24 +278,38 @@ static void climb(placement *s, uint64_t enough)
   }
 }
 
+/* Places the buffers that are kept, in their order. Returns their height. */
+static uint64_t place_kept(brim_program *p)
+{
+  uint64_t height = 0;
+  for (size_t i = 0; i < p->buffer_count; i++) {
+    if (!p->buffer[i].kept) continue;
+    p->buffer[i].offset = height;
+    height += p->buffer[i].bytes;
+  }
+  return height;
+}
+
 static void choose_offsets(brim_program *p)
 {
   const size_t count = p->buffer_count;
+  const uint64_t kept = place_kept(p), enough = p->live_bytes - kept;
   brim_arena scratch = {0};
   brim_count(BRIM_COUNTED_PLACED);
-  placement s = {.buffer = p->buffer, .count = count, .height = UINT64_MAX};
+  placement s = {.buffer = p->buffer, .buffers = count, .height = UINT64_MAX};
   s.order = BRIM_ARENA_NEW(&scratch, ranked, count);
   s.best_order = BRIM_ARENA_NEW(&scratch, ranked, count);
   s.offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
   s.best_offset = BRIM_ARENA_NEW(&scratch, uint64_t, count);
   s.room = brim_room_create(count, (int32_t)p->graph->node_count, &scratch);
-  for (int o = 0; o < ORDER_COUNT && s.height > p->live_bytes; o++) {
-    sort_buffers(p->buffer, count, (enum order)o, s.order);
+  for (int o = 0; o < ORDER_COUNT && s.height > enough; o++) {
+    s.count = sort_buffers(p->buffer, count, (enum order)o, s.order);
     try_order(&s, s.height);
   }
-  climb(&s, p->live_bytes);
-  p->transient_bytes = s.height;
-  for (size_t i = 0; i < count; i++) p->buffer[i].offset = s.best_offset[i];
+  climb(&s, enough);
+  p->transient_bytes = kept + s.height;
+  for (size_t i = 0; i < count; i++)
+    if (!p->buffer[i].kept) p->buffer[i].offset = kept + s.best_offset[i];
   brim_arena_release(&scratch);
 }
 
@@ -435,4 +453,125 @@ void brim_layout_place_casts_first(brim_program *p)
     restore(p, &first);
   }
   move_first(p, moved, count);
+}
+
+/* ---- casts that stay ---- */
+
+/* The result of a cast with which a program begins. */
+typedef struct copy {
+  const brim_tensor *parameter, *tensor;
+  brim_buffer *buffer;
+  uint32_t node;
+  bool stays;
+} copy;
+
+static size_t list_copies(brim_program *p, copy *out)
+{
+  const brim_graph *g = p->graph;
+  size_t count = 0;
+  for (brim_buffer *b; count < g->forward_count && (b = buffer_of_copy(p, g->node[count])) && b->first == 0; count++)
+    out[count] = (copy){g->node[count]->in[0], g->node[count]->out[0], b, (uint32_t)count, true};
+  return count;
+}
+
+/* Finds another program's copy, from `*at` on, as programs of one model have the same order. NULL if there is none. */
+static copy *find_copy(copy *list, size_t count, size_t *at, const copy *of)
+{
+  for (size_t i = *at; i < count; i++) {
+    if (strcmp(list[i].parameter->name, of->parameter->name) != 0) continue;
+    *at = i + 1;
+    return list[i].tensor->bytes == of->tensor->bytes && list[i].tensor->dtype == of->tensor->dtype ? &list[i] : NULL;
+  }
+  return NULL;
+}
+
+/* Whether a later node, other than a view, writes into a copy's memory. */
+static bool is_replaced(const brim_program *p, const copy *c)
+{
+  const brim_graph *g = p->graph;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    const brim_tensor *t = g->tensor[i];
+    if (p->tensor_buffer[i] < 0 || &p->buffer[p->tensor_buffer[i]] != c->buffer || t == c->tensor) continue;
+    if (!g->node[t->producer]->descriptor->traits.view) return true;
+  }
+  return false;
+}
+
+/* Lets a copy live to the program's end, unless more than `most` bytes would be alive then. */
+static bool extend_to_end(const brim_program *p, copy *c, int64_t *live, uint64_t most)
+{
+  const int32_t end = (int32_t)p->graph->node_count;
+  if (is_replaced(p, c)) return false;
+  for (int32_t i = c->buffer->last + 1; i < end; i++)
+    if ((uint64_t)live[i] + c->buffer->bytes > most) return false;
+  for (int32_t i = c->buffer->last + 1; i < end; i++) live[i] += (int64_t)c->buffer->bytes;
+  return true;
+}
+
+/* Drops copies from the list that cannot stay in this program. */
+static void drop_copies(brim_program *p, copy *list, size_t count, uint64_t most)
+{
+  copy *own = BRIM_ARENA_NEW(&p->graph->arena, copy, p->graph->node_count + 1);
+  int64_t *live = count_live(p);
+  const size_t owns = list_copies(p, own);
+  for (size_t i = 0, at = 0; i < count; i++) {
+    copy *here = find_copy(own, owns, &at, &list[i]);
+    list[i].stays = list[i].stays && here && extend_to_end(p, here, live, most);
+  }
+}
+
+/* Places a program with the copies that stay, and marks their nodes. */
+static void place_with_copies(brim_program *p, const copy *list, size_t count, bool *stays)
+{
+  copy *own = BRIM_ARENA_NEW(&p->graph->arena, copy, p->graph->node_count + 1);
+  const size_t owns = list_copies(p, own);
+  for (size_t i = 0, at = 0; i < count; i++) {
+    if (!list[i].stays) continue;
+    copy *here = find_copy(own, owns, &at, &list[i]);
+    here->buffer->kept = stays[here->node] = true;
+    here->buffer->last = (int32_t)p->graph->node_count;
+  }
+  p->live_bytes = 0;
+  memset(p->live_class, 0, sizeof p->live_class);
+  find_live(p);
+  choose_offsets(p);
+}
+
+/* Copies that do not fit, or not in all training programs, are made in every micro-batch. */
+void brim_layout_keep_casts(brim_plan *plan)
+{
+  brim_program *train[BRIM_PROGRAMS_MAX], before[BRIM_PROGRAMS_MAX];
+  placed placed_before[BRIM_PROGRAMS_MAX];
+  bool *stays[BRIM_PROGRAMS_MAX];
+  size_t trains = 0, staying = 0;
+  uint64_t most = 0;
+  for (size_t i = 0; i < plan->program_count; i++) {
+    brim_program *p = &plan->program[i];
+    if (p->transient_bytes > most) most = p->transient_bytes;
+    if (p->kind == BRIM_PROGRAM_TRAIN) train[trains++] = p;
+  }
+  if (trains == 0) return;
+  copy *list = BRIM_ARENA_NEW(&plan->arena, copy, train[0]->graph->node_count + 1);
+  const size_t count = list_copies(train[0], list);
+  for (size_t t = 0; t < trains; t++) drop_copies(train[t], list, count, most);
+  for (size_t i = 0; i < count; i++) staying += list[i].stays;
+  bool fits = staying > 0;
+  size_t tried = 0;
+  for (; fits && tried < trains; tried++) {
+    brim_program *p = train[tried];
+    before[tried] = *p;
+    placed_before[tried] = save(p);
+    stays[tried] = BRIM_ARENA_NEW(&p->graph->arena, bool, p->graph->node_count + 1);
+    place_with_copies(p, list, count, stays[tried]);
+    fits = p->transient_bytes <= most;
+  }
+  for (size_t t = 0; t < tried; t++) {
+    if (!fits) {
+      *train[t] = before[t];
+      restore(train[t], &placed_before[t]);
+    } else {
+      move_first(train[t], stays[t], staying);
+      train[t]->kept_casts = staying;
+    }
+  }
 }

@@ -16,4 +16,8 @@ void brim_layout_place(brim_program *p);
  * launch. Casts of parameters in the forward pass move to the program's start, those whose results have room from there
  * on; the program never takes more memory for it. Node indices change. */
 void brim_layout_place_casts_first(brim_program *p);
+/* Then, for a plan whose steps have several micro-batches: lets results of such casts stay in the same place, in all
+ * training programs, until the end of the step, so that only its first micro-batch makes them: those for which there is
+ * room. The arena never becomes larger. Node indices change. See kept_casts. */
+void brim_layout_keep_casts(brim_plan *plan);
 #endif

@@ -436,6 +436,7 @@ static brim_status create(brim_plan *plan)
       brim_layout_place_casts_first(&plan->program[i]);
     else
       brim_layout_place(&plan->program[i]);
+  if (r->accumulates) brim_layout_keep_casts(plan);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
   brim_begins_find(plan);
   brim_buckets_make(plan);

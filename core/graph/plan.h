@@ -28,6 +28,7 @@ typedef struct brim_buffer {
   uint64_t offset;     /* from the start of the arena */
   uint32_t role;       /* of the tensor that made it */
   int32_t first, last; /* nodes between which it lives, inclusive; last may be the number of nodes */
+  bool kept;           /* of a cast that stays: at the start of the transient part */
 } brim_buffer;
 
 /* A part of the arena. */
@@ -84,12 +85,19 @@ typedef struct brim_program {
   brim_program_collective *collective; /* in the order in which they start and end */
   size_t collective_count;
   bool *cut;                            /* per node: copies or waits precede it; NULL: none */
+  size_t kept_casts;                    /* the first nodes: only a step's first micro-batch runs them */
   uint64_t transient_bytes;             /* of the transient part, as placed */
   uint64_t live_bytes;                  /* most bytes alive at once: the lower bound for any placement */
   int32_t live_node;                    /* the node at which live_bytes are alive */
   uint64_t live_class[BRIM_ROLE_COUNT]; /* bytes alive there, by role */
   brim_cost cost;
 } brim_program;
+
+/* How often a node runs in a step in which its program runs so often. */
+static inline double brim_program_times(const brim_program *p, size_t node, double times)
+{
+  return node < p->kept_casts && times > 1 ? 1 : times;
+}
 
 /* Whether a program uses the parameters that evaluation uses. */
 static inline bool brim_program_evaluates(const brim_program *p)

@@ -36,8 +36,8 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* The number of ranks to start: one for each GPU, unless the user names a device, or the run is one of many that queue
- * for devices. */
+/* The number of ranks to start: one for each GPU, unless the user names a device, the run is one of many that queue for
+ * devices, or its updates need a single rank. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -46,6 +46,10 @@ static int32_t count_ranks(const brim_config *config)
   if (!is_on_device(config) || strcmp(s->device, "auto") != 0 || s->wait_for_gpu || (named && named[0])) return 1;
   const int32_t devices = brim_launch_devices(config);
   if (devices <= 1) return 1;
+  if (s->optimizer.update == BRIM_UPDATE_FUSED_BACKWARD && s->total_clients == 0) {
+    brim_log(BRIM_LOG_INFO, "using one of %d GPUs: optimizer.update=fused_backward needs a single rank", devices);
+    return 1;
+  }
   if (!communicator(config, false)) {
     brim_log(BRIM_LOG_INFO, "using one of %d GPUs: several ranks need communicator 'nccl': %s", devices,
              why_not(config, "nccl"));

@@ -39,8 +39,6 @@ brim_status brim_strict_check_plan(const brim_setup *s, const brim_plan *plan)
 {
   brim_text text = {0}, slower = {0};
   if (!s->settings->backend.strict) return BRIM_OK;
-  for (size_t i = 0; i < plan->program_count; i++)
-    if (plan->program[i].kind == BRIM_PROGRAM_GENERATE) return BRIM_OK;
   brim_plan_print_refused(plan, &slower);
   if (slower.length == 0) return BRIM_OK;
   brim_text_printf(&text, "backend.strict=true refuses operations that are slower than they could be\n%s", slower.s);

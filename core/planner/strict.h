@@ -10,6 +10,6 @@ void brim_strict_print_precision(const brim_setup *setup, const brim_device_info
 /* [init] With backend.strict=true: ECONFIG in that case. */
 brim_status brim_strict_check_precision(const brim_setup *setup, const brim_device_info *device);
 /* [plan] With backend.strict=true: ECONFIG, with a line for each operation and reason, if a faster library refuses
- * operations of the plan. Plans that generate text are not checked, as most of their products have a single row. */
+ * operations of the plan. */
 brim_status brim_strict_check_plan(const brim_setup *setup, const brim_plan *plan);
 #endif

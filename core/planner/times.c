@@ -64,8 +64,12 @@ static void gather(brim_planner *p, const brim_plan *plan, brim_times *out)
   gathering g = {.planner = p, .out = out, .signature = BRIM_ARENA_NEW(&out->arena, const char *, nodes)};
   for (size_t i = 0; i < plan->program_count; i++) {
     const brim_program *program = &plan->program[i];
-    g.times = program->kind == BRIM_PROGRAM_TRAIN ? (double)brim_setup_step_micros(p->setup, program->info.batch) : 1;
-    for (size_t k = 0; k < program->graph->node_count; k++) add_node(&g, program, program->graph->node[k]);
+    const bool trains = program->kind == BRIM_PROGRAM_TRAIN;
+    const double runs = trains ? (double)brim_setup_step_micros(p->setup, program->info.batch) : 1;
+    for (size_t k = 0; k < program->graph->node_count; k++) {
+      g.times = brim_program_times(program, k, runs);
+      add_node(&g, program, program->graph->node[k]);
+    }
   }
   qsort(out->op, out->count, sizeof *out->op, most_first);
 }

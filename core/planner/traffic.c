@@ -120,8 +120,9 @@ static brim_traffic_row *row_of(brim_traffic *t, const brim_node *n, const char 
 }
 
 /* Gradients that the first micro-batch writes are not read there. */
-static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n, uint32_t launches, double times)
+static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n, double launches, double runs)
 {
+  const double times = brim_program_times(p, n->index, runs);
   const bool is_view = brim_launches_is_view(p, n);
   const brim_cost cost = is_view ? (brim_cost){0} : brim_op_cost(n);
   const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_begins_bytes(p, n) : 0;
@@ -132,7 +133,7 @@ static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n,
   brim_traffic_row *row = row_of(t, n, brim_text_str(&signature));
   const brim_traffic_sum sum = priced(&t->rates, flops_rate(&t->rates, n),
                                       (brim_traffic_sum){.nodes = times,
-                                                         .launches = times * launches,
+                                                         .launches = launches,
                                                          .flops = times * (double)cost.flops,
                                                          .bytes = times * (double)(cost.bytes + further) - written});
   row->further_bytes += (uint64_t)(times * (double)further);
@@ -164,13 +165,21 @@ static uint64_t input_bytes(const brim_program *p)
   return p->graph->input->bytes + p->graph->label->bytes;
 }
 
+/* The sum over the runs of a step, whose first may differ. */
+static double over_runs(double first, double later, double times)
+{
+  return times > 1 ? first + (times - 1) * later : times * first;
+}
+
 static brim_status add_program(brim_traffic *t, const brim_program *p, double times)
 {
   const size_t count = p->graph->node_count;
-  uint32_t *launches = BRIM_ARENA_NEW(&t->arena, uint32_t, count + 1);
-  BRIM_TRY(brim_launches_count(t->plan, p, launches));
-  for (size_t i = 0; i < count; i++) add_node(t, p, p->graph->node[i], launches[i], times);
-  add_besides(t, BRIM_TRAFFIC_INPUT, times * launches[count], times * (double)input_bytes(p));
+  uint32_t *first = BRIM_ARENA_NEW(&t->arena, uint32_t, count + 1);
+  uint32_t *later = BRIM_ARENA_NEW(&t->arena, uint32_t, count + 1);
+  BRIM_TRY(brim_launches_count(t->plan, p, 0, first));
+  BRIM_TRY(brim_launches_count(t->plan, p, p->kept_casts, later));
+  for (size_t i = 0; i < count; i++) add_node(t, p, p->graph->node[i], over_runs(first[i], later[i], times), times);
+  add_besides(t, BRIM_TRAFFIC_INPUT, over_runs(first[count], later[count], times), times * (double)input_bytes(p));
   return BRIM_OK;
 }
 

@@ -80,7 +80,7 @@ static brim_status check_update(const brim_setup *s)
   if (s->world.ranks > 1 && !brim_setup_is_federated(s))
     return brim_fail(BRIM_ECONFIG,
                      "optimizer.update=fused_backward cannot be used with %d ranks: their gradients are summed before "
-                     "any parameter is updated, so all have to be kept\ntrain with one rank, " REMEDY,
+                     "any parameter is updated, so all have to be kept\nset dist.ranks=1, " REMEDY,
                      (int)s->world.ranks);
   if (t->clip_norm > 0)
     return brim_fail(BRIM_ECONFIG,

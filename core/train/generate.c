@@ -21,6 +21,7 @@
 #include "brim/random.h"
 #include "graph/documents.h"
 #include "planner/planner.h"
+#include "planner/strict.h"
 #include "train/trainer.h"
 
 /* ---- drawing a token ---- */
@@ -205,7 +206,10 @@ brim_status brim_generator_make_plan(const brim_drive *drive, const brim_generat
 {
   wish w;
   BRIM_TRY(make_wish(drive, options, &w));
-  return brim_planner_plan_evaluation(&drive->planner, &drive->choice, &w.plan, out);
+  BRIM_TRY(brim_planner_plan_evaluation(&drive->planner, &drive->choice, &w.plan, out));
+  const brim_status status = brim_strict_check_plan(drive->setup, *out);
+  if (status != BRIM_OK) brim_plan_free(*out);
+  return status;
 }
 
 /* How many of a text's last tokens may change: windows' caches forget older keys. */

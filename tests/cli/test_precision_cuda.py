@@ -139,9 +139,21 @@ class Strict(PrecisionCase):
                               "backend.strict=false prints this and trains")
             self.assertRegex(result.err, line)
         self.cuda("train", *TEXT, "backend=cuda", "backend.strict=true", "run.dir=fast")
-        self.cuda("generate", "fast", "--tokens", "3", "--prompt", "to be")
         self.cuda("eval", "fast")
         self.assert_error(self.cuda("eval", "fast", "precision=fp32", status=USAGE), "backend.strict=true refuses")
+
+    def test_generating(self):
+        """The run's key holds for the plan that generates too: cached keys have no kernel on tensor cores."""
+        self.cuda("train", *TEXT, "backend=cuda", "backend.strict=true", "run.dir=run")
+        words = ["generate", "run", "--tokens", "3", "--prompt", "to be"]
+        line = ("1 x 'attention_qkv' with the backend's own, slower kernel: "
+                "brim does not give documents or cached keys to cuDNN's attention")
+        for further in [], ["--plan"]:
+            self.assert_error(self.cuda(*words, *further, status=USAGE), "backend.strict=true refuses operations", line,
+                              "backend.strict=false prints this and goes on")
+        self.assertIn(line, self.cuda(*words, "backend.strict=false").err)
+        self.assertIn(line, self.cuda(*words, "--plan", "backend.strict=false").out)
+        self.cuda(*words, "backend=cpu", "precision=fp32")
 
     def test_it_holds_on_the_host_to_which_a_policy_moves_the_run(self):
         words = [*RUN, "policy=robust", "min_gpu_memory_mb=9000000", "backend.strict=true", "backend=cuda"]

@@ -77,6 +77,42 @@ class Numbers(Cuda):
         self.assert_same_checkpoint("whole", "part", STEPS)
 
 
+class Devices(Cuda):
+    """Runs that continue with other devices than they began with. dist.ranks=auto starts a rank for each GPU."""
+
+    WORDS = [word for word in RUN if not word.startswith(("wait_for_gpu", "training.eval_every_steps"))]
+
+    def alone(self, devices, *words, status=0, env=None):
+        return self.brim("--plugin-path", EMULATED, "train", *words, status=status,
+                         env={"EMULATED_DEVICES": str(devices), **(env or {})})
+
+    def begin(self, devices, run, *words):
+        """A run that fails in step 6, after a checkpoint of step 5."""
+        result = self.alone(devices, f"run.dir={run}", *self.WORDS, *words, status=None,
+                            env={"BRIM_FAULT": "step:6:begin:1+"})
+        self.assertEqual(self.steps(run), [4, 5], result)
+
+    def test_more_and_fewer_gpus_continue_a_run(self):
+        self.alone(1, "run.dir=whole", *self.WORDS)
+        for first, then, shard in (1, 2, "none"), (2, 1, "none"), (2, 3, "optimizer"), (3, 1, "gradients"):
+            with self.subTest(shard, first=first, then=then):
+                run = f"{shard} on {first}"
+                self.begin(first, run, f"dist.shard={shard}")
+                result = self.alone(then, "--resume", run)
+                ranks = "16 x 3;" if then == 1 else f"{then} ranks x "
+                self.assertIn(f"effective batch 48 = {ranks}", result.out)
+                self.assert_near("whole", run)
+
+    def test_updates_in_the_backward_pass_take_one_gpu_of_two(self):
+        words = ["optimizer.update=fused_backward", "training.gradient_accumulation_steps=1"]
+        self.begin(1, "run", *words)
+        result = self.alone(2, "--resume", "run")
+        self.assertIn("using one of 2 GPUs: optimizer.update=fused_backward needs a single rank", result.err)
+        self.assertIn("effective batch 16 = 16 x 1;", result.out)
+        self.assertIn("set dist.ranks=1", self.alone(2, "run.dir=asked", *self.WORDS, *words, "dist.ranks=2",
+                                                     status=USAGE).err)
+
+
 class Processes(Cuda):
     """Clients of a federation in processes of their own (test_federate_processes.py), each with one of the GPUs."""
 

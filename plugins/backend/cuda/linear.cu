@@ -13,8 +13,10 @@
  * gelu is not documented, so gelu is left to it in bf16, which has few digits, but not in fp16. Which gelu is faster
  * has to be measured on a GPU; backend.gelu_epilogue chooses.
  *
- * dbias adds up the columns of dy. The library's "bias gradient" epilogue writes instead of adding, and its rounding is
- * not specified, so a kernel reads dy once more. */
+ * dbias adds up the columns of dy, by a kernel that reads dy once more. The library's epilogue BGRADB would save that
+ * launch, but it writes instead of adding, neither its rounding nor the order of its sums is specified, and it made the
+ * gradients of a large model 1.6 times slower on an A100 (NVIDIA/CUDALibrarySamples, issue 90), which only a GPU can
+ * disprove. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -405,6 +407,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   const brim_status status = prepare_product((cuda_backend *)self, &p, plan, need);
   /* the sums of columns come first, so their scratch can be reused */
   const uint64_t sums = node->out_count > 1 ? cuda_column_sum_bytes(node->in[1]->dtype, p.k, p.m) : 0;
+  if (node->out_count > 1) need->further_bytes = node->in[1]->bytes; /* read again */
   need->workspace_bytes = (uint64_t)cuda_max((int64_t)need->workspace_bytes, (int64_t)(before + sums));
   return finish(status, plan, state);
 }

@@ -164,6 +164,15 @@ static __device__ inline bool has_class(const cuda_loss_rows &p, int64_t row, in
 
 /* ---- forward ---- */
 
+/* The loss of a row whose label is a class. */
+static __device__ inline float loss_of(const cuda_loss_rows &p, const softmax_sums &s, float own, int32_t label)
+{
+  const double nll = (double)s.greatest - (double)own + log(s.sum);
+  double value = (1 - p.smoothing) * (double)weight_of(p, label) * nll;
+  if (p.smoothing > 0) value += p.smoothing / (double)p.classes * weighted_loss(s);
+  return (float)value;
+}
+
 template <bool WIDE, bool RANKED, typename T>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     loss_kernel(cuda_loss_rows p, float *__restrict__ loss, int32_t *__restrict__ rank)
@@ -185,10 +194,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     const float own = capped(p, cuda_load(&row[label]));
     const softmax_sums s = look_at_row<WIDE, RANKED>(team, row, p, NULL, own, label);
     if (team.lane > 0) continue;
-    const double nll = (double)s.greatest - (double)own + log(s.sum);
-    double value = (1 - p.smoothing) * (double)weight_of(p, label) * nll;
-    if (p.smoothing > 0) value += p.smoothing / (double)p.classes * weighted_loss(s);
-    loss[n] = (float)value;
+    loss[n] = loss_of(p, s, own, label);
     if (RANKED) rank[n] = s.before;
   }
 }
@@ -231,6 +237,12 @@ static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, d
   return s;
 }
 
+/* lse from the loss, which is -log(softmax) at the label unless labels are smoothed or classes have weights. */
+static __device__ inline double lse_of(float loss, float own)
+{
+  return (double)loss + (double)own;
+}
+
 static __device__ inline slopes slopes_of_shares(const cuda_loss_rows &p, double lse, double weights)
 {
   const double scale = p.control->step.loss_scale;
@@ -271,10 +283,42 @@ template <bool WIDE> static __device__ inline void wait_for_team()
  * __restrict__. If U is smaller, an element lands where others were read: a team reads a stretch of the row before it
  * writes, and the gradient of a stretch ends before the next stretch begins. */
 template <bool WIDE, typename T, typename U>
+static __device__ inline void turn_row(const cuda_team &team, const cuda_loss_rows &p, const T *row, const float *share,
+                                       const slopes &s, int32_t label, U *out)
+{
+  constexpr int P = cuda_pack<T>::count > cuda_pack<U>::count ? cuda_pack<T>::count : cuda_pack<U>::count;
+  const span at = span_of<T, P>(row, p.classes);
+  const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row; /* then the row has no head */
+  wait_for_team<WIDE>(); /* all have read the label's logit */
+  for (int64_t k = team.lane; k < at.head; k += team.lanes) {
+    float v[1] = {cuda_load(&row[k])};
+    turn(v, k, p, share, s, label);
+    cuda_store(&out[k], v[0]);
+  }
+  for (int64_t first = at.head; first < at.tail; first += (int64_t)team.lanes * P) {
+    const int64_t k = first + (int64_t)team.lane * P;
+    float v[P];
+    if (k < at.tail) cuda_load_values<P>(row + k, v);
+    if (moves) wait_for_team<WIDE>();
+    if (k >= at.tail) continue;
+    turn(v, k, p, share, s, label);
+    cuda_store_values<P>(out + k, v);
+  }
+  for (int64_t first = at.tail; first < p.classes; first += team.lanes) {
+    const int64_t k = first + team.lane;
+    float v[1];
+    if (k < p.classes) v[0] = cuda_load(&row[k]);
+    if (moves) wait_for_team<WIDE>();
+    if (k >= p.classes) continue;
+    turn(v, k, p, share, s, label);
+    cuda_store(&out[k], v[0]);
+  }
+}
+
+template <bool WIDE, typename T, typename U>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     loss_grad_kernel(cuda_loss_rows p, const float *loss, U *dlogits)
 {
-  constexpr int P = cuda_pack<T>::count > cuda_pack<U>::count ? cuda_pack<T>::count : cuda_pack<U>::count;
   const cuda_team team = cuda_my_team<WIDE>();
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.ld;
@@ -287,40 +331,15 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     }
     const float own = share ? 0 : capped(p, cuda_load(&row[label]));
     double lse, weights = 0;
-    if (loss) { /* -log(softmax) at the label */
-      lse = (double)loss[n] + (double)own;
+    if (loss) {
+      lse = lse_of(loss[n], own);
     } else {
       const softmax_sums sums = look_at_row<WIDE, false>(team, row, p, share, own, label);
       lse = (double)sums.greatest + log(sums.sum);
       weights = sums.weights;
     }
     const slopes s = share ? slopes_of_shares(p, lse, weights) : slopes_of(p, lse, weights, own, label);
-    const span at = span_of<T, P>(row, p.classes);
-    const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row; /* then the row has no head */
-    wait_for_team<WIDE>(); /* all have read the label's logit */
-    for (int64_t k = team.lane; k < at.head; k += team.lanes) {
-      float v[1] = {cuda_load(&row[k])};
-      turn(v, k, p, share, s, label);
-      cuda_store(&out[k], v[0]);
-    }
-    for (int64_t first = at.head; first < at.tail; first += (int64_t)team.lanes * P) {
-      const int64_t k = first + (int64_t)team.lane * P;
-      float v[P];
-      if (k < at.tail) cuda_load_values<P>(row + k, v);
-      if (moves) wait_for_team<WIDE>();
-      if (k >= at.tail) continue;
-      turn(v, k, p, share, s, label);
-      cuda_store_values<P>(out + k, v);
-    }
-    for (int64_t first = at.tail; first < p.classes; first += team.lanes) {
-      const int64_t k = first + team.lane;
-      float v[1];
-      if (k < p.classes) v[0] = cuda_load(&row[k]);
-      if (moves) wait_for_team<WIDE>();
-      if (k >= p.classes) continue;
-      turn(v, k, p, share, s, label);
-      cuda_store(&out[k], v[0]);
-    }
+    turn_row<WIDE>(team, p, row, share, s, label, out);
   }
 }
 
@@ -339,6 +358,46 @@ extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint3
   CUDA_WITH_TYPE(dtype_out, U,
                  return dtype == BRIM_DTYPE_F32 ? launch_grad<float, U>(b, *rows, loss, dlogits)
                                                 : launch_grad<U, U>(b, *rows, loss, dlogits));
+}
+
+/* ---- both ---- */
+
+/* Loss, rank and gradient of fp32 logits; loss and rank have the bits of loss_kernel. A row is read a second time right
+ * after the first, so most of it comes from the cache. */
+template <bool WIDE, typename U>
+static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
+    loss_both_kernel(cuda_loss_rows p, float *loss, int32_t *rank, U *dlogits)
+{
+  const cuda_team team = cuda_my_team<WIDE>();
+  for (int64_t n = team.row; n < p.rows; n += team.step) {
+    const float *row = (const float *)p.logits + n * p.ld;
+    U *out = dlogits + n * p.ld_out;
+    const int32_t label = p.label[n];
+    if (!has_class(p, n, label, team.lane)) {
+      if (team.lane == 0) loss[n] = 0;
+      if (team.lane == 0) rank[n] = -1;
+      clear_row(team, out, p.classes);
+      continue;
+    }
+    const float own = capped(p, row[label]);
+    const softmax_sums sums = look_at_row<WIDE, true>(team, row, p, NULL, own, label);
+    const float value = loss_of(p, sums, own, label);
+    const double lse = p.smoothing > 0 ? (double)sums.greatest + log(sums.sum) : lse_of(value, own);
+    if (team.lane == 0) loss[n] = value;
+    if (team.lane == 0) rank[n] = sums.before;
+    turn_row<WIDE>(team, p, row, NULL, slopes_of(p, lse, sums.weights, own, label), label, out);
+  }
+}
+
+extern "C" brim_status cuda_loss_both(cuda_backend *b, uint32_t dtype_out, const cuda_loss_rows *rows, float *loss,
+                                      int32_t *rank, void *dlogits)
+{
+  CUDA_WITH_TYPE(dtype_out, U, {
+    const cuda_geometry g = cuda_loss_teams(rows->rows, rows->classes, cuda_pack<float>::count); /* loss_kernel's */
+    if (cuda_loss_is_wide(rows->classes))
+      return cuda_launch(b, loss_both_kernel<true, U>, g, *rows, loss, rank, (U *)dlogits);
+    return cuda_launch(b, loss_both_kernel<false, U>, g, *rows, loss, rank, (U *)dlogits);
+  });
 }
 
 /* ---- the operations ---- */

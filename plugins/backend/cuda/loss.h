@@ -29,6 +29,9 @@ brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_r
  * these logits, which saves a pass over them, or NULL. */
 brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out, const cuda_loss_rows *rows,
                                const float *loss, void *dlogits);
+/* [step] Both in one launch, for fp32 logits with labels and without weights of classes. */
+brim_status cuda_loss_both(cuda_backend *b, uint32_t dtype_out, const cuda_loss_rows *rows, float *loss, int32_t *rank,
+                           void *dlogits);
 /* [step] metrics[0] += losses, in their order; [1] += ranks of 0; if top_k > 0, metrics[top] += ranks in [0, top_k). */
 brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count, int32_t top_k,
                              double *metrics, int64_t top);

@@ -14,7 +14,7 @@
 #else
 #define CUDA_LOSS_WIDE_ABOVE 1024
 #define CUDA_LOSS_PIECE 16384
-#define CUDA_LOSS_CHUNK_BYTES ((int64_t)256 << 20)
+#define CUDA_LOSS_CHUNK_BYTES ((int64_t)224 << 20)
 #endif
 
 /* A row of classes has a warp of its own, or a block if it has more classes than this. */

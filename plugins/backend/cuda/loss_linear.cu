@@ -9,19 +9,21 @@
  * With frozen parameters there is only dx.
  *
  * Logits exist in chunks of whole rows, in scratch of bounded size (loss_geometry.h). linear_cross_entropy_grad
- * computes them a second time; linear_cross_entropy+grad computes loss and gradients from the same logits. A chunk has
- * all classes, so softmax and rank take one pass over a row, and the label's logit comes from the same product as the
- * logits it is compared with. dx is one product for each chunk, rounded once. Only dproduct, in fp32, is read and
- * written once for every chunk. The rows of a chunk depend on the number of classes alone, unless the batch has fewer.
+ * computes them a second time; linear_cross_entropy+grad computes loss and gradients from the same logits, by one
+ * kernel. A chunk has all classes, so softmax and rank take one pass over a row, and the label's logit comes from the
+ * same product as the logits it is compared with. dx is one product for each chunk, rounded once. Only dproduct, in
+ * fp32, is read and written once for every chunk. The rows of a chunk depend on the number of classes alone, unless the
+ * batch has fewer.
  *
  * cuBLASLt's fast kernels need rows whose start and length are multiples of 16 bytes: with the 50257 classes of GPT-2
  * it uses a kernel that is eight times slower (424 us for 640 rows on an H200). So each product is split at a multiple
- * of 8 classes, and the remaining classes have a small product of their own.
+ * of 8 classes, and the remaining classes have a small product of their own. In 16 bits, a kernel adds that part of dx
+ * to the sum over the other classes, in fp32, and rounds.
  *
  * The product adds the bias if the library supports that; otherwise an epilogue kernel goes over the chunk.
  *
  * Logits are fp32. In bf16 and fp16, dz has that type, as it is multiplied with such values: it takes the first half of
- * its row of logits, so that a chunk has more rows. */
+ * its row of logits, so that a chunk has more rows. The fp32 sum for dx takes the second half, if it is not longer. */
 #include <stdlib.h>
 
 #include "epilogue.h"
@@ -29,10 +31,11 @@
 #include "loss.h"
 #include "loss_geometry.h"
 #include "product.h"
+#include "values.cuh"
 
 enum use { LOGITS, TO_X, TO_PRODUCT, USES };
 enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
-enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */ };
+enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */, ROW_ALIGNMENT = 16 };
 
 /* Which of the three operations it is, and the indices of its operands. */
 typedef struct kind {
@@ -41,17 +44,18 @@ typedef struct kind {
 } kind;
 static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0}, both = {true, true, 3, 2};
 
-/* Scratch: x in plain order, then as below. The bias is a copy in the logits' type, of the length ld. dx of a chunk is
- * summed over two spans in fp32. */
+/* Scratch: x in plain order, then as below. The bias is a copy in the logits' type, of the length ld. */
 typedef struct plan {
   int64_t rows, features, classes, ld, ld_dz; /* ld_dz: elements from a row of dz to the next */
+  bool sums;                                  /* dx of two spans is added up in fp32 */
+  int64_t ld_sum;                             /* elements from a row of that sum to the next */
   int64_t chunk;                              /* rows of a chunk */
   uint32_t type;                              /* of the factors */
   bool converts;                              /* the parameter has another type */
   bool bias, bias_in_epilogue[PARTS];
   int spans;
-  int64_t span[SPANS + 1]; /* the first class of each, and the end */
-  uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes;
+  int64_t span[SPANS + 1];                                       /* the first class of each, and the end */
+  uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes; /* of the sum: 0 if it lies among the logits */
   cuda_product_plan *product[PARTS][USES][SPANS];
 } plan;
 
@@ -96,9 +100,11 @@ static cuda_product product_of(const plan *p, enum use use, int64_t rows, int sp
   } else if (use == TO_X) { /* dz product */
     m.m = rows, m.n = p->features, m.k = classes;
     m.lda = p->ld_dz;
-    m.ldb = m.ldd = p->features;
+    m.ldb = p->features;
+    m.ldd = p->sums ? p->ld_sum : p->features;
     m.accumulate = span > 0;
-    if (!p->sum_bytes) m.type_d = dx->dtype;
+    if (!p->sums) m.type_d = dx->dtype;
+    if (p->sums && !p->sum_bytes) m.alignment = ROW_ALIGNMENT;
   } else { /* dz^T x */
     m.m = classes, m.n = p->features, m.k = rows;
     m.transpose_a = true;
@@ -109,10 +115,16 @@ static cuda_product product_of(const plan *p, enum use use, int64_t rows, int sp
   return m;
 }
 
+/* The spans that the library multiplies. */
+static int spans_of(const plan *p, enum use use)
+{
+  return use == TO_X && p->sums ? 1 : p->spans;
+}
+
 static brim_status prepare_spans(cuda_backend *b, plan *p, int part, int64_t rows, enum use use, bool bias,
                                  const brim_tensor *dx, uint64_t *scratch_bytes)
 {
-  for (int span = 0; span < p->spans; span++) {
+  for (int span = 0; span < spans_of(p, use); span++) {
     cuda_product m = product_of(p, use, rows, span, dx);
     uint64_t bytes = 0;
     m.bias = bias;
@@ -169,7 +181,10 @@ static plan plan_of(const brim_node *node, kind k)
   const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float);
   p.chunk = cuda_loss_chunk_rows(p.rows, (int64_t)row_bytes);
   p.logits_bytes = cuda_round_up((uint64_t)p.chunk * row_bytes, CUDA_ALIGNMENT);
-  if (k.backward && p.spans > 1 && node->out[k.dx]->dtype != BRIM_DTYPE_F32)
+  p.sums = k.backward && p.spans > 1 && node->out[k.dx]->dtype != BRIM_DTYPE_F32;
+  const bool among_logits = 2 * p.features <= p.ld;
+  p.ld_sum = among_logits ? p.ld : p.features;
+  if (p.sums && !among_logits)
     p.sum_bytes = cuda_round_up((uint64_t)(p.chunk * p.features) * sizeof(float), CUDA_ALIGNMENT);
   if (p.bias) p.bias_bytes = cuda_round_up((uint64_t)p.ld * sizeof(float), CUDA_ALIGNMENT);
   if (p.converts)
@@ -177,9 +192,9 @@ static plan plan_of(const brim_node *node, kind k)
   return p;
 }
 
-/* What the chunks move besides the node's operands: logits are written by the product and read by each pass, dz is
- * written once and read by each product, and every chunk but the first reads the parameter, and reads and writes its
- * gradient, again. */
+/* What the chunks move besides the node's operands: logits are written by the product and read by the kernel of loss
+ * and gradient, dz is written once and read by each product, and every chunk but the first reads the parameter, and
+ * reads and writes its gradient, again. */
 static uint64_t further_bytes(const plan *p, const brim_node *node, kind k)
 {
   const bool trains = k.backward && node->out_count > k.dx + 1;
@@ -187,7 +202,8 @@ static uint64_t further_bytes(const plan *p, const brim_node *node, kind k)
   const uint64_t dz = k.backward ? (uint64_t)(p->rows * p->ld) * brim_dtype_bytes(p->type) : 0;
   const uint64_t values = (uint64_t)(p->classes * p->features), again = (uint64_t)((p->rows - 1) / p->chunk);
   const uint64_t uses = (1 + k.backward) * brim_dtype_bytes(p->type) + (trains ? 2 * sizeof(float) : 0);
-  return (1 + k.forward + k.backward) * logits + (2 + trains) * dz + again * values * uses + p->parameter_bytes;
+  const uint64_t sums = p->sums ? 2 * (uint64_t)(p->rows * p->features) * sizeof(float) : 0;
+  return 2 * logits + sums + (2 + trains) * dz + again * values * uses + p->parameter_bytes;
 }
 
 static brim_status prepare(cuda_backend *b, const brim_program_info *program, const brim_node *node,
@@ -233,9 +249,10 @@ typedef struct running {
   cuda_backend *backend;
   const plan *p;
   const char *x;
-  const void *product;          /* of x's type */
-  const float *bias;            /* [ld] */
-  char *logits, *sum, *scratch; /* logits: then dz; sum: of dx, in fp32, or NULL for dx itself */
+  const void *product; /* of x's type */
+  const float *bias;   /* [ld] */
+  char *logits, *scratch;
+  float *sum; /* of dx; NULL: dx itself */
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
@@ -267,7 +284,7 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, kind k, run
   r->product = p->converts ? at : launch->in[1];
   r->logits = at + p->parameter_bytes + p->bias_bytes;
   r->scratch = r->logits + p->logits_bytes + p->sum_bytes;
-  r->sum = p->sum_bytes ? r->scratch - p->sum_bytes : NULL;
+  if (p->sums) r->sum = p->sum_bytes ? (float *)(r->scratch - p->sum_bytes) : (float *)r->logits + p->ld / 2;
   r->label = (const int32_t *)launch->in[2];
   r->rows.logits = r->logits;
   r->rows.classes = p->classes;
@@ -295,7 +312,7 @@ static const void *offset(const void *at, int64_t values, uint32_t dtype)
 /* `with`: the parameter, or x. An operand with classes starts at the span's first class. */
 static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d, bool writes)
 {
-  for (int span = 0; span < r->p->spans; span++) {
+  for (int span = 0; span < spans_of(r->p, use); span++) {
     const int64_t first = r->p->span[span];
     const uint32_t type = r->p->type;
     cuda_operands o = {};
@@ -338,22 +355,69 @@ static brim_status make_logits(running *r, int64_t first)
   return r->p->bias_in_epilogue[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
-static brim_status add_losses(const running *r, const brim_launch *launch)
+/* ---- dx in 16 bits ---- */
+
+/* dx = sum + the part of the classes from `first` on, of which there are fewer than SPAN_MULTIPLE. */
+template <typename T, int V>
+static __global__ void __launch_bounds__(CUDA_THREADS)
+    add_rest_kernel(const float *sum, int64_t ld_sum, const T *dz, int64_t ld_dz, const T *__restrict__ product,
+                    int64_t first, int64_t classes, int64_t rows, int64_t features, T *__restrict__ dx)
 {
-  return cuda_loss_forward(r->backend, BRIM_DTYPE_F32, &r->rows, (float *)launch->out[0] + r->rows.first,
-                           (int32_t *)launch->out[1] + r->rows.first);
+  for (int64_t i = V * cuda_first(); i < rows * features; i += V * cuda_step_width()) {
+    const int64_t n = i / features, f = i % features;
+    float v[V], w[V];
+    cuda_load_values<V>(sum + n * ld_sum + f, v);
+    for (int64_t k = first; k < classes; k++) {
+      const float d = cuda_load(&dz[n * ld_dz + k]);
+      cuda_load_values<V>(product + k * features + f, w);
+#pragma unroll
+      for (int j = 0; j < V; j++) v[j] += d * w[j];
+    }
+    cuda_store_values<V>(dx + i, v);
+  }
 }
 
-static brim_status add_gradients(const running *r, const brim_launch *launch, kind k, const float *loss)
+template <typename T> static brim_status add_rest(const running *r, void *dx)
+{
+  constexpr int P = cuda_pack<T>::count;
+  const plan *p = r->p;
+  const T *dz = (const T *)r->logits, *product = (const T *)r->product;
+  const int64_t count = r->rows.rows * p->features;
+  if (p->features % P == 0)
+    return cuda_launch(r->backend, add_rest_kernel<T, P>, cuda_stride(count, P, r->backend->processors), r->sum,
+                       p->ld_sum, dz, p->ld_dz, product, p->span[1], p->classes, r->rows.rows, p->features, (T *)dx);
+  return cuda_launch(r->backend, add_rest_kernel<T, 1>, cuda_stride(count, 1, r->backend->processors), r->sum,
+                     p->ld_sum, dz, p->ld_dz, product, p->span[1], p->classes, r->rows.rows, p->features, (T *)dx);
+}
+
+static brim_status make_dx(const running *r, void *dx)
+{
+  BRIM_TRY(multiply(r, TO_X, r->logits, r->product, r->sum ? r->sum : dx, false));
+  if (!r->sum) return BRIM_OK;
+  return r->p->type == BRIM_DTYPE_BF16 ? add_rest<cuda_bf16>(r, dx) : add_rest<cuda_f16>(r, dx);
+}
+
+/* ---- a chunk ---- */
+
+/* Makes loss and ranks, and dz from the logits. loss: of all rows; the backward pass alone reads it. */
+static brim_status make_losses(const running *r, const brim_launch *launch, kind k, const float *loss)
+{
+  const int64_t first = r->rows.first;
+  if (!k.forward) return cuda_loss_backward(r->backend, BRIM_DTYPE_F32, r->p->type, &r->rows, loss + first, r->logits);
+  float *own = (float *)launch->out[0] + first;
+  int32_t *rank = (int32_t *)launch->out[1] + first;
+  return k.backward ? cuda_loss_both(r->backend, r->p->type, &r->rows, own, rank, r->logits)
+                    : cuda_loss_forward(r->backend, BRIM_DTYPE_F32, &r->rows, own, rank);
+}
+
+static brim_status add_gradients(const running *r, const brim_launch *launch, kind k)
 {
   const plan *p = r->p;
   const brim_node *node = launch->node;
-  const uint32_t parameters = node->out_count - k.dx - 1, dtype = node->out[k.dx]->dtype;
+  const uint32_t parameters = node->out_count - k.dx - 1;
   void *const *out = launch->out + k.dx;
-  char *dx = (char *)out[0] + (uint64_t)(r->rows.first * p->features) * brim_dtype_bytes(dtype);
-  BRIM_TRY(cuda_loss_backward(r->backend, BRIM_DTYPE_F32, p->type, &r->rows, loss + r->rows.first, r->logits));
-  BRIM_TRY(multiply(r, TO_X, r->logits, r->product, r->sum ? r->sum : dx, false));
-  if (r->sum) BRIM_TRY(cuda_convert(r->backend, BRIM_DTYPE_F32, r->sum, dtype, dx, r->rows.rows * p->features));
+  const uint64_t bytes = brim_dtype_bytes(node->out[k.dx]->dtype);
+  BRIM_TRY(make_dx(r, (char *)out[0] + (uint64_t)(r->rows.first * p->features) * bytes));
   const bool first = r->rows.first == 0;
   if (parameters > 0)
     BRIM_TRY(multiply(r, TO_PRODUCT, r->logits, x_of_chunk(r), out[1],
@@ -363,22 +427,22 @@ static brim_status add_gradients(const running *r, const brim_launch *launch, ki
                          !first || cuda_adds_to(r->backend, launch, k.dx + 2), r->scratch);
 }
 
-/* loss: of all rows; the forward pass writes it, the backward pass reads it. */
+/* loss: of all rows, for the backward pass alone. */
 static brim_status run(cuda_backend *b, const brim_launch *launch, kind k, const void *loss)
 {
   running r;
   BRIM_TRY(begin(b, launch, k, &r));
   for (int64_t n = 0; n < r.p->rows; n += r.p->chunk) {
     BRIM_TRY(make_logits(&r, n));
-    if (k.forward) BRIM_TRY(add_losses(&r, launch));
-    if (k.backward) BRIM_TRY(add_gradients(&r, launch, k, (const float *)loss));
+    BRIM_TRY(make_losses(&r, launch, k, (const float *)loss));
+    if (k.backward) BRIM_TRY(add_gradients(&r, launch, k));
   }
   return BRIM_OK;
 }
 
 static CUDA_RUN(forward_run)
 {
-  return run((cuda_backend *)self, launch, forward, launch->out[0]);
+  return run((cuda_backend *)self, launch, forward, NULL);
 }
 static CUDA_RUN(backward_run)
 {
@@ -386,7 +450,7 @@ static CUDA_RUN(backward_run)
 }
 static CUDA_RUN(both_run)
 {
-  return run((cuda_backend *)self, launch, both, launch->out[0]);
+  return run((cuda_backend *)self, launch, both, NULL);
 }
 BRIM_KERNEL(linear_cross_entropy) = {
     .op = "linear_cross_entropy", .prepare = forward_prepare, .run = forward_run, .release = release};

@@ -383,6 +383,12 @@ cudaError_t cudaGetDeviceCount(int *count)
   *count = (int)visible_devices().size();
   return *count ? cudaSuccess : cudaErrorNoDevice;
 }
+cudaError_t cudaGetDevice(int *device)
+{
+  const std::vector<int> visible = visible_devices();
+  *device = (int)(std::find(visible.begin(), visible.end(), current_device()) - visible.begin());
+  return visible.empty() ? cudaErrorNoDevice : cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device)
 {
   const std::vector<int> visible = visible_devices();

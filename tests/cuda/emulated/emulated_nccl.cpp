@@ -35,7 +35,8 @@
 namespace
 {
 struct place {
-  char host[64]; /* ranks with the same NCCL_HOSTID appear to be on the host of that name; all have the same device */
+  char host[64]; /* ranks with the same NCCL_HOSTID appear to be on the host of that name */
+  int device;    /* its place on the bus */
   std::atomic<uint32_t> is_attached, is_finished;
   std::atomic<uint64_t> posted, taken; /* rounds */
   uint32_t kind, dtype;                /* of the collective in the round posted last */
@@ -264,8 +265,14 @@ bool attach(ncclComm *c, const char *path)
   if (at == MAP_FAILED || !lock_own(c)) return false;
   c->all = static_cast<shared *>(at);
   const char *host = getenv("NCCL_HOSTID");
-  snprintf(c->all->rank[c->rank].host, sizeof c->all->rank[c->rank].host, "%s", host ? host : "this one");
-  c->all->rank[c->rank].is_attached = 1;
+  place &own = c->all->rank[c->rank];
+  cudaDeviceProp properties;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || cudaGetDeviceProperties(&properties, device) != cudaSuccess)
+    return false;
+  own.device = properties.pciBusID;
+  snprintf(own.host, sizeof own.host, "%s", host ? host : "this one");
+  own.is_attached = 1;
   return true;
 }
 
@@ -289,10 +296,11 @@ ncclResult_t get_async_error(ncclComm_t c, ncclResult_t *error)
   if (c->all->is_wrong) *error = ncclInvalidUsage;
   if (*error != ncclSuccess) return ncclSuccess;
   if (!every(c, [](const place &p) { return p.is_attached != 0; })) *error = ncclInProgress;
-  for (int r = 0; r < c->ranks; r++) /* the name of an unattached rank may still change */
-    if (r != c->rank && c->all->rank[r].is_attached && strcmp(c->all->rank[r].host, c->all->rank[c->rank].host) == 0)
-      *error = ncclInvalidUsage; /* two ranks on one device */
   const place &own = c->all->rank[c->rank];
+  for (int r = 0; r < c->ranks; r++) /* the name of an unattached rank may still change */
+    if (const place &p = c->all->rank[r];
+        r != c->rank && p.is_attached && p.device == own.device && strcmp(p.host, own.host) == 0)
+      *error = ncclInvalidUsage; /* two ranks on one device */
   if (own.is_finished && !every(c, [](const place &p) { return p.is_finished != 0; })) *error = ncclInProgress;
   if (c->pending) std::exchange(c->pending, nullptr)();
   return ncclSuccess;
