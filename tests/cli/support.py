@@ -144,6 +144,12 @@ class Case(unittest.TestCase):
         self.until(lambda: self.has_begun(run), process)
         return process
 
+    def hold_still(self, run, *words):
+        """The same, stopped: it keeps its memory and takes no processor time from the test."""
+        process = self.hold(run, *words)
+        process.send_signal(signal.SIGSTOP)
+        return process
+
     def brim(self, *argv, status=DONE, env=None):
         """Runs brim to its end and checks that it exits with `status` (None: any)."""
         return self.finish(self.start(*argv, env=env), status)

@@ -33,7 +33,7 @@ class PlanDevices(Case):
         return self.plan(*CNN, f"training.batch_size={batch}", *words)["peak_bytes"]
 
     def test_a_device_that_another_run_is_on_has_room_for_a_smaller_micro_batch(self):
-        self.hold("held", *CNN, *shares(80), "device=cpu:0", "training.batch_size=32")
+        self.hold_still("held", *CNN, *shares(80), "device=cpu:0", "training.batch_size=32")
         devices = self.devices(*CNN, *shares(80))
         first, second = devices["cpu:0"], devices["cpu:1"]
         self.assertEqual((first["total_bytes"], first["free_bytes"]),

@@ -123,7 +123,7 @@ class Robust(Policies):
 
     def test_a_device_full_of_other_processes_is_not_taken(self):
         two = devices_of(16)
-        self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
+        self.hold_still("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.train("run", *CNN, *two, "policy=robust", "training.batch_size=256")
         self.assert_decided(result, "run", "robust", ["cpu:1"])
         self.assertRegex(self.reasons("run")[0], r"^16\.0 MiB of 16\.0 MiB are free, the most of 2 devices$")
@@ -132,7 +132,8 @@ class Robust(Policies):
         """The first device has the most free memory, but still too little; the second is no better."""
         two = devices_of(16)
         for device in (0, 1):
-            self.hold(f"hold{device}", *CNN, *two, f"device=cpu:{device}", f"training.batch_size={(256, 512)[device]}")
+            self.hold_still(f"hold{device}", *CNN, *two, f"device=cpu:{device}",
+                            f"training.batch_size={(256, 512)[device]}")
         words = [*CNN, *two, "policy=robust", "training.batch_size=512"]
         result = self.train("run", *words, "min_batch_size=512", status=NO_FIT)
         self.assertEqual(self.lines(result, "robust"), ["cpu:0", "cpu:1"])
@@ -141,7 +142,7 @@ class Robust(Policies):
 
     def test_the_least_free_memory_applies_to_each_device(self):
         two = devices_of(16)
-        self.hold("one", *CNN, *two, "device=cpu:1", "training.batch_size=512")
+        self.hold_still("one", *CNN, *two, "device=cpu:1", "training.batch_size=512")
         result = self.train("first", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=16")
         self.assert_decided(result, "first", "robust", ["cpu:0"])
         result = self.train("large", *CNN, *two, "policy=robust", "training.batch_size=64", "min_gpu_memory_mb=17",
@@ -167,7 +168,7 @@ class Robust(Policies):
     def test_it_moves_to_a_device_with_room_and_continues_there(self):
         """Another policy, which ignores the memory of other processes, chose the first device."""
         two = devices_of(16)
-        self.hold("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
+        self.hold_still("one", *CNN, *two, "device=cpu:0", "training.batch_size=512")
         result = self.brim("--plugin-path", PLUGINS / "policy.so", "train", *CNN, *two, "policy=[first,robust]",
                            "training.batch_size=512", "min_batch_size=128", "run.dir=run")
         self.assert_decided(result, "run", "first", ["cpu:0"])
@@ -182,7 +183,7 @@ class Robust(Policies):
 
     def test_a_run_may_wait_for_a_device(self):
         one = devices_of(16, 1)
-        holder = self.hold("one", *CNN, *one, "training.batch_size=512")
+        holder = self.hold_still("one", *CNN, *one, "training.batch_size=512")
         process = self.start("train", "run.dir=two", *CNN, *one, "policy=robust", "training.batch_size=512",
                              "wait_for_gpu=true", "gpu_check_interval_seconds=0.05")
         self.until(lambda: self.brim("devices", "--json", *one).json["queue"], process)

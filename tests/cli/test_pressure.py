@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -125,15 +126,16 @@ class Neighbours(Pressure):
         self.until(lambda: self.has_begun(run), process)
         return process
 
-    def end(self, neighbour):
-        neighbour.terminate()
-        self.finish(neighbour)
+    def neighbour(self):
+        """Another run, stopped: the tests need only its memory."""
+        process = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
+        process.send_signal(signal.SIGSTOP)
+        return process
 
     def test_a_process_that_starts_later_causes_pressure(self):
         run = self.start_and_wait("run", *self.WORDS)
-        neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
+        self.neighbour()
         result = self.finish(run, 0)
-        self.end(neighbour)
         self.assertRegex(result.err, r"Critical at round \d+: RAM at [\d.]+%, cpu:0 at 9\d\.\d%")
         self.assertEqual([choice for event, choice in self.reported("run") if event == "decision"][1:], [], result)
         self.assertLess(self.summary("run")["device_bytes"], self.alone)
@@ -141,9 +143,8 @@ class Neighbours(Pressure):
         self.assert_same_results("run", self.STEPS)
 
     def test_a_process_that_started_before_causes_no_pressure(self):
-        neighbour = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
+        self.neighbour()
         self.finish(self.start_and_wait("run", *self.WORDS), 0)
-        self.end(neighbour)
         self.assertEqual(self.reported("run"), [])
         self.assert_same_results("run", self.STEPS)
 
