@@ -117,11 +117,6 @@ static uint64_t bytes_of_sums(const brim_program *serve)
   return bytes;
 }
 
-const brim_program *brim_federation_serve(const brim_federation *f)
-{
-  return brim_plan_program(brim_exec_plan(f->exec), BRIM_PROGRAM_UPDATE, 0);
-}
-
 /* Copies between the placed plan and `sums`. */
 static brim_status copy_sums(brim_federation *f, brim_status (*copy)(brim_exec *exec, const brim_program *program,
                                                                      const brim_tensor *tensor, void *host))

@@ -82,7 +82,10 @@ struct brim_federation {
 };
 
 /* The program that updates the global model, in the plan that is placed. */
-const brim_program *brim_federation_serve(const brim_federation *federation);
+static inline const brim_program *brim_federation_serve(const brim_federation *federation)
+{
+  return brim_plan_program(brim_exec_plan(federation->exec), BRIM_PROGRAM_UPDATE, 0);
+}
 /* [step] Assigns the clients of the round to ranks. All ranks know the same speeds, so they get the same result. */
 void brim_federation_distribute(brim_federation *federation);
 /* [step] All ranks exchange the results of their clients and add up their sums. Does nothing in a job of one rank. */
