@@ -12,6 +12,7 @@
 #include "conformance/bench.h"
 #include "conformance/golden.h"
 #include "conformance/load.h"
+#include "graph/fuse.h"
 
 #define EPS 1e-5
 #define MOMENTUM 0.1
@@ -58,6 +59,20 @@ static brim_tensor *make_batch_norm(bench *b)
     const brim_attr attr = {.moving_average = {p->momentum}};
     brim_graph_node_into(g, "moving_average", NULL, in, 2, &in[0], 1, &attr);
   }
+  return y;
+}
+
+static bool end_adds;
+
+/* A batch norm with relu, or with an addition and relu, as one node. */
+static brim_tensor *make_end(bench *b)
+{
+  brim_graph *g = b->g;
+  brim_tensor *x = input(b), *a = end_adds ? bench_input(b, &x->shape, "a") : NULL;
+  brim_tensor *y = brim_batch_norm(g, "norm", x, EPS, MOMENTUM);
+  y = brim_relu(g, a ? brim_add(g, y, a) : y);
+  brim_graph_fuse(g, BRIM_FUSE_ALL, NULL, NULL);
+  assert_int_equal(g->node_count, 1);
   return y;
 }
 
@@ -165,6 +180,23 @@ static void test_batch_norm_takes_each_group_by_itself(void **state)
   check_batch_norm("batch_norm_flat.", 3, 3);
 }
 
+static void test_relu_after_batch_norm_matches_pytorch(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "end%d.", i);
+    fixture_case = name;
+    end_adds = i % 2 == 1;
+    const bench_row row = {"batch_norm", make_end, .norm_group = (int64_t)find("group")->value[0]};
+    bench *b = create(name, &row, false);
+    if (end_adds) set(b, b->g->tensor[1], "a");
+    check_gradients(b, true);
+    if (end_adds) check(b, brim_autodiff_gradient(b->g, b->g->tensor[1]), "da");
+    bench_free(b);
+  }
+}
+
 static int set_up(void **state)
 {
   (void)state;
@@ -188,6 +220,7 @@ int main(void)
       cmocka_unit_test(test_group_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_takes_each_group_by_itself),
+      cmocka_unit_test(test_relu_after_batch_norm_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
