@@ -17,10 +17,11 @@ fi
 jobs=()
 trap : INT
 trap 'kill -TERM "${jobs[@]}" 2>/dev/null || true' TERM
-while read -ra words; do
+while read -ra words || ((${#words[@]})); do # the last line may lack its newline
   ((${#words[@]})) || continue
   name=${words[0]}
-  "$@" "${words[@]:1}" > >(trap '' INT TERM; exec sed -u "s|^|$name: |") 2>&1 </dev/null &
+  shown=${name//[\\&|]/\\&} # these three are special in sed's replacement
+  "$@" "${words[@]:1}" > >(trap '' INT TERM; exec sed -u "s|^|$shown: |") 2>&1 </dev/null &
   jobs+=($!)
 done
 

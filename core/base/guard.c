@@ -147,13 +147,7 @@ static double processor_seconds(const brim_guard *g)
 
 static bool wait_for_slice(brim_guard *g)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += (long)(1e9 * SLICE_SECONDS);
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_nsec -= 1000000000;
-    until.tv_sec++;
-  }
+  const struct timespec until = brim_time_in(SLICE_SECONDS);
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -189,12 +190,22 @@ static void read_groups(const group_readers *l, const char *mount, const char *m
   }
 }
 
-brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
+/* Reads only the limits that are asked for. */
+static brim_cgroup read_limits(const char *mount, const char *membership, bool memory, bool processors)
 {
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
-  read_groups(&(group_readers){bound_memory, bound_processors, &c}, mount, membership);
+  read_groups(&(group_readers){memory ? bound_memory : NULL, processors ? bound_processors : NULL, &c}, mount,
+              membership);
   return c;
 }
+
+brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
+{
+  return read_limits(mount, membership, true, true);
+}
+
+#define MOUNT "/sys/fs/cgroup"
+#define MEMBERSHIP "/proc/self/cgroup"
 
 /* ---- processors ---- */
 
@@ -212,12 +223,26 @@ int32_t brim_host_ranks(void)
   return ranks_here;
 }
 
+static double quota_read;
+static pthread_once_t quota_once = PTHREAD_ONCE_INIT;
+
+static void read_quota(void)
+{
+  quota_read = read_limits(MOUNT, MEMBERSHIP, false, true).processors;
+}
+
+double brim_host_quota(void)
+{
+  pthread_once(&quota_once, read_quota);
+  return quota_read;
+}
+
 int32_t brim_host_threads(void)
 {
   cpu_set_t set;
   int32_t threads =
       sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const double quota = brim_host_quota();
   const int32_t most = (int32_t)(ranks_here > 1 ? quota / ranks_here : ceil(quota));
   if (own_share > 0 && own_share < threads) threads = (int32_t)own_share;
   if (quota > 0 && most < threads) threads = most;
@@ -236,7 +261,7 @@ static uint64_t meminfo(const char *text, const char *key)
 brim_host_memory brim_host_memory_now(void)
 {
   char text[TEXT_BYTES] = "";
-  const brim_cgroup c = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup");
+  const brim_cgroup c = read_limits(MOUNT, MEMBERSHIP, true, false);
   (void)read_text("/proc", "meminfo", text, sizeof text);
   const uint64_t total = meminfo(text, "MemTotal:"), available = meminfo(text, "MemAvailable:");
   return (brim_host_memory){.total_bytes = total < c.memory_limit ? total : c.memory_limit,

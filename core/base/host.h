@@ -18,6 +18,8 @@ typedef struct brim_host_use {
  * respects this from here on. */
 void brim_host_share_with(int32_t ranks, double processors);
 int32_t brim_host_ranks(void); /* on this host; 1 until set */
+/* [any thread] The processors that the control groups allow, as they were when first asked for; 0: no limit. */
+double brim_host_quota(void);
 /* [any thread] Does not allocate. proc: "/proc"; mount: "/sys/fs/cgroup". */
 brim_host_use brim_host_use_read(const char *proc, const char *mount);
 /* [init] Whether an NVIDIA GPU is on the PCI bus, usable or not. bus: BRIM_PCI_BUS. */

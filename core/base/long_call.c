@@ -3,15 +3,23 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "base/thread.h"
 
 #define LONG_SECONDS 10
+#define LOOK_SECONDS 0.25 /* between two looks at the calls */
 
-static void report_long_call(const char *what, const void *function)
+/* One thread watches all calls. It lives on for a while without calls: to start and end a thread for each call takes
+ * longer than most of the calls. */
+#define IDLE_LOOKS_MAX 20
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static brim_frequent_call *first;
+static bool has_watcher;
+
+static void report(const char *what, const void *function)
 {
   Dl_info info;
   if (dladdr(function, &info) && info.dli_fname)
@@ -19,51 +27,6 @@ static void report_long_call(const char *what, const void *function)
   else
     brim_log(BRIM_LOG_WARN, "%s has not returned yet", what);
 }
-
-static void *watch(void *context)
-{
-  brim_long_call *c = context;
-  struct timespec until;
-  int reason = 0;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += LONG_SECONDS;
-  pthread_mutex_lock(&c->lock);
-  while (!c->has_ended && reason != ETIMEDOUT)
-    reason = pthread_cond_clockwait(&c->change, &c->lock, CLOCK_MONOTONIC, &until);
-  if (!c->has_ended) report_long_call(c->what, c->function);
-  pthread_mutex_unlock(&c->lock);
-  return NULL;
-}
-
-void brim_long_call_begin(brim_long_call *c, const char *what, const void *function)
-{
-  *c = (brim_long_call){.what = what, .function = function};
-  pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->change, NULL);
-  c->is_watched = brim_thread_start(&c->thread, "brim-watch", watch, c) == 0;
-}
-
-void brim_long_call_end(brim_long_call *c)
-{
-  pthread_mutex_lock(&c->lock);
-  c->has_ended = true;
-  pthread_cond_signal(&c->change);
-  pthread_mutex_unlock(&c->lock);
-  if (c->is_watched) pthread_join(c->thread, NULL);
-  pthread_cond_destroy(&c->change);
-  pthread_mutex_destroy(&c->lock);
-}
-
-/* ---- functions that are called repeatedly ---- */
-
-#define LOOK_SECONDS 1
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
-static brim_frequent_call *first;
-static pthread_t watcher; /* runs while there are calls to watch */
-static bool has_watcher;
-static uintptr_t generation; /* of the watcher; it ends when this changes */
 
 /* Warns once per function, whichever threads call it. */
 static void look_at(brim_frequent_call *c, double now)
@@ -76,22 +39,29 @@ static void look_at(brim_frequent_call *c, double now)
   }
   if (c->is_reported || now - c->since < LONG_SECONDS) return;
   for (brim_frequent_call *k = first; k; k = k->next) k->is_reported = k->is_reported || k->function == c->function;
-  report_long_call(c->what, c->function);
+  report(c->what, c->function);
 }
 
-static void *watch_all(void *own)
+static void *watch_all(void *context)
 {
+  pthread_cond_t never = PTHREAD_COND_INITIALIZER; /* only to wait without the lock */
   pthread_mutex_lock(&lock);
-  while (generation == (uintptr_t)own) {
-    struct timespec until;
+  for (int idle = 0; idle < IDLE_LOOKS_MAX; idle = first ? 0 : idle + 1) {
     const double now = brim_now();
     for (brim_frequent_call *c = first; c; c = c->next) look_at(c, now);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += LOOK_SECONDS;
-    pthread_cond_clockwait(&change, &lock, CLOCK_MONOTONIC, &until);
+    const struct timespec until = brim_time_in(LOOK_SECONDS);
+    while (pthread_cond_clockwait(&never, &lock, CLOCK_MONOTONIC, &until) != ETIMEDOUT) continue;
   }
+  has_watcher = false;
   pthread_mutex_unlock(&lock);
-  return NULL;
+  return context;
+}
+
+static void start_watcher(void)
+{
+  pthread_t watcher;
+  has_watcher = brim_thread_start(&watcher, "brim-watch", watch_all, NULL) == 0;
+  if (has_watcher) pthread_detach(watcher);
 }
 
 void brim_frequent_call_watch(brim_frequent_call *c, const char *what, const void *function)
@@ -99,7 +69,7 @@ void brim_frequent_call_watch(brim_frequent_call *c, const char *what, const voi
   pthread_mutex_lock(&lock);
   *c = (brim_frequent_call){.next = first, .what = what, .function = function};
   first = c;
-  if (!has_watcher) has_watcher = brim_thread_start(&watcher, "brim-watch", watch_all, (void *)generation) == 0;
+  if (!has_watcher) start_watcher();
   pthread_mutex_unlock(&lock);
 }
 
@@ -109,13 +79,16 @@ void brim_frequent_call_unwatch(brim_frequent_call *c)
   pthread_mutex_lock(&lock);
   while (*at && *at != c) at = &(*at)->next;
   if (*at) *at = c->next;
-  const bool ends = !first && has_watcher;
-  const pthread_t last = watcher;
-  if (ends) {
-    has_watcher = false;
-    generation++;
-    pthread_cond_broadcast(&change);
-  }
   pthread_mutex_unlock(&lock);
-  if (ends) pthread_join(last, NULL);
+}
+
+void brim_long_call_begin(brim_long_call *c, const char *what, const void *function)
+{
+  brim_frequent_call_watch(&c->call, what, function);
+  brim_frequent_call_turn(&c->call); /* only then does its time count */
+}
+
+void brim_long_call_end(brim_long_call *c)
+{
+  brim_frequent_call_unwatch(&c->call);
 }

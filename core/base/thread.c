@@ -1,5 +1,6 @@
 #include "base/thread.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -36,4 +37,14 @@ int brim_thread_start(pthread_t *thread, const char *name, void *(*work)(void *)
   else
     pthread_setname_np(*thread, name);
   return failed;
+}
+
+struct timespec brim_time_in(double seconds)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += (long)(1e9 * fmod(seconds, 1));
+  until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  return until;
 }

@@ -93,6 +93,15 @@ static void add_taken(devices *d, const char *device, const brim_taken *t)
                                                              : brim_format_bytes(text, sizeof text, bytes[i]));
 }
 
+/* The 16-bit types that the device's own instructions multiply. */
+static json_t *json_types(uint32_t types)
+{
+  json_t *list = json_array();
+  if (types & BRIM_STORES(BRIM_DTYPE_BF16)) json_array_append_new(list, json_string("bf16"));
+  if (types & BRIM_STORES(BRIM_DTYPE_F16)) json_array_append_new(list, json_string("fp16"));
+  return list;
+}
+
 static void add_device(devices *d, const brim_registry_entry *entry, int index, const brim_device_info *info,
                        json_t *users)
 {
@@ -102,11 +111,11 @@ static void add_device(devices *d, const brim_registry_entry *entry, int index, 
   const bool measured = find_taken(entry, info, &taken);
   if (measured && !d->json) add_taken(d, brim_arena_printf(d->arena, "%s:%d", backend, index), &taken);
   if (d->json) {
-    json_t *row =
-        json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:O, s:o}", "backend", backend, "index", index, "name",
-                  info->name, "total_bytes", (json_int_t)info->total_bytes, "free_bytes", (json_int_t)info->free_bytes,
-                  "threads", (int)info->threads, "capability", json_text(capability_of(d, info)), "uuid",
-                  json_text(info->uuid), "users", users, "memory", measured ? brim_taken_json(&taken) : json_null());
+    json_t *row = json_pack(
+        "{s:s, s:i, s:s, s:I, s:I, s:i, s:o, s:o, s:o, s:O, s:o}", "backend", backend, "index", index, "name",
+        info->name, "total_bytes", (json_int_t)info->total_bytes, "free_bytes", (json_int_t)info->free_bytes, "threads",
+        (int)info->threads, "capability", json_text(capability_of(d, info)), "multiplies", json_types(info->multiplies),
+        "uuid", json_text(info->uuid), "users", users, "memory", measured ? brim_taken_json(&taken) : json_null());
     json_array_append_new(d->device, row);
     return;
   }

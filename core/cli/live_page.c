@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -12,12 +13,26 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/thread.h"
 #include "report/page.h"
 #include "store/rundir.h"
+
+#define FIRST_SECONDS 1.0 /* before the first page; shorter runs write their page at their end, without a child */
 
 /* A process trains one run at a time. */
 static pid_t child = -1;
 static int line = -1;
+
+/* The thread that waits for the moment to start the child. */
+static struct waiting {
+  char dir[BRIM_PATH_MAX];
+  double every_seconds;
+  pthread_t thread;
+  bool is_begun;
+  pthread_mutex_t lock;
+  pthread_cond_t change;
+  bool ends;
+} waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 /* The child has no part in the terminal: its own group, and none of this process's streams and files. */
 static int start(const char *const *word, int input)
@@ -45,13 +60,15 @@ static int start(const char *const *word, int input)
   return failed;
 }
 
-void brim_live_page_begin(const char *dir, double every_seconds)
+/* Starts the child; the thread that waits for the moment has done so. */
+static void start_child(void)
 {
   char path[BRIM_PATH_MAX], every[32];
   int end[2];
-  snprintf(every, sizeof every, "%.6g", every_seconds);
-  const char *const word[] = {"brim", "report", "--every", every, "--run", "--force", "-o", path, "--", dir, NULL};
-  if (child > 0 || brim_path_join(path, dir, BRIM_REPORT_NAME) != BRIM_OK) return;
+  snprintf(every, sizeof every, "%.6g", waiting.every_seconds);
+  const char *const word[] = {"brim", "report", "--every", every,       "--run", "--force",
+                              "-o",   path,     "--",      waiting.dir, NULL};
+  if (brim_path_join(path, waiting.dir, BRIM_REPORT_NAME) != BRIM_OK) return;
   int failed = pipe2(end, O_CLOEXEC) == 0 ? 0 : errno;
   if (failed == 0) {
     failed = start(word, end[0]);
@@ -66,8 +83,38 @@ void brim_live_page_begin(const char *dir, double every_seconds)
            strerror(failed));
 }
 
+/* Waits, and starts the child unless the run ends first. */
+static void *wait_and_start(void *context)
+{
+  const double seconds = waiting.every_seconds < FIRST_SECONDS ? waiting.every_seconds : FIRST_SECONDS;
+  const struct timespec until = brim_time_in(seconds);
+  int reason = 0;
+  pthread_mutex_lock(&waiting.lock);
+  while (!waiting.ends && reason != ETIMEDOUT)
+    reason = pthread_cond_clockwait(&waiting.change, &waiting.lock, CLOCK_MONOTONIC, &until);
+  if (!waiting.ends) start_child();
+  pthread_mutex_unlock(&waiting.lock);
+  return context;
+}
+
+void brim_live_page_begin(const char *dir, double every_seconds)
+{
+  if (waiting.is_begun || strlen(dir) >= sizeof waiting.dir) return;
+  snprintf(waiting.dir, sizeof waiting.dir, "%s", dir);
+  waiting.every_seconds = every_seconds;
+  waiting.ends = false;
+  waiting.is_begun = brim_thread_start(&waiting.thread, "brim-page", wait_and_start, NULL) == 0;
+}
+
 void brim_live_page_end(void)
 {
+  if (!waiting.is_begun) return;
+  pthread_mutex_lock(&waiting.lock);
+  waiting.ends = true;
+  pthread_cond_signal(&waiting.change);
+  pthread_mutex_unlock(&waiting.lock);
+  pthread_join(waiting.thread, NULL);
+  waiting.is_begun = false;
   if (child <= 0) return;
   /* SIGPIPE is ignored in runs; a child that is gone needs no word */
   if (write(line, "e", 1) != 1) brim_log(BRIM_LOG_DEBUG, "the process that writes the page is gone");

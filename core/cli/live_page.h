@@ -2,7 +2,8 @@
 #ifndef BRIM_CLI_LIVE_PAGE_H
 #define BRIM_CLI_LIVE_PAGE_H
 
-/* [init] Starts the child for the run in `dir`. If it cannot be started, warns: the run writes its page at the end. */
+/* [init] Makes a thread start the child for the run in `dir` when the run has lasted a second, or `every_seconds` if
+ * that is less. If it cannot be started, warns: the run writes its page at the end. */
 void brim_live_page_begin(const char *dir, double every_seconds);
 /* Ends the child, which then leaves the page to the caller. No-op without a child. */
 void brim_live_page_end(void);

@@ -10,6 +10,7 @@
 #include "cli/ranks.h"
 #include "drive/extract.h"
 #include "drive/placement.h"
+#include "drive/precision.h"
 #include "graph/counts.h"
 #include "graph/plan_json.h"
 #include "launch/isolate.h"
@@ -89,6 +90,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
                                           "peak_bytes", (json_int_t)table[i].peak_bytes, "lower_bound_bytes",
                                           (json_int_t)table[i].lower_bound_bytes, "chosen", table[i].chosen));
   json_object_set_new(out, "table", rows);
+  brim_precision_describe(d->setup, out);
   json_object_set_new(out, "step_seconds", json_real(speed->figures.step_seconds));
   json_object_set_new(out, "frontier", brim_cli_frontier_json(&speed->frontier, d->setup));
   json_object_set_new(out, "host", brim_footprint_json(host));
@@ -114,14 +116,6 @@ static void print_recompute(const brim_plan *plan, int64_t batch, const step_spe
   if (train->graph->recomputed_count > 0)
     brim_text_printf(&text, ", predicted to take %.1f %% more time", 100 * (speed->extra > 0 ? speed->extra : 0));
   puts(brim_text_str(&text));
-  brim_text_release(&text);
-}
-
-static void print_refused(const brim_plan *plan)
-{
-  brim_text text = {0};
-  brim_plan_print_refused(plan, &text);
-  if (text.length > 0) puts(text.s);
   brim_text_release(&text);
 }
 
@@ -152,12 +146,14 @@ static void print_features(uint64_t peak)
       brim_format_bytes(bytes, sizeof bytes, peak), (unsigned long long)peak);
 }
 
-/* Formats "rank 0 of 4, " if there are several ranks. */
-static const char *format_rank(const brim_drive *d, char *out, size_t room)
+/* Formats "bf16, rank 0 of 4, ": a precision other than fp32, and the rank of several. */
+static const char *format_variant(const brim_drive *d, char *out, size_t room)
 {
-  out[0] = '\0';
+  char precision[BRIM_CLI_PRECISION_BYTES];
+  const int length = snprintf(out, room, "%s", brim_cli_format_precision(d->setup, precision));
   if (d->setup->world.ranks > 1)
-    snprintf(out, room, "rank %d of %d, ", (int)d->setup->world.rank, (int)d->setup->world.ranks);
+    snprintf(out + length, room - (size_t)length, "rank %d of %d, ", (int)d->setup->world.rank,
+             (int)d->setup->world.ranks);
   return out;
 }
 
@@ -186,14 +182,14 @@ static void print_summary(const char *dataset, const char *summary)
 static void print_text(const brim_drive *d, const brim_plan *plan, const row *table, size_t count,
                        const step_speed *speed)
 {
-  char a[32], values[96], cut[BRIM_CUT_ROOM], rank[64];
+  char a[32], values[96], cut[BRIM_CUT_ROOM], variant[64];
   const uint64_t all = brim_plan_parameters(plan), trained = brim_plan_trained(plan);
   const int length = snprintf(values, sizeof values, "   %" PRIu64 " values", all);
   if (trained < all)
     snprintf(values + length, sizeof values - (size_t)length, ", of which %" PRIu64 " trained", trained);
   printf("%s on %s: %s, %smicro-batch %s, %s\n", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name,
-         brim_config_choice_of(d->setup->config, "optimizer")->plugin->id, format_rank(d, rank, sizeof rank),
+         brim_config_choice_of(d->setup->config, "optimizer")->plugin->id, format_variant(d, variant, sizeof variant),
          brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut), d->planner.device_info.name);
   if (d->setup->data.train.summary)
     print_summary(brim_config_choice_of(d->setup->config, "dataset")->name, d->setup->data.train.summary);
@@ -208,7 +204,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, const row *ta
   print_host(plan);
   print_features(speed->features_bytes);
   print_recompute(plan, d->choice.micro_batch, speed);
-  print_refused(plan);
+  brim_cli_print_slower(d, plan);
   print_update(d);
   print_table(d, table, count);
 }
@@ -254,7 +250,7 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_cli_print_taken(d, plan, &text);
   brim_text_add(&text, "\nplans that take less memory or less time, by the device profile:\n");
   brim_cli_print_frontier(frontier, d->setup, &text);
-  brim_cli_print_cards(cards, &text);
+  brim_cli_print_cards(cards, d->setup, &text);
   brim_text_add(&text, "\n");
   brim_footprint_print(host, &text);
   printf("\n%s\n", brim_text_str(&text));
@@ -283,10 +279,10 @@ typedef struct wishes {
 static brim_status write_picture(const brim_drive *d, const brim_plan *plan, const char *path)
 {
   const brim_program *train = brim_plan_program(plan, BRIM_PROGRAM_TRAIN, d->choice.micro_batch);
-  char title[512], cut[BRIM_CUT_ROOM], rank[64];
+  char title[512], cut[BRIM_CUT_ROOM], variant[64];
   snprintf(title, sizeof title, "%s on %s, %smicro-batch %s, %s",
            brim_config_choice_of(d->setup->config, "model")->plugin->id,
-           brim_config_choice_of(d->setup->config, "dataset")->name, format_rank(d, rank, sizeof rank),
+           brim_config_choice_of(d->setup->config, "dataset")->name, format_variant(d, variant, sizeof variant),
            brim_setup_format_cut(d->setup, d->choice.micro_batch, cut, sizeof cut), d->planner.device_info.name);
   return brim_cli_write_picture(d, plan, train ? train : &plan->program[plan->peak_program], title, path);
 }
@@ -358,7 +354,7 @@ static brim_status show_plan(const brim_cli *cli, const brim_config *config, con
   if (status == BRIM_OK && !brim_weights_files_are_missing(config->settings.model.weights))
     status = brim_setup_weights_open(d->setup, plan->program[0].graph, &weights);
   if (status == BRIM_OK) status = make_table(d, plan, table, &count);
-  if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_AUTO, &speed);
+  if (status == BRIM_OK) status = find_speed(d, config->settings.precision == BRIM_PRECISION_POLICY, &speed);
   if (status == BRIM_OK) status = brim_cli_find_ranks(cli, d, plan, &ranks);
   if (status == BRIM_OK) status = brim_cards_find(&d->planner, &d->choice, plan, &cards);
   if (status == BRIM_OK && wish->times) status = brim_times_find(&d->planner, &d->choice, &times);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/plan_print.h"
+#include "drive/precision.h"
 #include "graph/plan_json.h"
 #include "planner/room.h"
 #include "planner/rounds.h"
@@ -110,11 +111,13 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   const brim_partition *p = &d->setup->partition;
   const uint64_t kept = brim_setup_kept_bytes(d->setup);
   const brim_updates_plan updates = brim_updates_plan_of(d->setup, plan);
+  char precision[BRIM_CLI_PRECISION_BYTES];
   printf("%s on %s: %lld clients with ", brim_config_choice_of(d->setup->config, "model")->plugin->id,
          brim_config_choice_of(d->setup->config, "dataset")->name, (long long)p->clients);
   if (p->least < p->most) printf("%lld to ", (long long)p->least);
-  printf("%lld samples, %lld a round, batches of %lld; %s\n", (long long)p->most, (long long)s->clients_per_round,
-         (long long)s->training.effective_batch_size, d->planner.device_info.name);
+  printf("%lld samples, %lld a round, batches of %lld; %s%s\n", (long long)p->most, (long long)s->clients_per_round,
+         (long long)s->training.effective_batch_size, brim_cli_format_precision(d->setup, precision),
+         d->planner.device_info.name);
   printf("\npeak %s, exactly %" PRIu64 " bytes, with %d client%s at a time, in %s\n",
          brim_format_bytes(a, sizeof a, plan->peak_bytes), plan->peak_bytes, (int)d->choice.lanes,
          brim_plural(d->choice.lanes), plan->peak_op);
@@ -137,6 +140,7 @@ static void print_text(const brim_drive *d, const brim_plan *plan, uint64_t serv
   if (updates.rows > 0)
     printf("the updates of a round take %s on the disk of the run's folder\n",
            brim_format_bytes(a, sizeof a, updates.file_bytes));
+  brim_cli_print_slower(d, plan);
   print_privacy(d->setup);
   print_rows(d, row, count);
 }
@@ -155,6 +159,7 @@ static brim_status print_json(const brim_drive *d, const brim_plan *plan, const 
                               uint64_t server_bytes, const lanes_row *row, size_t count)
 {
   json_t *out = brim_plan_json(plan, d->choice.micro_batch), *rows = json_array();
+  brim_precision_describe(d->setup, out);
   for (size_t i = 0; i < count; i++) {
     json_t *one = json_pack("{s:i, s:I, s:b, s:s}", "parallel_clients", (int)row[i].lanes, "peak_bytes",
                             (json_int_t)row[i].peak_bytes, "chosen", row[i].lanes == d->choice.lanes, "basis",

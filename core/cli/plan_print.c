@@ -6,13 +6,38 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "graph/plan_json.h"
 #include "planner/room.h"
+#include "planner/strict.h"
 #include "planner/taken.h"
 #include "report/plan_svg.h"
 #include "store/rundir.h"
 #include "store/summary.h"
 
 #define SHOWN 24 /* operations; the others are summed up */
+
+/* ---- precision, and what is slow ---- */
+
+const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES])
+{
+  const int32_t precision = brim_setup_precision(setup);
+  out[0] = '\0';
+  if (precision != BRIM_PRECISION_FP32)
+    snprintf(out, BRIM_CLI_PRECISION_BYTES, "%s, ", brim_precision_names[precision]);
+  return out;
+}
+
+void brim_cli_print_slower(const brim_drive *d, const brim_plan *plan)
+{
+  brim_text text = {0};
+  brim_plan_print_refused(plan, &text);
+  if (text.length > 0) brim_text_add(&text, "\n");
+  const size_t refused = text.length;
+  brim_strict_print_precision(d->setup, &d->planner.device_info, &text);
+  if (text.length > refused) brim_text_add(&text, "\n");
+  if (text.length > 0) printf("%s", text.s);
+  brim_text_release(&text);
+}
 
 /* ---- what fits ---- */
 
@@ -87,11 +112,14 @@ static void add_most(int64_t most, uint64_t peak, int width, brim_text *out)
   brim_text_printf(out, "  %*s  %9s", width, most > 0 ? number : "-", most > 0 ? bytes : "-");
 }
 
-void brim_cli_print_cards(const brim_cards *cards, brim_text *out)
+void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim_text *out)
 {
   char bytes[32];
+  const int32_t precision = brim_setup_precision(setup);
+  const bool is_auto = setup->settings->precision == BRIM_PRECISION_AUTO && precision == BRIM_PRECISION_FP32;
   if (cards->count == 0) return;
-  brim_text_printf(out, "\nlargest samples and micro-batches by the size of a GPU's memory:\n");
+  brim_text_printf(out, "\nlargest samples and micro-batches by the size of a GPU's memory, in %s%s:\n",
+                   brim_precision_names[precision], is_auto ? " (GPUs take precision=bf16 by default)" : "");
   const int width = snprintf(bytes, sizeof bytes, "micro-batch of %lld", (long long)cards->context);
   brim_text_printf(out, "  memory   for a plan  longest context       peak  %s       peak\n", bytes);
   for (size_t i = 0; i < cards->count; i++) {

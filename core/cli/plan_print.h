@@ -18,10 +18,15 @@ json_t *brim_cli_fits_json(const brim_fits *fits);
 void brim_cli_print_frontier(const brim_frontier *frontier, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_frontier_json(const brim_frontier *frontier, const brim_setup *setup);
 /* Nothing if there are no cards. */
-void brim_cli_print_cards(const brim_cards *cards, brim_text *out);
+void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim_text *out);
 json_t *brim_cli_cards_json(const brim_cards *cards);
 void brim_cli_print_times(const brim_times *times, brim_text *out);
 json_t *brim_cli_times_json(const brim_times *times);
+/* Returns "bf16, ", or "" for fp32, written to `out`. */
+#define BRIM_CLI_PRECISION_BYTES 16
+const char *brim_cli_format_precision(const brim_setup *setup, char out[BRIM_CLI_PRECISION_BYTES]);
+/* Prints what the device computes in a slow way (planner/strict.h). */
+void brim_cli_print_slower(const brim_drive *drive, const brim_plan *plan);
 /* `device`: its name. */
 void brim_cli_print_traffic(const brim_traffic *traffic, const char *device, brim_text *out);
 json_t *brim_cli_traffic_json(const brim_traffic *traffic, const char *device);

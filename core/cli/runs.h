@@ -19,6 +19,7 @@ typedef struct brim_runs_options {
 typedef struct brim_runs_row {
   const brim_index *index;
   const brim_index_run *run;
+  const char *path;             /* as the user would write it: the value of the key name */
   const brim_index_cell **cell; /* one for each key; NULL: the run has none */
 } brim_runs_row;
 
@@ -27,7 +28,7 @@ typedef struct brim_runs {
   brim_arena *arena;
   brim_index *index;
   size_t indexes, index_room;
-  const char *key[BRIM_RUNS_KEYS_MAX]; /* as the user wrote them */
+  const char *key[BRIM_RUNS_KEYS_MAX]; /* as the user wrote them, but titles of columns replaced by keys */
   size_t keys, columns;                /* the first `columns` keys are the columns */
   size_t sort;                         /* a key */
   bool descends;
@@ -45,8 +46,12 @@ brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t
 /* Its two halves: takes --where, --sort and --columns; and chooses from the runs that `runs->index` has. */
 brim_status brim_runs_take_options(brim_runs *runs, const char *default_columns);
 brim_status brim_runs_choose(brim_runs *runs);
+/* The value of a run for key `key` of `runs`: what a list shows, and what filters and orders compare. */
+brim_where_value brim_runs_value(const brim_runs *runs, const brim_runs_row *row, size_t key);
 /* The folder of a run as an operand names it: the path, or a name below runs. */
 const char *brim_runs_path(brim_arena *arena, const char *operand);
+/* ELOAD if an operand names nothing, with a near name, or a file. */
+brim_status brim_runs_check_operand(brim_arena *arena, const char *operand);
 /* The paths of the runs that a command works on: its operands, or with --where the runs chosen from them. ECONFIG: none
  * is named. */
 brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t operands, const char *verb,

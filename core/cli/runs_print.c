@@ -10,12 +10,18 @@
 #include "base/utf8.h"
 #include "cli/runs.h"
 
+/* Whether the values of a key are texts even if they look like numbers. */
 static bool is_text_key(const char *key)
 {
-  static const char *const texts[] = {"name", "status", "model", "dataset", "started", "tag", "note", "problem"};
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-    if (strcmp(key, texts[i]) == 0) return true;
-  return false;
+  const enum brim_where_kind kind = brim_index_kind_of(key);
+  return kind != BRIM_WHERE_MIXED && kind != BRIM_WHERE_NUMBERS && kind != BRIM_WHERE_SECONDS;
+}
+
+/* The heading of a column; `exact`: over exact numbers, for programs, where a time is a number of seconds. */
+static const char *heading(const char *key, bool exact)
+{
+  const brim_index_column *column = brim_index_column_of(key);
+  return !column || (exact && column->kind == BRIM_WHERE_SECONDS) ? key : column->title;
 }
 
 /* The shortest form that reads back. */
@@ -48,30 +54,27 @@ const char *brim_runs_cell(brim_arena *arena, const brim_index *index, const bri
 {
   if (!cell) return "-";
   if (cell->text) return one_line(arena, brim_index_string(index, cell->text));
-  const bool whole = cell->number == floor(cell->number) && fabs(cell->number) < 1e15;
-  return brim_arena_printf(arena, whole ? "%.0f" : "%.5g", cell->number);
+  char shown[BRIM_WHERE_SHOWN_BYTES];
+  return brim_arena_string(arena, brim_where_show(BRIM_WHERE_NUMBERS, cell->number, shown));
 }
 
 static const char *cell_for(const brim_runs *runs, const brim_runs_row *row, size_t column)
 {
-  const char *key = runs->key[column];
-  const brim_index_cell *cell = row->cell[column];
-  char time[32];
-  if (strcmp(key, "name") == 0) return brim_index_path(runs->arena, row->index, row->run);
-  if (cell && !cell->text && strcmp(key, "seconds") == 0)
-    return brim_arena_string(runs->arena, brim_format_seconds(time, sizeof time, cell->number));
-  if (cell && cell->text && strcmp(key, "started") == 0 && !runs->options->columns)
-    return brim_arena_printf(runs->arena, "%.16s", brim_index_string(row->index, cell->text)); /* without seconds */
-  return brim_runs_cell(runs->arena, row->index, cell);
+  const enum brim_where_kind kind = brim_index_kind_of(runs->key[column]);
+  const brim_where_value value = brim_runs_value(runs, row, column);
+  char shown[BRIM_WHERE_SHOWN_BYTES];
+  if (!value.has) return "-";
+  if (!value.text) return brim_arena_string(runs->arena, brim_where_show(kind, value.number, shown));
+  if (kind == BRIM_WHERE_PATHS) return value.text;
+  if (kind == BRIM_WHERE_DATES && !runs->options->columns)
+    return brim_arena_printf(runs->arena, "%.16s", value.text); /* without seconds */
+  return one_line(runs->arena, value.text);
 }
 
 static void fill_table(const brim_runs *runs, size_t columns, brim_table *table)
 {
   *table = (brim_table){.arena = runs->arena, .columns = columns};
-  for (size_t c = 0; c < columns; c++)
-    brim_table_add(table, strcmp(runs->key[c], "name") == 0      ? "run"
-                          : strcmp(runs->key[c], "seconds") == 0 ? "time"
-                                                                 : runs->key[c]);
+  for (size_t c = 0; c < columns; c++) brim_table_add(table, heading(runs->key[c], false));
   for (size_t i = 0; i < runs->rows; i++)
     for (size_t c = 0; c < columns; c++) brim_table_add(table, cell_for(runs, &runs->row[i], c));
 }
@@ -128,20 +131,18 @@ static void print_csv(const brim_runs *runs)
   brim_text out = {0};
   for (size_t c = 0; c < runs->columns; c++) {
     brim_text_add(&out, c ? "," : "");
-    add_csv(&out, strcmp(runs->key[c], "name") == 0 ? "run" : runs->key[c]);
+    add_csv(&out, heading(runs->key[c], true));
   }
   brim_text_add(&out, "\n");
   for (size_t i = 0; i < runs->rows; i++) {
     const brim_runs_row *row = &runs->row[i];
     for (size_t c = 0; c < runs->columns; c++) {
-      const brim_index_cell *cell = row->cell[c];
+      const brim_where_value value = brim_runs_value(runs, row, c);
       brim_text_add(&out, c ? "," : "");
-      if (strcmp(runs->key[c], "name") == 0)
-        add_csv(&out, brim_index_path(runs->arena, row->index, row->run));
-      else if (cell && cell->text)
-        add_csv(&out, brim_index_string(row->index, cell->text));
-      else if (cell)
-        add_number(&out, cell->number);
+      if (value.text)
+        add_csv(&out, value.text);
+      else if (value.has)
+        add_number(&out, value.number);
     }
     brim_text_add(&out, "\n");
   }
@@ -204,10 +205,11 @@ static void add_tags(brim_text *out, const char *list)
 
 static void add_pair(brim_text *out, const char *key, const brim_index *index, const brim_index_cell *cell)
 {
+  const brim_index_column *column = brim_index_column_of(key);
   brim_text_add(out, ", ");
-  brim_runs_add_json(out, strcmp(key, "tag") == 0 ? "tags" : key);
+  brim_runs_add_json(out, column ? column->member : key);
   brim_text_add(out, ": ");
-  if (strcmp(key, "tag") == 0)
+  if (column && column->is_list)
     add_tags(out, cell && cell->text ? brim_index_string(index, cell->text) : "");
   else
     add_value(out, key, index, cell);
@@ -249,7 +251,7 @@ static void print_json(const brim_runs *runs)
     const brim_runs_row *row = &runs->row[i];
     brim_text_clear(&out);
     brim_text_add(&out, i ? ",\n  {\"run\": " : "\n  {\"run\": ");
-    brim_runs_add_json(&out, brim_index_path(runs->arena, row->index, row->run));
+    brim_runs_add_json(&out, row->path);
     for (size_t c = 0; c < runs->columns && runs->options->columns; c++)
       if (strcmp(runs->key[c], "name") != 0) add_pair(&out, runs->key[c], row->index, row->cell[c]);
     if (!runs->options->columns) add_whole(&out, row);

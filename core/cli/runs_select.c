@@ -33,8 +33,45 @@ const char *brim_runs_path(brim_arena *arena, const char *operand)
   return access(below, F_OK) == 0 ? below : operand;
 }
 
+/* The path closest to one that does not exist: of a folder beside it, or below runs if it is only a name. NULL: none.
+ */
+static const char *near_path(brim_arena *arena, const char *path)
+{
+  const char *slash = strrchr(path, '/'), *best = NULL;
+  const char *parents[] = {slash ? brim_arena_string_n(arena, path, (size_t)(slash - path) + 1) : "", "runs/",
+                           "multirun/"};
+  int distance = INT32_MAX;
+  for (size_t i = 0; i < (slash ? 1 : sizeof parents / sizeof parents[0]); i++) {
+    const char **name, *found = NULL;
+    size_t count;
+    if (!brim_folder_names(arena, parents[i][0] ? parents[i] : ".", &name, &count)) continue;
+    for (size_t k = 0; k < count; k++)
+      if (name[k][0] != '.' && brim_is_folder(brim_arena_printf(arena, "%s%s", parents[i], name[k])))
+        brim_suggest(slash ? slash + 1 : path, name[k], &distance, &found);
+    if (found) best = brim_arena_printf(arena, "%s%s", parents[i], found);
+  }
+  return best;
+}
+
+brim_status brim_runs_check_operand(brim_arena *arena, const char *operand)
+{
+  const char *path = brim_runs_path(arena, operand);
+  size_t end = strlen(path);
+  while (end > 1 && path[end - 1] == '/') end--;
+  path = brim_arena_string_n(arena, path, end);
+  if (access(path, F_OK) == 0 && !brim_is_folder(path))
+    return brim_fail(BRIM_ELOAD, "'%s' is a file, not the folder of a run or a folder of runs", path);
+  if (access(path, F_OK) == 0 || errno != ENOENT) return BRIM_OK; /* reading it gives the reason */
+  const char *near = near_path(arena, path);
+  const brim_status status =
+      brim_fail(BRIM_ELOAD, "there is no folder '%s'%s\nexpected the folder of a run, or a folder of runs", path,
+                strchr(path, '/') ? "" : ", nor one of this name in 'runs'");
+  return near ? brim_fail_add(status, "did you mean '%s'?", near) : status;
+}
+
 static brim_status open_operand(brim_runs *runs, const char *operand)
 {
+  BRIM_TRY(brim_runs_check_operand(runs->arena, operand));
   const char *path = brim_runs_path(runs->arena, operand);
   BRIM_ARENA_GROW(runs->arena, runs->index, runs->indexes, runs->index_room);
   brim_index *index = &runs->index[runs->indexes];
@@ -57,10 +94,12 @@ void brim_runs_release(brim_runs *runs)
 
 /* ---- keys ---- */
 
-/* The place of a key among those that are looked up. */
+/* The place of a key, or of the key that the title of a column stands for, among those that are looked up. */
 static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
 {
+  const brim_index_column *column = brim_index_column_of(name);
   size_t i = 0;
+  if (column) name = column->key;
   while (i < runs->keys && strcmp(runs->key[i], name) != 0) i++;
   if (i == BRIM_RUNS_KEYS_MAX) return brim_fail(BRIM_ECONFIG, "more than %d different keys", BRIM_RUNS_KEYS_MAX);
   if (i == runs->keys) runs->key[runs->keys++] = name;
@@ -72,6 +111,7 @@ static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
 static brim_status add_columns(brim_runs *runs, const char *list)
 {
   size_t at;
+  if (!list[0]) return brim_fail(BRIM_ECONFIG, "--columns needs a key, such as name,test.accuracy");
   for (const char *s = list; *s;) {
     const size_t length = strcspn(s, ",");
     if (length == 0) return brim_fail(BRIM_ECONFIG, "--columns %s: there is an empty name in the list", list);
@@ -124,15 +164,16 @@ static brim_status bind(const brim_runs *runs, const brim_index *index, uint32_t
 
 /* ---- rows ---- */
 
-static brim_where_value value_of(const brim_runs *runs, const brim_runs_row *row, size_t key)
+/* The value that the list shows, which the filter and the order use too. */
+brim_where_value brim_runs_value(const brim_runs *runs, const brim_runs_row *row, size_t key)
 {
   const brim_index_cell *cell = row->cell[key];
-  if (strcmp(runs->key[key], "name") == 0)
-    return (brim_where_value){
-        .has = true, .text = brim_index_path(runs->arena, row->index, row->run), .number = NAN}; /* as listed */
+  const brim_index_column *column = brim_index_column_of(runs->key[key]);
+  if (column && column->kind == BRIM_WHERE_PATHS)
+    return (brim_where_value){.has = true, .text = row->path, .number = NAN};
   if (!cell) return (brim_where_value){.number = NAN};
   return (brim_where_value){.has = true,
-                            .is_list = strcmp(runs->key[key], "tag") == 0,
+                            .is_list = column && column->is_list,
                             .text = cell->text ? brim_index_string(row->index, cell->text) : NULL,
                             .number = cell->number};
 }
@@ -140,7 +181,7 @@ static brim_where_value value_of(const brim_runs *runs, const brim_runs_row *row
 static bool is_chosen(const brim_runs *runs, const brim_runs_row *row)
 {
   brim_where_value value[BRIM_WHERE_KEYS_MAX];
-  for (size_t i = 0; i < runs->filter.keys; i++) value[i] = value_of(runs, row, runs->filter_key[i]);
+  for (size_t i = 0; i < runs->filter.keys; i++) value[i] = brim_runs_value(runs, row, runs->filter_key[i]);
   return brim_where_matches(&runs->filter, value);
 }
 
@@ -155,7 +196,8 @@ static void add_rows(brim_runs *runs, const brim_index *index, const uint32_t *k
   }
   uint8_t *slot = brim_index_slots(index, key, runs->keys);
   for (size_t i = 0; i < index->runs; i++) {
-    brim_runs_row row = {index, &index->run[i], runs->row[runs->rows].cell};
+    const brim_index_run *run = &index->run[i];
+    brim_runs_row row = {index, run, brim_index_path(runs->arena, index, run), runs->row[runs->rows].cell};
     brim_index_take(index, row.run, slot, taken, runs->keys);
     for (size_t k = 0; k < runs->keys; k++) row.cell[k] = key[k] ? taken[same[k]] : NULL;
     runs->row[runs->rows++] = row;
@@ -189,6 +231,7 @@ static brim_where_values values_of(brim_runs *runs, size_t key)
 {
   static const char *const flags[] = {"false", "true"};
   const char *called = runs->key[key];
+  const brim_index_column *column = brim_index_column_of(called);
   const bool is_status = strcmp(called, "status") == 0, is_free = strcmp(called, "note") == 0;
   const char **name = BRIM_ARENA_NEW(runs->arena, const char *, NAMES_MAX);
   size_t names = 0, numbers = 0;
@@ -197,7 +240,7 @@ static brim_where_values values_of(brim_runs *runs, size_t key)
     const brim_index_cell *cell = runs->row[i].cell[key];
     numbers += cell && !isnan(cell->number);
     if (cell && cell->text && isnan(cell->number) && !is_free)
-      add_names(runs, brim_index_string(runs->row[i].index, cell->text), strcmp(called, "tag") == 0, name, &names);
+      add_names(runs, brim_index_string(runs->row[i].index, cell->text), column && column->is_list, name, &names);
   }
   if (brim_index_kind_of(called) != BRIM_WHERE_MIXED)
     return (brim_where_values){numbers > 0 && !is_status && brim_index_kind_of(called) == BRIM_WHERE_TEXTS
@@ -217,20 +260,17 @@ static const brim_runs *sorted; /* qsort passes no context */
 static int by_key(const void *left, const void *right)
 {
   const brim_runs_row *a = left, *b = right;
-  const brim_index_cell *x = a->cell[sorted->sort], *y = b->cell[sorted->sort];
+  const brim_where_value x = brim_runs_value(sorted, a, sorted->sort), y = brim_runs_value(sorted, b, sorted->sort);
   int order = 0;
-  if (!x || !y)
-    return x   ? -1
-           : y ? 1
-               : brim_find_order(brim_index_string(a->index, a->run->name), brim_index_string(b->index, b->run->name));
-  if (!isnan(x->number) && !isnan(y->number))
-    order = x->number < y->number ? -1 : x->number > y->number;
-  else if (x->text && y->text)
-    order = brim_find_order(brim_index_string(a->index, x->text), brim_index_string(b->index, y->text));
+  if (!x.has || !y.has) return x.has ? -1 : y.has ? 1 : brim_find_order(a->path, b->path);
+  if (!isnan(x.number) && !isnan(y.number))
+    order = x.number < y.number ? -1 : x.number > y.number;
+  else if (x.text && y.text)
+    order = brim_find_order(x.text, y.text);
   else
-    order = x->text ? 1 : -1; /* numbers before texts */
+    order = x.text ? 1 : -1; /* numbers before texts */
   if (order != 0) return sorted->descends ? -order : order;
-  return brim_find_order(brim_index_string(a->index, a->run->name), brim_index_string(b->index, b->run->name));
+  return brim_find_order(a->path, b->path);
 }
 
 /* ---- all of it ---- */
@@ -324,7 +364,6 @@ brim_status brim_runs_list(brim_runs *runs, const char *const *operand, size_t o
   brim_runs_warn(runs);
   if (runs->rows == 0) brim_say("no run matches --where '%s'", runs->options->where);
   *path = BRIM_ARENA_NEW(runs->arena, const char *, runs->rows + 1);
-  for (size_t i = 0; i < runs->rows; i++)
-    (*path)[(*count)++] = brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run);
+  for (size_t i = 0; i < runs->rows; i++) (*path)[(*count)++] = runs->row[i].path;
   return BRIM_OK;
 }

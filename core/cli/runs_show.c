@@ -22,6 +22,7 @@ static brim_status open_runs(brim_runs *runs, const char *const *operand, size_t
                                               : "a difference needs two runs: brim runs diff RUN RUN...");
   runs->index = BRIM_ARENA_NEW(runs->arena, brim_index, operands);
   for (size_t i = 0; i < operands; i++) {
+    BRIM_TRY(brim_runs_check_operand(runs->arena, operand[i]));
     BRIM_TRY(brim_index_open_run(&runs->index[i], brim_runs_path(runs->arena, operand[i])));
     runs->indexes++;
   }

@@ -313,16 +313,15 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
   for (size_t i = 0; i < runs->rows; i++) {
     const size_t before = count;
     const uint64_t bytes_before = bytes;
-    const char *run = brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run);
-    if (!is_running(&runs->row[i])) BRIM_TRY(brim_checkpoint_prune(run, false, &count, &bytes));
+    if (!is_running(&runs->row[i])) BRIM_TRY(brim_checkpoint_prune(runs->row[i].path, false, &count, &bytes));
     if (count == before) continue;
     of_runs++;
-    brim_table_add(&table, run);
+    brim_table_add(&table, runs->row[i].path);
     brim_table_add(&table, brim_arena_printf(runs->arena, "%zu", count - before));
     brim_table_add(&table, brim_format_bytes(size, sizeof size, bytes - bytes_before));
   }
   if (count == 0) {
-    brim_say("nothing to prune: each run has only the checkpoints that `best` and `last` point to");
+    brim_say("nothing to prune: no run has checkpoints besides those that it needs");
     return BRIM_OK;
   }
   brim_text shown = {0};
@@ -334,8 +333,7 @@ brim_status brim_runs_prune(brim_runs *runs, const char *const *operand, size_t 
                                      count_runs(runs->arena, of_runs), brim_format_bytes(size, sizeof size, bytes)),
                    " for good"));
   for (size_t i = 0; i < runs->rows; i++)
-    if (!is_running(&runs->row[i]) &&
-        prune_run(brim_index_path(runs->arena, runs->row[i].index, runs->row[i].run), &deleted, &freed) != BRIM_OK)
+    if (!is_running(&runs->row[i]) && prune_run(runs->row[i].path, &deleted, &freed) != BRIM_OK)
       brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
   brim_say("%zu checkpoint%s deleted: %s", deleted, brim_plural((int64_t)deleted),
            brim_format_bytes(size, sizeof size, freed));

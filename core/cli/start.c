@@ -120,7 +120,8 @@ static brim_status open_device(start *s)
 {
   s->answer[PRECISION] = NULL;
   const brim_status status = open_drive(s);
-  if (status != BRIM_ECONFIG || s->own->settings.precision == BRIM_PRECISION_FP32 || is_given(s, "precision"))
+  const int32_t own = s->own->settings.precision;
+  if (status != BRIM_ECONFIG || (own != BRIM_PRECISION_BF16 && own != BRIM_PRECISION_FP16) || is_given(s, "precision"))
     return status;
   s->answer[PRECISION] = "precision=fp32";
   return open_drive(s);
@@ -231,11 +232,21 @@ static const char *list_precisions(const start *s)
   return list;
 }
 
+/* The precision without an answer: the configured one, or that of the device. */
+static int32_t own_precision(const start *s)
+{
+  const int32_t own = s->own->settings.precision;
+  const uint32_t has = brim_setup_precisions(s->drive->setup);
+  if (own == BRIM_PRECISION_AUTO) return brim_setup_auto_precision(s->drive->setup, &s->drive->planner.device_info);
+  return own < BRIM_PRECISIONS && has >> own & 1 ? own : BRIM_PRECISION_FP32;
+}
+
 static brim_status choose_precision(start *s, uint32_t has, const char *choices, const char *name)
 {
   for (size_t i = 0; i < BRIM_PRECISIONS; i++) {
     if (!(has >> i & 1) || strcmp(brim_precision_names[i], name) != 0) continue;
-    const bool is_so = (int32_t)i == s->own->settings.precision;
+    const int32_t own = s->own->settings.precision;
+    const bool is_so = (int32_t)i == (own == BRIM_PRECISION_AUTO ? own_precision(s) : own);
     s->answer[PRECISION] = is_so ? NULL : brim_arena_printf(s->arena, "precision=%s", name);
     return open_drive(s);
   }
@@ -247,11 +258,9 @@ static brim_status ask_precision(start *s)
   const char *answer;
   const uint32_t has = brim_setup_precisions(s->drive->setup);
   const char *choices = list_precisions(s);
-  const int32_t own = s->own->settings.precision;
   if (is_given(s, "precision")) return BRIM_OK;
   for (;;) {
-    BRIM_TRY(
-        ask_user(s, "precision", choices, brim_precision_names[has >> own & 1 ? own : BRIM_PRECISION_FP32], &answer));
+    BRIM_TRY(ask_user(s, "precision", choices, brim_precision_names[own_precision(s)], &answer));
     const brim_status status = choose_precision(s, has, choices, answer);
     if (status == BRIM_OK || !explain(s)) return status;
   }
@@ -275,7 +284,7 @@ static brim_status check_room(start *s)
   }
   return brim_fail(BRIM_ENOMEM_DEVICE, "nothing fits on %s:%d in %s: at least %s are needed, and there is room for %s",
                    brim_setup_backend_id(drive->setup), drive->planner.device,
-                   brim_precision_names[drive->setup->settings->precision], brim_format_bytes(a, sizeof a, nearest),
+                   brim_precision_names[brim_setup_precision(drive->setup)], brim_format_bytes(a, sizeof a, nearest),
                    brim_format_bytes(b, sizeof b, room));
 }
 
@@ -411,7 +420,7 @@ static void show_plan(const start *s, uint64_t peak)
   fprintf(stderr, "\n%s on %s, on %s:%d in %s: micro-batch %s, peak %s of %s free\n",
           brim_config_choice_of(config, "model")->plugin->id, brim_config_choice_of(config, "dataset")->name,
           brim_setup_backend_id(drive->setup), drive->planner.device,
-          brim_precision_names[drive->setup->settings->precision],
+          brim_precision_names[brim_setup_precision(drive->setup)],
           brim_setup_format_cut(drive->setup, drive->choice.micro_batch, cut, sizeof cut),
           brim_format_bytes(a, sizeof a, peak), brim_format_bytes(b, sizeof b, drive->planner.device_info.free_bytes));
 }

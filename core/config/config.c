@@ -13,6 +13,7 @@
 #include "config/batch.h"
 #include "config/compose.h"
 #include "config/federation.h"
+#include "config/find_plugins.h"
 #include "config/interpolate.h"
 #include "config/schema.h"
 #include "param/value.h"
@@ -55,179 +56,6 @@ static bool has_failed(const brim_yaml *node)
   for (size_t i = 0; i < node->count; i++)
     if (has_failed(node->item[i])) return true;
   return false;
-}
-
-/* ---- plugins ---- */
-
-/* The id of a group's choice, set to its fallback in the tree if there is no choice; NULL: there is none. */
-static brim_yaml *id_of(const loading *l, const brim_group *group)
-{
-  brim_arena *arena = l->c.arena;
-  brim_yaml *node = brim_yaml_get(l->c.root, group->name);
-  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
-  if (!group->fallback || (id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id))) return id;
-  const brim_yaml_origin default_origin = {.file = "default"};
-  id = brim_yaml_scalar(arena, group->fallback, default_origin);
-  if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, default_origin);
-    brim_yaml_set(arena, l->c.root, group->name, node);
-  }
-  brim_yaml_set(arena, node, "id", id);
-  return id;
-}
-
-/* The first of the groups is `model`. */
-static bool has_wrapper(const loading *l)
-{
-  return brim_is_wrapper(l->plugins.group[0]);
-}
-
-static void refuse_no_backbone(loading *l)
-{
-  const char *id = l->plugins.group[0]->id;
-  brim_problem(&l->c.problems, BRIM_ECONFIG, "model=%s wraps another model, and none is chosen: write backbone=OPTION",
-               id);
-  brim_compose_hint_available(&l->c, "backbone", NULL);
-}
-
-/* Rejects a backbone on the command line for a model that does not wrap another. */
-static void refuse_backbone(loading *l, const brim_yaml *id)
-{
-  const char *model = l->plugins.group[0]->id;
-  brim_problem_at(&l->c.problems, &id->origin, "backbone=%s has no effect: model=%s does not wrap another model",
-                  id->scalar, model);
-  brim_problem_hint(&l->c.problems,
-                    "to train on its frozen features or adapt it: model=linear_probe or model=lora; to train it "
-                    "whole: model=%s, and no backbone",
-                    id->scalar);
-}
-
-static bool is_backbone(const brim_group *group)
-{
-  return group->is_optional && group->kind == BRIM_MODEL;
-}
-
-/* Whether no backbone was chosen. */
-static bool is_unset(const brim_yaml *id)
-{
-  return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
-}
-
-/* The backbone's plugin; NULL, without a problem, if none is needed. */
-static const brim_plugin *check_backbone(loading *l, const brim_yaml *id, const brim_plugin *plugin)
-{
-  if (!has_wrapper(l) && id->origin.text && l->plugins.group[0]) refuse_backbone(l, id);
-  if (plugin && brim_is_wrapper(plugin)) {
-    brim_problem_at(&l->c.problems, &id->origin, "backbone=%s: this model itself wraps another one", plugin->id);
-    return NULL;
-  }
-  return plugin;
-}
-
-/* The plugin that a group's node names; NULL, with a problem added, on failure. */
-static const brim_plugin *find_plugin(loading *l, const brim_group *group)
-{
-  brim_composition *c = &l->c;
-  brim_yaml *id = id_of(l, group);
-  if (is_unset(id)) {
-    if (is_backbone(group) && has_wrapper(l)) refuse_no_backbone(l);
-    if (group->is_optional) return NULL;
-    const brim_chosen *chosen = brim_compose_chosen(c, group->name);
-    const brim_yaml_origin *origin = id ? &id->origin : chosen && chosen->met ? &chosen->met_origin : NULL;
-    brim_problem_at(&c->problems, origin, "no option is chosen for group '%s': write %s=OPTION", group->name,
-                    group->name);
-    brim_compose_hint_available(c, group->name, NULL);
-    return NULL;
-  }
-  if (id->kind != BRIM_YAML_SCALAR) {
-    brim_problem_at(&c->problems, &id->origin, "'%s.id' must be the name of a plugin", group->name);
-    return NULL;
-  }
-  if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return NULL;
-  if (group->kind == BRIM_BACKEND && strcmp(id->scalar, "auto") == 0) id->scalar = brim_compose_auto_backend(c);
-  const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
-  if (!entry) brim_compose_no_plugin(c, group->name, id->scalar, &id->origin);
-  const brim_plugin *plugin = entry ? entry->plugin : NULL;
-  return is_backbone(group) ? check_backbone(l, id, plugin) : plugin;
-}
-
-/* The ids of a list, set to the default in the tree if there is no choice; NULL: it is not a list. */
-static brim_yaml *list_of_ids(const loading *l, const brim_group *group)
-{
-  brim_arena *arena = l->c.arena;
-  brim_yaml *node = brim_yaml_get(l->c.root, group->name);
-  brim_yaml *id = node ? brim_yaml_get(node, "id") : NULL;
-  if (id && id->kind == BRIM_YAML_LIST) return id;
-  const brim_yaml_origin default_origin = {.file = "default"};
-  brim_yaml *list = brim_yaml_list(arena, id ? id->origin : default_origin);
-  const bool chosen = id && !brim_yaml_is_null(id) && !brim_yaml_is_missing(id);
-  if (chosen && id->kind != BRIM_YAML_SCALAR) return NULL;
-  if (chosen)
-    brim_yaml_append(arena, list, id);
-  else if (brim_compose_fallback(&l->c, group->name))
-    brim_yaml_append(arena, list, brim_yaml_scalar(arena, group->list, default_origin));
-  if (!node || node->kind != BRIM_YAML_MAP) {
-    node = brim_yaml_map(arena, default_origin);
-    brim_yaml_set(arena, l->c.root, group->name, node);
-  }
-  brim_yaml_set(arena, node, "id", list);
-  return list;
-}
-
-/* Adds the plugin of one of the ids. False, with a problem added, on failure. */
-static bool add_to_list(loading *l, const brim_group *group, brim_yaml *id)
-{
-  brim_composition *c = &l->c;
-  brim_schema_plugins *p = &l->plugins;
-  if (id->kind != BRIM_YAML_SCALAR) {
-    brim_problem_at(&c->problems, &id->origin, "'%s.id' must be a list of names of plugins", group->name);
-    return false;
-  }
-  if (!brim_interpolate_early(c, brim_arena_printf(c->arena, "%s.id", group->name), id)) return false;
-  const brim_registry_entry *entry = brim_registry_find(c->registry, group->kind, id->scalar);
-  if (!entry) {
-    const bool typed = id->origin.text && !brim_compose_option_file(c, group->name, id->scalar);
-    (typed ? brim_compose_no_option : brim_compose_no_plugin)(c, group->name, id->scalar, &id->origin);
-    return false;
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < p->listed_count; i++) {
-    count += p->listed[i]->kind == group->kind;
-    if (p->listed[i] != entry->plugin) continue;
-    brim_problem_at(&c->problems, &id->origin, "'%s' appears twice in the list of '%s'", id->scalar, group->name);
-    return false;
-  }
-  if (count == BRIM_POLICIES_MAX) {
-    brim_problem_at(&c->problems, &id->origin, "more than %d options of '%s'", BRIM_POLICIES_MAX, group->name);
-    return false;
-  }
-  p->listed[p->listed_count++] = entry->plugin;
-  return true;
-}
-
-static bool find_list(loading *l, const brim_group *group)
-{
-  if (group->is_optional && is_unset(id_of(l, group))) return true;
-  const brim_yaml *ids = list_of_ids(l, group);
-  bool good = ids != NULL;
-  if (!ids) {
-    const brim_yaml *id = brim_yaml_get(brim_yaml_get(l->c.root, group->name), "id");
-    brim_problem_at(&l->c.problems, &id->origin, "'%s.id' must be a list of names of plugins", group->name);
-  }
-  for (size_t i = 0; ids && i < ids->count; i++) good = add_to_list(l, group, ids->item[i]) && good;
-  return good;
-}
-
-static void find_plugins(loading *l)
-{
-  for (int g = 0; brim_config_groups[g].name; g++) {
-    const brim_group *group = &brim_config_groups[g];
-    const brim_chosen *chosen = brim_compose_chosen(&l->c, group->name);
-    const bool readable = !chosen || !chosen->broken;
-    if (readable && !group->list) l->plugins.group[g] = find_plugin(l, group);
-    const bool found = l->plugins.group[g] || (group->is_optional && readable && is_unset(id_of(l, group)));
-    l->c.group_broken[g] = group->list ? !readable || !find_list(l, group) : !found;
-  }
 }
 
 /* ---- keys that are in no table ---- */
@@ -478,7 +306,7 @@ static void add_choices(loading *l, int g)
 {
   const brim_group *group = &brim_config_groups[g];
   const brim_schema_plugins *p = &l->plugins;
-  const bool empty = group->is_optional && (group->list ? is_unset(id_of(l, group)) : !p->group[g]);
+  const bool empty = brim_config_is_empty(&l->c, p, g);
   if (!group->list && !empty) add_choice(l, group->name, group->kind, p->group[g]);
   for (size_t i = 0; group->list && i < p->listed_count; i++)
     if (p->listed[i]->kind == group->kind)
@@ -563,7 +391,7 @@ static void load(loading *l, const brim_config_request *request)
   read_overrides(l, request);
   brim_compose(&l->c);
   if (l->c.broken) return;
-  find_plugins(l);
+  brim_config_find_plugins(&l->c, &l->plugins);
   brim_schema_build(&l->schema, l->c.arena, &l->plugins);
   for (size_t i = 0; i < l->override_count; i++)
     if (!brim_override_is_choice(&l->c, &l->override[i])) brim_override_apply(&l->c, &l->schema, &l->override[i]);
@@ -627,13 +455,29 @@ static bool changes_option(const brim_config *config, const char *other)
   return false;
 }
 
+/* Whether the core reads this key of the backend, so that it holds for any backend: "backend.strict=true". */
+static bool is_of_any_backend(const char *key)
+{
+  static const char group[] = "backend.";
+  if (!brim_starts_with(key, group)) return false;
+  for (const brim_section *s = brim_settings_sections; s->path; s++) {
+    if (strcmp(s->path, "backend") != 0) continue;
+    for (const brim_setting *row = s->table; row->param.key; row++) {
+      const char *name = key + sizeof group - 1;
+      if (strcspn(name, "=") == strlen(row->param.key) && brim_starts_with(name, row->param.key)) return true;
+    }
+  }
+  return false;
+}
+
 /* Whether a word of the command line sets the same key as `other`, or a key of an option that belongs to it. */
 static bool is_about(const brim_config *config, const char *word, const char *other)
 {
   const char *key = word + strspn(word, "+~");
   const size_t length = strcspn(other, "=");
   if (strncmp(key, other, length) != 0) return false;
-  return key[length] == '=' || key[length] == '\0' || (key[length] == '.' && changes_option(config, other));
+  return key[length] == '=' || key[length] == '\0' ||
+         (key[length] == '.' && changes_option(config, other) && !is_of_any_backend(key));
 }
 
 brim_status brim_config_load_again(const brim_config *config, const char *const *word, size_t count, brim_config **out)

@@ -329,18 +329,33 @@ static bool has_device(brim_composition *c, const brim_plugin *plugin)
   return count > 0;
 }
 
+/* Finds a backend in its file backend/ID.so. NULL if there is no such file, or, with *failure set, if the file cannot
+ * be loaded. Searches other files only if no backend has a file of this form, because brim would have to load every
+ * plugin to learn that none of them is this backend. */
+static const brim_registry_entry *find_in_file(const brim_registry *registry, const char *backend,
+                                               const brim_registry_failure **failure)
+{
+  const char *id;
+  size_t i = 0;
+  *failure = NULL;
+  while ((id = brim_registry_home(registry, BRIM_BACKEND, i)) && strcmp(id, backend) != 0) i++;
+  const bool searches = id || i == 0;
+  const brim_registry_entry *entry = searches ? brim_registry_find(registry, BRIM_BACKEND, backend) : NULL;
+  if (searches && !entry) *failure = brim_registry_failure_of(registry, BRIM_BACKEND, backend);
+  return entry;
+}
+
 static const char *choose_backend(brim_composition *c)
 {
   const char *device = wanted_device(c);
   const char *named = brim_arena_string_n(c->arena, device, strcspn(device, ":"));
   if (strcmp(named, "auto") != 0 && brim_registry_find(c->registry, BRIM_BACKEND, named)) return named;
   if (strcmp(named, "cuda") == 0) return named; /* if it cannot be loaded or was not built, the error says so */
-  const brim_registry_entry *gpu = brim_registry_find(c->registry, BRIM_BACKEND, "cuda");
-  const brim_registry_failure *failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cuda");
+  const brim_registry_failure *failure;
+  const brim_registry_entry *gpu = find_in_file(c->registry, "cuda", &failure);
   if (gpu && has_device(c, gpu->plugin)) return "cuda";
   if (failure) c->auto_reason = brim_arena_printf(c->arena, "%s: %s", failure->file, failure->reason);
-  const bool cpu = brim_registry_find(c->registry, BRIM_BACKEND, "cpu") != NULL;
-  failure = brim_registry_failure_of(c->registry, BRIM_BACKEND, "cpu");
+  const bool cpu = find_in_file(c->registry, "cpu", &failure) != NULL;
   if (failure)
     brim_log(BRIM_LOG_WARN, "backend=auto uses the slow 'reference', as 'cpu' could not be loaded\n%s: %s",
              failure->file, failure->reason);

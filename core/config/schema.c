@@ -4,10 +4,13 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static void add_row(brim_schema *schema, brim_arena *arena, const char *section, brim_schema_row row)
 {
   BRIM_ARENA_GROW(arena, schema->row, schema->count, schema->room);
   row.path = section[0] ? brim_arena_printf(arena, "%s.%s", section, row.row->key) : row.row->key;
+  row.hash = brim_hash(BRIM_HASH_START, row.path, strlen(row.path));
   schema->row[schema->count++] = row;
 }
 
@@ -39,8 +42,9 @@ static bool is_group(const char *name)
 
 const brim_schema_row *brim_schema_find(const brim_schema *schema, const char *path)
 {
+  const uint64_t hash = brim_hash(BRIM_HASH_START, path, strlen(path));
   for (size_t i = 0; i < schema->count; i++)
-    if (strcmp(schema->row[i].path, path) == 0) return &schema->row[i];
+    if (schema->row[i].hash == hash && strcmp(schema->row[i].path, path) == 0) return &schema->row[i];
   return NULL;
 }
 

@@ -18,6 +18,7 @@ typedef struct brim_schema_plugins {
 
 typedef struct brim_schema_row {
   const char *path; /* "model.width" */
+  uint64_t hash;    /* of the path */
   const brim_param *row;
   const brim_plugin *plugin;   /* the owner; NULL: the core */
   const brim_section *section; /* for a row of the core; else NULL */

@@ -47,8 +47,9 @@ static const brim_setting top_table[] = {
     REPLAYED(FREE, I64, brim_settings, max_retries, "3", "[0,1000]",
              "further plans to try on a device after a plan that should have fit could not be placed; during a run, "
              "attempts of each recovery measure when memory runs out"),
-    REPLAYED(REFUSED, ENUM, brim_settings, precision, "fp32", BRIM_PRECISION_NAMES,
-             "type in which activations are stored; parameters and gradients stay in fp32"),
+    REPLAYED(REFUSED, ENUM, brim_settings, precision, "auto", BRIM_PRECISION_NAMES,
+             "type in which activations are stored; parameters and gradients stay in fp32. auto: bf16 on GPUs with "
+             "tensor cores for it, else fp32; policy: a policy chooses"),
     {.param.key = NULL},
 };
 
@@ -118,6 +119,13 @@ static const brim_setting model_table[] = {
     {.param.key = NULL},
 };
 #undef T
+
+static const brim_setting backend_table[] = {
+    FREE(BOOL, brim_backend_settings, strict, "false", NULL,
+         "true: refuse a run of which the device would compute a part in a slower way than it could, because of its "
+         "precision, shapes or options; false: print what is slower, and train"),
+    {.param.key = NULL},
+};
 
 #define T brim_dataset_settings
 static const brim_setting dataset_table[] = {
@@ -514,6 +522,7 @@ const brim_section brim_settings_sections[] = {
     SECTION("backbone", backbone_table, backbone),
     SECTION("training", training_table, training),
     SECTION("model", model_table, model),
+    SECTION("backend", backend_table, backend),
     SECTION("dataset", dataset_table, dataset),
     SECTION("transform", transform_table, transform),
     SECTION("augment", augment_table, augment),

@@ -25,6 +25,9 @@ enum brim_store { BRIM_STORE_AUTO, BRIM_STORE_FP32, BRIM_STORE_BF16 };
 typedef struct brim_backbone_settings {
   int32_t store; /* enum brim_store */
 } brim_backbone_settings;
+typedef struct brim_backend_settings {
+  bool strict; /* see planner/strict.h */
+} brim_backend_settings;
 typedef struct brim_dataset_settings {
   double validation_fraction;
   brim_list mean, std;
@@ -265,8 +268,14 @@ enum brim_deal { BRIM_DEAL_AUTO, BRIM_DEAL_EVEN };
 #define BRIM_DEAL_NAMES "auto|even"
 
 /* The type of activations, their gradients and copies of weights. */
-enum brim_precision { BRIM_PRECISION_FP32, BRIM_PRECISION_BF16, BRIM_PRECISION_FP16, BRIM_PRECISION_AUTO };
-#define BRIM_PRECISION_NAMES "fp32|bf16|fp16|auto"
+enum brim_precision {
+  BRIM_PRECISION_FP32,
+  BRIM_PRECISION_BF16,
+  BRIM_PRECISION_FP16,
+  BRIM_PRECISION_AUTO,  /* the device decides: see brim_setup_auto_precision */
+  BRIM_PRECISION_POLICY /* a policy decides */
+};
+#define BRIM_PRECISION_NAMES "fp32|bf16|fp16|auto|policy"
 #define BRIM_PRECISIONS 3
 extern const char *const brim_precision_names[BRIM_PRECISIONS]; /* indexed by enum brim_precision */
 
@@ -278,7 +287,7 @@ typedef struct brim_settings {
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
-  int32_t precision; /* enum brim_precision; auto: see precision of brim_drive */
+  int32_t precision; /* enum brim_precision, as configured; brim_setup_precision has the resolved one */
   int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: no federation */
   int64_t repeats;                                                    /* 1 within each of the runs */
   const char *protocol;                                               /* a label */
@@ -286,6 +295,7 @@ typedef struct brim_settings {
   brim_training_settings training;
   brim_model_settings model;
   brim_backbone_settings backbone;
+  brim_backend_settings backend;
   brim_dataset_settings dataset;
   brim_optimizer_settings optimizer;
   brim_transform_settings transform;

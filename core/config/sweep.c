@@ -286,6 +286,28 @@ static void expand_word(expansion *e, brim_sweep_axis *axis)
   axis->count = e->count;
 }
 
+/* The key without its prefix; an appending `key+=` sets another thing than `key=`. */
+static const char *key_set_by(const brim_sweep_axis *axis)
+{
+  return axis->key + strspn(axis->key, "+~");
+}
+
+/* A later word would override the swept values: several jobs would be the same, under different names. */
+static void refuse_overridden(const brim_sweep *sweep, const char *const *word, const int *argument,
+                              brim_problems *problems)
+{
+  for (size_t i = 0; i < sweep->axis_count; i++) {
+    const brim_sweep_axis *axis = &sweep->axis[i];
+    for (size_t k = i + 1; axis->count > 1 && k < sweep->axis_count; k++) {
+      if (strcmp(key_set_by(axis), key_set_by(&sweep->axis[k])) != 0) continue;
+      const brim_yaml_origin origin = {
+          .file = "command line", .line = argument ? argument[k] : (int)k + 1, .text = word[k]};
+      brim_problem_at(problems, &origin, "'%s' overrides the sweep '%s': leave out one of them", word[k], word[i]);
+      break;
+    }
+  }
+}
+
 void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *argument, size_t count,
                        const brim_sweep_groups *groups, brim_problems *problems, brim_sweep *out)
 {
@@ -303,6 +325,7 @@ void brim_sweep_expand(brim_arena *arena, const char *const *word, const int *ar
     if (n > 1) brim_text_printf(&factors, "%s%" PRIu64, factors.length ? " x " : "", n);
     jobs = jobs > UINT64_MAX / n ? UINT64_MAX : jobs * n;
   }
+  refuse_overridden(out, word, argument, problems);
   if (jobs > BRIM_SWEEP_JOBS_MAX)
     brim_problem(problems, BRIM_ECONFIG,
                  "the sweep has %s jobs; at most %d are allowed\n  sweep over fewer values, or "

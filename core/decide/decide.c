@@ -265,7 +265,7 @@ static brim_status answer_figures(const brim_plan_query *q, int64_t micro_batch,
 
 static bool chooses_precision(const brim_dialogue *d)
 {
-  return d->planner->setup->settings->precision == BRIM_PRECISION_AUTO;
+  return d->planner->setup->settings->precision == BRIM_PRECISION_POLICY;
 }
 
 /* The user's micro-batch, or the rank's whole share of a step; 0: auto. */
@@ -311,7 +311,7 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
 {
   int32_t precision = plan->precision;
   if (chooses_precision(d) && precision == BRIM_AS_IT_IS) {
-    brim_policies_report(d->policies, "precision=auto", "precision fp32", "as no policy chooses another");
+    brim_policies_report(d->policies, "precision=policy", "precision fp32", "as no policy chooses another");
     precision = d->choice.precision + 1;
   }
   if (precision != BRIM_AS_IT_IS && precision != q->precision)

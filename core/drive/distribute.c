@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "drive/drive.h"
+#include "drive/precision.h"
 #include "planner/figures.h"
 #include "store/record.h"
 
@@ -83,6 +84,7 @@ typedef struct word {
   uint32_t kept_bytes;  /* length of rank 0's text about a resumed run; 0 if it has none */
   uint64_t device;      /* hash of the device's description */
   uint64_t sample_time; /* predicted nanoseconds; 0 if unknown */
+  int32_t precision;    /* enum brim_precision */
 } word;
 
 /* Collects every rank's word in `all`. A rank that failed keeps its own status; the others get EPEER. */
@@ -171,6 +173,7 @@ static brim_status share_kept(brim_dist *dist, brim_status before, const brim_dr
   word own = {.status = before};
   if (before == BRIM_OK && world.rank == 0) read_kept(d, text, KEPT_ROOM);
   if (text[0]) own.kept_bytes = (uint32_t)strlen(text) + 1;
+  if (before == BRIM_OK) own.precision = brim_setup_precision(d->setup);
   brim_status status = exchange(dist, &own, all);
   if (status == BRIM_OK && all[0].kept_bytes > 0) {
     status = brim_dist_share_text(dist, text, all[0].kept_bytes);
@@ -190,13 +193,24 @@ static void take_kept(brim_drive *d, brim_distribution *kept)
     free(kept->weight);
 }
 
+static brim_status agree_on_precision(brim_drive **drive, const word *all)
+{
+  const int32_t ranks = (*drive)->setup->world.ranks;
+  int32_t *precision = brim_xcalloc((size_t)ranks, sizeof *precision);
+  for (int32_t r = 0; r < ranks; r++) precision[r] = all[r].precision;
+  const bool agree = brim_precision_agree(*drive, precision, ranks);
+  free(precision);
+  return agree ? BRIM_OK : brim_drive_remake(drive);
+}
+
 static brim_status settle_together(brim_dist *dist, brim_status before, brim_drive **drive, word *all)
 {
   brim_distribution kept = {0};
   BRIM_TRY(share_kept(dist, before, before == BRIM_OK ? *drive : NULL, all, &kept));
   const bool is_kept = kept.weight || kept.batch;
   take_kept(*drive, &kept);
-  word own = {.status = brim_drive_settle(drive)};
+  word own = {.status = agree_on_precision(drive, all)};
+  if (own.status == BRIM_OK) own.status = brim_drive_settle(drive);
   if (own.status == BRIM_OK) own.device = hash_device(*drive);
   BRIM_TRY(exchange(dist, &own, all));
   brim_drive *d = *drive;

@@ -10,9 +10,11 @@
 #include "base/process.h"
 #include "config/config.h"
 #include "drive/extract.h"
+#include "drive/precision.h"
 #include "memory/live.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/strict.h"
 #include "planner/taken.h"
 
 /* ---- opening ---- */
@@ -25,10 +27,26 @@ static void log_lanes(const brim_drive *d)
              brim_setup_backend_id(d->setup));
 }
 
-static brim_status open_setup(brim_drive *d)
+/* State that a drive passes to its replacement. */
+typedef struct legacy {
+  brim_config *config; /* the new drive's own */
+  int changes;
+  bool has_begun;
+  int32_t precision; /* -1: there was no drive */
+  double queue_seconds;
+  uint64_t host_share_bytes;
+  int64_t decided_batch;
+  brim_decisions decisions;
+  brim_distribution distribution;
+  json_t *was;
+} legacy;
+
+static brim_status open_setup(brim_drive *d, int32_t precision)
 {
   BRIM_TRY(brim_setup_open(d->setup));
   BRIM_TRY(brim_decide_device(&d->dialogue));
+  brim_precision_settle(d, precision);
+  BRIM_TRY(brim_strict_check_precision(d->setup, &d->planner.device_info));
   BRIM_TRY(brim_taken_learn(&d->planner));
   BRIM_TRY(brim_planner_read_fraction(&d->planner));
   BRIM_TRY(brim_setup_finish(d->setup, &d->planner.device_info));
@@ -37,19 +55,6 @@ static brim_status open_setup(brim_drive *d)
   brim_drive_cut(d, brim_setup_micro_batch(d->setup));
   return brim_extract_features(d);
 }
-
-/* State that a drive passes to its replacement. */
-typedef struct legacy {
-  brim_config *config; /* the new drive's own */
-  int changes;
-  bool has_begun;
-  double queue_seconds;
-  uint64_t host_share_bytes;
-  int64_t decided_batch;
-  brim_decisions decisions;
-  brim_distribution distribution;
-  json_t *was;
-} legacy;
 
 /* Ranks place their plans only when all have opened their drives. */
 static uint64_t host_share(const brim_world *world)
@@ -83,7 +88,7 @@ static brim_status open_once(const brim_drive_place *place, const brim_config *c
   if (before->has_begun) brim_drive_begin(d);
   if (place) brim_policies_listen(d->dialogue.policies, place->listen, place->context);
   if (place && place->answers_at_once) brim_policies_answer_there(d->dialogue.policies);
-  return open_setup(d);
+  return open_setup(d, before->precision);
 }
 
 bool brim_drive_asks(const brim_drive *d)
@@ -100,6 +105,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   brim_again asked = old->setup->again.count > 0 ? old->setup->again : dialogue->again;
   legacy left = {.changes = dialogue->changes + !asked.by_data,
                  .has_begun = dialogue->has_begun,
+                 .precision = brim_setup_precision(old->setup),
                  .queue_seconds = old->planner.queue_seconds,
                  .host_share_bytes = old->planner.host_share_bytes,
                  .decided_batch = dialogue->decided_batch};
@@ -129,7 +135,7 @@ brim_status brim_drive_open_in(const brim_drive_place *place, const brim_config 
                                const brim_setup_options *options, brim_drive **out)
 {
   brim_drive *d;
-  brim_status status = open_once(place, config, &(legacy){0}, options, &d);
+  brim_status status = open_once(place, config, &(legacy){.precision = -1}, options, &d);
   while (status != BRIM_OK && brim_drive_asks(d)) status = brim_drive_remake(&d);
   if (status != BRIM_OK) {
     brim_drive_close(d);

@@ -20,11 +20,10 @@ struct brim_drive {
   brim_planner planner;
   brim_dialogue dialogue;
   const brim_drive_place *place; /* NULL: the real world */
-  brim_choice choice; /* resolved by the configuration, by policies, or by recovery when memory ran out; fp32 while no
-                         other precision has been chosen for `auto` */
-  brim_order order;   /* order of the samples under this choice */
-  bool started;       /* brim_drive_start was called */
-  void *held;         /* the device, while a started run changes its plan; NULL: see brim_drive_hold */
+  brim_choice choice;            /* resolved by the configuration, by policies, or by recovery when memory ran out */
+  brim_order order;              /* order of the samples under this choice */
+  bool started;                  /* brim_drive_start was called */
+  void *held;                    /* the device, while a started run changes its plan; NULL: see brim_drive_hold */
 };
 
 /* [init] Makes the instances, finds the device and describes the data: enough for plans. The configuration must outlive

@@ -4,6 +4,7 @@
 #include "memory/live.h"
 #include "planner/footprint.h"
 #include "planner/room.h"
+#include "planner/strict.h"
 #include "planner/taken.h"
 
 /* ---- placing anything ---- */
@@ -123,6 +124,7 @@ static brim_status check_plan(void *self)
 {
   model_placing *p = self;
   brim_drive *d = p->drive;
+  BRIM_TRY(brim_strict_check_plan(d->setup, p->plan));
   BRIM_TRY(brim_planner_foresee(&d->planner, p->plan, d->choice.micro_batch));
   return brim_planner_check(&d->planner, &d->choice, p->plan);
 }

@@ -271,6 +271,7 @@ static brim_status plan_training(brim_training_plan *p)
                          .backend_self = e->backend,
                          .grain = n->grain,
                          .recompute = (enum brim_recompute_kind)n->recompute,
+                         .accumulates = true,
                          .keep_answers = n->answers != 0};
   brim_optimizer_describe(p->optimizer->ops, p->optimizer_params, &r.update);
   if (r.update.evaluated)

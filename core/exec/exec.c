@@ -74,15 +74,23 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
+/* first: as a step's first micro-batch; only such runs and, with accumulation, later ones are recorded. */
+static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
+{
+  const brim_step step = {.loss_scale = 1};
+  const bool trains = program->kind == BRIM_PROGRAM_TRAIN;
+  if (trains ? !first && !exec->plan->request.accumulates : first) return BRIM_OK;
+  BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
+  exec->begins = first && exec->plan->zeroed_bytes < exec->plan->gradient_bytes;
+  return brim_exec_run(exec, program, &step, NULL);
+}
+
 /* Kernels and recorded programs take device memory at their first run; this makes them take it before the first step:
  * every program runs once, on zeros, which are valid indices. */
 static brim_status warm_up(brim_exec *exec)
 {
-  const brim_step step = {.loss_scale = 1};
-  for (size_t i = 0; i < exec->plan->program_count; i++) {
-    BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
-    BRIM_TRY(brim_exec_run(exec, &exec->plan->program[i], &step, NULL));
-  }
+  for (size_t i = 0; i < exec->plan->program_count; i++)
+    for (int first = 1; first >= 0; first--) BRIM_TRY(warm_up_program(exec, &exec->plan->program[i], first));
   return exec->backend->synchronize(exec->self);
 }
 
@@ -178,7 +186,10 @@ void brim_exec_close(brim_exec *exec)
   for (int32_t i = 0; exec->lane && i < exec->plan->lane_count; i++) brim_exec_close(exec->lane[i]);
   for (size_t i = 0; i < exec->plan->program_count; i++)
     for (size_t k = 0; k < exec->program[i].piece_count; k++)
-      if (exec->program[i].piece[k].record) exec->backend->drop_record(exec->self, exec->program[i].piece[k].record);
+      for (int begins = 0; begins < 2; begins++) {
+        void *record = exec->program[i].piece[k].record[begins];
+        if (record) exec->backend->drop_record(exec->self, record);
+      }
   if (exec->base && !exec->server_base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
   brim_offload_close(&exec->offload);
   brim_arena_release(&exec->host);
@@ -272,12 +283,18 @@ static brim_status run_node(brim_exec *exec, const brim_program *p, size_t node,
   return brim_offload_end_node(&exec->offload, p, launch.node);
 }
 
-brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+static brim_status run_traced(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
 {
   const int64_t began = brim_tracing_begin(p->graph->node[node]->op);
   const brim_status status = run_node(exec, p, node, step);
   brim_tracing_end(began, BRIM_TRACING_NODE, p, node);
   return status;
+}
+
+brim_status brim_exec_run_node(brim_exec *exec, const brim_program *p, size_t node, const brim_step *step)
+{
+  BRIM_TRY(brim_exec_settle_gradients(exec));
+  return run_traced(exec, p, node, step);
 }
 
 bool brim_exec_is_asynchronous(const brim_exec *exec)
@@ -308,7 +325,7 @@ static brim_status start_piece(brim_exec *exec, const brim_program *program, bri
                                 .count = c->to - c->from,
                                 .step = step,
                                 .proof = proof,
-                                .record = &c->record};
+                                .record = &c->record[step->begins]};
   BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
   BRIM_TRY(exec->backend->run_program(exec->self, &run));
   return brim_offload_end(&exec->offload, program, &c->offload);
@@ -344,7 +361,7 @@ static brim_status run_nodes(brim_exec *exec, const brim_step *step, size_t half
   brim_exec_range(walk->program, half, &from, &to);
   for (size_t i = from; i < to; i++) {
     BRIM_TRY(brim_reduction_before(&exec->reduction, walk, i));
-    BRIM_TRY(brim_exec_run_node(exec, walk->program, i, step));
+    BRIM_TRY(run_traced(exec, walk->program, i, step));
     if (sums) BRIM_TRY(brim_reduction_after(&exec->reduction, walk->program, i));
   }
   static const char *const waiting = "wait for the device";
@@ -377,10 +394,25 @@ static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_sta
   return status;
 }
 
+/* Whether a run is a micro-batch, or its first half. */
+static bool is_micro_batch(const brim_program *program, enum brim_exec_part part)
+{
+  return program->kind == BRIM_PROGRAM_TRAIN && (part == BRIM_EXEC_WHOLE || part == BRIM_EXEC_FORWARD);
+}
+
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
                           const brim_exec_options *options)
 {
   const brim_exec_options o = options ? *options : (brim_exec_options){0};
+  brim_step beginning;
+  if (exec->begins && is_micro_batch(program, o.part)) {
+    exec->begins = false;
+    beginning = *step;
+    beginning.begins = 1;
+    step = &beginning;
+  } else if (o.part != BRIM_EXEC_COLLECTIVES) {
+    BRIM_TRY(brim_exec_settle_gradients(exec));
+  }
   const bool asynchronous = brim_exec_is_asynchronous(exec);
   const size_t first = o.part == BRIM_EXEC_BACKWARD,
                end = o.part == BRIM_EXEC_FORWARD ? 1 : brim_launches_halves(program);
@@ -404,15 +436,31 @@ brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const b
   return zero(exec, brim_exec_pointer(exec, program, tensor), tensor->bytes);
 }
 
-brim_status brim_exec_zero_gradients(brim_exec *exec)
+static brim_status zero_gradients(brim_exec *exec, const brim_range *range, size_t count, uint64_t bytes)
 {
   static const char *const name = "zero gradients";
-  brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
   const int64_t began = brim_tracing_begin(name);
-  const brim_status status =
-      exec->backend->zero(exec->self, exec->base + exec->plan->gradient_offset, exec->plan->gradient_bytes);
-  brim_tracing_end(began, BRIM_TRACING_WORK, name, exec->plan->gradient_bytes);
+  brim_status status = BRIM_OK;
+  for (size_t i = 0; i < count && status == BRIM_OK; i++)
+    status = exec->backend->zero(exec->self, exec->base + range[i].offset, range[i].bytes);
+  brim_tracing_end(began, BRIM_TRACING_WORK, name, bytes);
   return status;
+}
+
+brim_status brim_exec_zero_gradients(brim_exec *exec)
+{
+  const brim_plan *plan = exec->plan;
+  brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
+  exec->begins = plan->zeroed_bytes < plan->gradient_bytes;
+  return zero_gradients(exec, plan->zeroed, plan->zeroed_count, plan->zeroed_bytes);
+}
+
+brim_status brim_exec_settle_gradients(brim_exec *exec)
+{
+  const brim_range all = {exec->plan->gradient_offset, exec->plan->gradient_bytes};
+  if (!exec->begins) return BRIM_OK;
+  exec->begins = false;
+  return zero_gradients(exec, &all, 1, all.bytes);
 }
 
 brim_status brim_exec_zero_metrics(brim_exec *exec)

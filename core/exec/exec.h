@@ -86,7 +86,8 @@ brim_status brim_exec_proof(brim_exec *exec, double *out);
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values);
 brim_status brim_exec_collect(brim_exec *exec);
-/* [step] Zero a tensor, the gradients, or the metrics. */
+/* [step] Zero a tensor, the gradients, or the metrics. The memory of gradients that the next training program writes is
+ * zeroed only if another one runs first, or they are read. */
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);

@@ -11,7 +11,7 @@
 typedef struct brim_exec_piece {
   size_t from, to;
   brim_offload_piece offload;
-  void *record; /* owned by the backend */
+  void *record[2]; /* by brim_step.begins; owned by the backend */
 } brim_exec_piece;
 
 typedef struct brim_placed_program {
@@ -29,6 +29,7 @@ struct brim_exec {
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;
+  bool begins; /* the gradients are 0, but the memory of those that a training program writes is not zeroed */
   /* Collectives that the device must finish before the latest fetches and feeds: one entry for each in flight. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
   uint64_t fetched, collected, fed;
@@ -38,6 +39,8 @@ struct brim_exec {
 
 /* Nodes from..to-1 of a half of a program. */
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
+/* Zeroes the memory of gradients that are 0 without being zeroed, as before they are read or added to. */
+brim_status brim_exec_settle_gradients(brim_exec *exec);
 /* The address of the metrics on the device. */
 const double *brim_exec_metrics_at(const brim_exec *exec);
 /* The address of the proof on the device. An update takes effect only if it is finite. */

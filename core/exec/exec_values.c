@@ -84,6 +84,7 @@ brim_status brim_exec_read_part(brim_exec *exec, const brim_program *program, co
                                 uint64_t bytes, void *host)
 {
   const char *state = brim_offload_pointer(&exec->offload, program, tensor);
+  BRIM_TRY(brim_exec_settle_gradients(exec));
   BRIM_TRY(brim_exec_wait(exec));
   if (!state)
     return exec->backend->download(exec->self, host, (char *)brim_exec_pointer(exec, program, tensor) + first, bytes);

@@ -81,7 +81,7 @@ static void list_others(timing *t)
 {
   const brim_graph *g = t->plan->program[0].graph;
   const int64_t bytes[OTHERS] = {
-      [ZERO] = (int64_t)t->plan->gradient_bytes, [LOAD] = (int64_t)(g->input->bytes + g->label->bytes), [METRICS] = 1};
+      [ZERO] = (int64_t)t->plan->zeroed_bytes, [LOAD] = (int64_t)(g->input->bytes + g->label->bytes), [METRICS] = 1};
   static const char *const names[OTHERS] = {BRIM_TIMED_ZERO, BRIM_TIMED_LOAD, BRIM_TIMED_METRICS};
   for (int i = 0; i < OTHERS; i++) {
     subject *s = &t->other[i];

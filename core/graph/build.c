@@ -133,6 +133,7 @@ static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
   const brim_attr metrics = {.metrics = {.top_k = top_k_of(g, o)}};
   const brim_shape metrics_shape = {1, {2 + (metrics.metrics.top_k > 0)}};
   g->loss = loss->out[0];
+  if (o->keep_token_losses) g->kept_answers = loss->out[1];
   g->metrics = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &metrics_shape, "metrics");
   brim_graph_node_into(g, "rank_metrics", "metrics", loss->out, 2, &g->metrics, 1, &metrics);
   return g->status;
@@ -273,7 +274,8 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   if (o->keep_features) g->kept = brim_wrap_features(g);
   if (g->generation.capacity > 0) return finish_generation(g, o);
   BRIM_TRY(add_loss(g, o));
-  if (o->keep_losses) g->kept = g->loss;
+  if (o->keep_losses || o->keep_token_losses) g->kept = g->loss;
+  if (o->keep_token_losses && !g->kept_answers) g->kept_answers = g->output;
   brim_graph_fuse(g, o->fuse, o->offers, o->offers_arg);
   brim_graph_lower(g, o->activations);
   if (o->training) {

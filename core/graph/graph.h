@@ -148,6 +148,9 @@ struct brim_graph {
   const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
   double softcap;
   const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
+  /* If `kept` are losses of tokens: what the model answered, as readable: the logits, or, if the loss includes their
+   * product, the rank of the label: the number of tokens with a greater logit. Else NULL. */
+  const brim_tensor *kept_answers;
   uint64_t dropout_streams;
   brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
   bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */
@@ -199,13 +202,14 @@ typedef struct brim_graph_options {
   int64_t classes, batch; /* classes: see brim_classes */
   int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
   uint32_t real;
-  uint32_t activations; /* their storage type; 0: `real`. See graph/lower.h */
-  bool training;        /* build dropout and the backward pass */
-  bool folds_later;     /* the backward pass ends at tensors made of parameters; the update does the rest */
-  bool squares;         /* add up squares of losses too */
-  bool keep_output;     /* the output is read after the program */
-  bool keep_features;   /* the backbone's features are read after the program */
-  bool keep_losses;     /* of tokens: the loss is -log(probability) of each, and is read after the program */
+  uint32_t activations;   /* their storage type; 0: `real`. See graph/lower.h */
+  bool training;          /* build dropout and the backward pass */
+  bool folds_later;       /* the backward pass ends at tensors made of parameters; the update does the rest */
+  bool squares;           /* add up squares of losses too */
+  bool keep_output;       /* the output is read after the program */
+  bool keep_features;     /* the backbone's features are read after the program */
+  bool keep_token_losses; /* the loss of each token is read after the program, and answers as `kept_answers` says */
+  bool keep_losses;       /* of tokens: the loss is -log(probability) of each, and is read after the program */
   brim_generation generation;
   uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */

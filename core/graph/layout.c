@@ -44,6 +44,7 @@ static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->in_count; k++) last[g->node[i]->in[k]->id] = (int32_t)i;
   if (g->kept) last[g->kept->id] = (int32_t)g->node_count;
+  if (g->kept_answers) last[g->kept_answers->id] = (int32_t)g->node_count;
   return last;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/align.h"
+#include "graph/begins.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
 #include "graph/counts.h"
@@ -155,6 +156,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.batch = shape->batch;
   options.training = shape->kind == BRIM_PROGRAM_TRAIN;
   if (plan->request.keep_answers && !options.training) options.keep_output = true;
+  if (plan->request.keep_token_losses && !options.training) options.keep_token_losses = true;
   options.generation.tokens = shape->tokens;
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
@@ -435,6 +437,7 @@ static brim_status create(brim_plan *plan)
     else
       brim_layout_place(&plan->program[i]);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
+  brim_begins_find(plan);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);

@@ -30,6 +30,11 @@ typedef struct brim_buffer {
   int32_t first, last; /* nodes between which it lives, inclusive; last may be the number of nodes */
 } brim_buffer;
 
+/* A part of the arena. */
+typedef struct brim_range {
+  uint64_t offset, bytes; /* from the start of the arena */
+} brim_range;
+
 /* Updates whose states are copied from and to host memory together: see graph/offload.h. */
 typedef struct brim_offload_group {
   int32_t from, to;    /* nodes [from, to) */
@@ -110,7 +115,9 @@ typedef struct brim_plan_request {
   uint32_t shard;               /* enum brim_shard: what ranks share. See graph/shard.h */
   uint64_t bucket_bytes;        /* size of gradient buckets: see brim_buckets_size */
   brim_recompute_cache *levels; /* cache for requests with the same model and options; NULL: none */
+  bool accumulates;             /* a step may have several micro-batches */
   bool keep_answers;            /* graph.keep_output, for evaluation only */
+  bool keep_token_losses;       /* graph.keep_token_losses, for evaluation only */
   brim_batch_shape shape[BRIM_PROGRAMS_MAX];
   size_t shape_count;
   /* For a federation's server, which has no batch shapes of training: `update` is its own optimizer's, and this is a
@@ -143,8 +150,12 @@ typedef struct brim_plan {
   uint64_t frozen_offset;    /* of parameters that are not trained; the others follow */
   uint64_t parameter_offset, gradient_offset, optimizer_offset, metrics_offset, squares_offset, class_weight_offset,
       proof_offset, cache_offset;
-  uint64_t gradient_bytes, metrics_bytes; /* zeroed each step */
-  brim_gradient_bucket *bucket;           /* in the order in which the ranks add them up */
+  uint64_t gradient_bytes;
+  uint64_t metrics_bytes; /* zeroed each step */
+  brim_range *zeroed;     /* the parts of the gradients that are zeroed each step: see graph/begins.h */
+  size_t zeroed_count;
+  uint64_t zeroed_bytes;        /* of these parts */
+  brim_gradient_bucket *bucket; /* in the order in which the ranks add them up */
   size_t bucket_count;
   brim_shards *shards;                   /* NULL: every rank updates all parameters */
   uint64_t *host_offset;                 /* by state: its place in the host block; or NULL */

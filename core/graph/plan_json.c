@@ -47,8 +47,9 @@ static void count(json_t *counts, const char *key)
 }
 
 /* The row of a node's operation and reason; makes it if it is missing. */
-static json_t *row_of(json_t *rows, const brim_node *node, const char *reason)
+static json_t *row_of(json_t *rows, const brim_node *node, const brim_kernel_need *need)
 {
+  const char *reason = need->refused;
   size_t i;
   json_t *row;
   json_array_foreach(rows, i, row)
@@ -57,32 +58,47 @@ static json_t *row_of(json_t *rows, const brim_node *node, const char *reason)
     if (is_op && strcmp(json_string_value(json_object_get(row, "reason")), reason) == 0) return row;
   }
   row = json_pack("{s:s,s:s}", "operation", node->op, "reason", reason);
+  if (need->slower > 0) json_object_set_new(row, "slower", json_real(need->slower));
   json_array_append_new(rows, row);
   return row;
+}
+
+static void add_kernels(const brim_plan *plan, json_t *counts, json_t *rows)
+{
+  for (size_t i = 0; i < plan->program_count; i++) {
+    const brim_program *p = &plan->program[i];
+    for (size_t k = 0; k < p->graph->node_count; k++) {
+      count(counts, p->need[k].library ? p->need[k].library : "own");
+      if (p->need[k].refused) count(row_of(rows, p->graph->node[k], &p->need[k]), "operations");
+    }
+  }
 }
 
 json_t *brim_plan_kernels_json(const brim_plan *plan)
 {
   json_t *o = json_object(), *rows = json_array();
-  for (size_t i = 0; i < plan->program_count; i++) {
-    const brim_program *p = &plan->program[i];
-    for (size_t k = 0; k < p->graph->node_count; k++) {
-      count(o, p->need[k].library ? p->need[k].library : "own");
-      if (p->need[k].refused) count(row_of(rows, p->graph->node[k], p->need[k].refused), "operations");
-    }
-  }
+  add_kernels(plan, o, rows);
+  if (plan->lane_count > 0) add_kernels(plan->lane[0], o, rows); /* all lanes are alike */
   json_object_set_new(o, "refused", rows);
   return o;
+}
+
+/* Adds "24 x 'attention' with the backend's own, slower kernel (about 12 times the time): cuDNN does not offer it". */
+static void print_refused(const json_t *row, brim_text *out)
+{
+  const double slower = json_number_value(json_object_get(row, "slower"));
+  brim_text_printf(out, "%s%lld x '%s' with the backend's own, slower kernel", out->length ? "\n" : "",
+                   (long long)json_integer_value(json_object_get(row, "operations")),
+                   json_string_value(json_object_get(row, "operation")));
+  if (slower > 0) brim_text_printf(out, " (about %.3g times the time)", slower);
+  brim_text_printf(out, ": %s", json_string_value(json_object_get(row, "reason")));
 }
 
 void brim_plan_print_refused(const brim_plan *plan, brim_text *out)
 {
   size_t i;
   json_t *kernels = brim_plan_kernels_json(plan), *row;
-  json_array_foreach(json_object_get(kernels, "refused"), i, row) brim_text_printf(
-      out, "%s%lld x '%s' with the backend's own, slower kernel: %s", i ? "\n" : "",
-      (long long)json_integer_value(json_object_get(row, "operations")),
-      json_string_value(json_object_get(row, "operation")), json_string_value(json_object_get(row, "reason")));
+  json_array_foreach(json_object_get(kernels, "refused"), i, row) print_refused(row, out);
   json_decref(kernels);
 }
 

@@ -11,9 +11,10 @@
  * without), and the programs with their batch, nodes, transient bytes, FLOPs and bytes moved. */
 json_t *brim_plan_json(const brim_plan *plan, int64_t batch_size);
 /* Returns a new reference: the number of operations of all programs that each library computes, and that the backend's
- * own kernels do ("own"); "refused": those that a faster library does not support, by operation and reason. */
+ * own kernels do ("own"), in a federation also those of one lane; "refused": those that a faster library does not
+ * support, by operation and reason, with "slower", about how many times as long they take. */
 json_t *brim_plan_kernels_json(const brim_plan *plan);
-/* Prints a line for each operation and reason of those: "24 x 'attention' with the backend's own, slower kernel: cuDNN
- * does not offer it". */
+/* Adds a line for each operation and reason of those to an empty text: "24 x 'attention' with the backend's own, slower
+ * kernel (about 12 times the time): cuDNN does not offer it". */
 void brim_plan_print_refused(const brim_plan *plan, brim_text *out);
 #endif

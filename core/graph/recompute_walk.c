@@ -75,8 +75,10 @@ static void ask_for(brim_walk *w, uint32_t tensor, size_t *count)
   w->stack[(*count)++] = (uint32_t)maker;
 }
 
+typedef void (*visit_fn)(brim_walk *w, uint32_t node, bool clone);
+
 /* Clones the nodes that make a dropped tensor, back to tensors that are kept. */
-static void make_again(brim_walk *w, uint32_t tensor)
+static inline void make_again(brim_walk *w, uint32_t tensor, visit_fn visit)
 {
   size_t count = 0;
   ask_for(w, tensor, &count);
@@ -89,19 +91,26 @@ static void make_again(brim_walk *w, uint32_t tensor)
     const uint32_t node = w->stack[i];
     const bool first = i + 1 < count && w->stack[i + 1] == node + 1 && brim_walk_is_second(w, node + 1);
     w->together = first || (i > 0 && w->stack[i - 1] + 1 == node && brim_walk_is_second(w, node));
-    w->visit(w, node, true);
+    visit(w, node, true);
   }
   w->together = false;
 }
 
-void brim_walk_backward(brim_walk *w)
+/* Inlined with its `visit`: a search makes thousands of walks, each of all nodes. */
+static inline __attribute__((always_inline)) void walk_backward(brim_walk *w, visit_fn visit)
 {
   const brim_graph *g = w->g;
   memset(w->made, 0, g->forward_count * sizeof *w->made);
   for (uint32_t i = (uint32_t)g->forward_count; i < g->node_count; i++) {
-    for (uint32_t k = w->in.begin[i]; k < w->in.begin[i + 1]; k++) make_again(w, w->in.id[k]);
-    w->visit(w, i, false);
+    for (uint32_t k = w->in.begin[i]; k < w->in.begin[i + 1]; k++)
+      if (brim_walk_drops(w, w->in.id[k])) make_again(w, w->in.id[k], visit);
+    visit(w, i, false);
   }
+}
+
+void brim_walk_backward(brim_walk *w)
+{
+  walk_backward(w, w->visit);
 }
 
 const brim_tensor *brim_walk_root(const brim_graph *g, const brim_tensor *t)
@@ -277,6 +286,6 @@ uint64_t brim_estimate_run(brim_estimate *e)
   memset(e->first + g->tensor_count, 0xff, e->w.tensors * sizeof *e->first); /* clones of the forward pass's tensors */
   memcpy(e->first, e->forward_first, g->tensor_count * sizeof *e->first);
   memcpy(e->last, e->forward_last, g->tensor_count * sizeof *e->last);
-  brim_walk_backward(&e->w);
+  walk_backward(&e->w, visit_time);
   return find_peak(e);
 }

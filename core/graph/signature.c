@@ -26,31 +26,39 @@ static bool follows_samples(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
+/* Numbers are printed without printf, as plans of large models have many. */
 static void print_first(int64_t dim, int64_t batch, brim_text *out)
 {
-  if (batch > 0 && dim == batch)
+  if (batch > 0 && dim == batch) {
     brim_text_add(out, "N");
-  else if (batch > 0 && dim > 0 && dim % batch == 0)
-    brim_text_printf(out, "N*%" PRId64, dim / batch);
-  else if (batch > 0 && dim > 0 && batch % dim == 0)
-    brim_text_printf(out, "N/%" PRId64, batch / dim);
-  else
-    brim_text_printf(out, "%" PRId64, dim);
+  } else if (batch > 0 && dim > 0 && dim % batch == 0) {
+    brim_text_add(out, "N*");
+    brim_text_int(out, dim / batch);
+  } else if (batch > 0 && dim > 0 && batch % dim == 0) {
+    brim_text_add(out, "N/");
+    brim_text_int(out, batch / dim);
+  } else {
+    brim_text_int(out, dim);
+  }
 }
 
 static void print_tensor(const brim_program *p, const brim_tensor *t, brim_text *out)
 {
   const bool follows = follows_samples(p->graph, t);
-  brim_text_printf(out, " %s[", type_name(t->dtype));
+  brim_text_add(out, " ");
+  brim_text_add(out, type_name(t->dtype));
+  brim_text_add(out, "[");
   for (int32_t d = 0; d < t->shape.rank; d++) {
     if (d > 0) brim_text_add(out, ",");
     if (d == 0 && follows)
       print_first(t->shape.dim[0], p->info.batch, out);
     else
-      brim_text_printf(out, "%" PRId64, t->shape.dim[d]);
+      brim_text_int(out, t->shape.dim[d]);
   }
   brim_text_add(out, "]");
-  if (t->channel_block > 1) brim_text_printf(out, "/%" PRId64, t->channel_block);
+  if (t->channel_block <= 1) return;
+  brim_text_add(out, "/");
+  brim_text_int(out, t->channel_block);
 }
 
 /* Whether the node's states are offloaded, so that its time includes copies. */

@@ -115,19 +115,9 @@ static void wait_for_change(void)
   live.is_idle = false;
 }
 
-static struct timespec time_in(double seconds)
-{
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += (long)(1e9 * fmod(seconds, 1));
-  until.tv_sec += (time_t)seconds + until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  return until;
-}
-
 static void pause_between_writes(void)
 {
-  const struct timespec until = time_in(WRITE_SECONDS);
+  const struct timespec until = brim_time_in(WRITE_SECONDS);
   while (!live.stop && !live.is_urgent && pthread_cond_timedwait(&live.wake, &live.lock, &until) != ETIMEDOUT) continue;
 }
 
@@ -333,7 +323,7 @@ static int open_name(int lock_fd)
 /* Waits until the slot is written, so that a process that sees the run's folder also finds the slot naming it. */
 static void wait_until_written(void)
 {
-  const struct timespec until = time_in(LOCK_SECONDS);
+  const struct timespec until = brim_time_in(LOCK_SECONDS);
   pthread_mutex_lock(&live.lock);
   live.is_urgent = live.is_changed;
   pthread_cond_signal(&live.wake);

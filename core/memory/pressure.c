@@ -1,7 +1,6 @@
 #include "memory/pressure.h"
 
 #include <errno.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -108,26 +107,13 @@ static void look_at_memory(brim_pressure *p)
   if (fell || level > atomic_load(&p->due)) atomic_store(&p->due, level);
 }
 
-static struct timespec after(double seconds)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  t.tv_sec += (time_t)seconds;
-  t.tv_nsec += (long)(1e9 * (seconds - floor(seconds)));
-  if (t.tv_nsec >= 1000000000) {
-    t.tv_nsec -= 1000000000;
-    t.tv_sec++;
-  }
-  return t;
-}
-
 static void *work(void *context)
 {
   brim_pressure *p = context;
   pthread_mutex_lock(&p->lock);
   while (!p->stop) {
     look_at_memory(p);
-    const struct timespec until = after(p->options.interval_seconds);
+    const struct timespec until = brim_time_in(p->options.interval_seconds);
     while (!p->stop && pthread_cond_timedwait(&p->wake, &p->lock, &until) != ETIMEDOUT) continue;
   }
   pthread_mutex_unlock(&p->lock);

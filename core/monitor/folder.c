@@ -1,5 +1,5 @@
-/* See folder.h. JSON lines are read from where the last look ended; of a long file that is new, lines at regular
- * distances give the curve, so that the first look is quick. */
+/* See folder.h. JSON lines are read from where the last look ended. Of a file that is new, lines at regular distances
+ * give the curves, so that the first look is quick however many runs there are: parsing takes most of its time. */
 #include "monitor/folder.h"
 
 #include <fcntl.h>
@@ -21,7 +21,9 @@
 #define CHUNK_BYTES ((size_t)1 << 16)   /* of reading; longer lines are skipped */
 #define READ_BYTES_MAX ((off_t)4 << 20) /* of a file, in one look */
 #define SKIMMED_BYTES ((off_t)1 << 20)  /* longer files are skimmed at first */
-#define SKIMMED_LINES 256
+#define SKIMMED_LINES 64
+#define NEWEST_BYTES 1024 /* at a file's end, of which no line is left out */
+#define LINE_BYTES 240    /* of a usual record */
 #define PLAN_BYTES_MAX ((off_t)4 << 20)
 #define TRIED_MAX 64 /* plans that the planner has tried */
 #define TEXT_BYTES 256
@@ -30,6 +32,9 @@
 typedef struct tail {
   off_t at; /* the first byte that was not read yet */
   ino_t file;
+  off_t thin_until;      /* before this byte, only some records are parsed */
+  int64_t stride;        /* of those on training data: every stride-th; 0: events */
+  int64_t train, others; /* records met there */
 } tail;
 
 /* Points of the whole run: if they are too many, every second is dropped, and from then on only every second is
@@ -94,6 +99,25 @@ struct brim_folder {
 
 typedef void (*line_fn)(brim_folder *f, const char *line, size_t length);
 
+static bool says(const char *line, size_t length, const char *word)
+{
+  return memmem(line, length < 64 ? length : 64, word, strlen(word)) != NULL;
+}
+
+/* Whether a record is one of those that stand for their neighbours. Of events, all but old checkpoints count.
+ * Evaluations are rarer than training records, and their number is not known before: of more than SKIMMED_LINES every
+ * second one counts, of twice as many every fourth, and so on. */
+static bool is_taken(tail *t, off_t at, const char *line, size_t length)
+{
+  if (at >= t->thin_until) return true;
+  if (t->stride == 0) return !says(line, length, "\"checkpoint\"");
+  if (says(line, length, "\"train\"")) return t->train++ % t->stride == 0;
+  const int64_t turn = t->others++;
+  int64_t stride = 1;
+  while (stride * SKIMMED_LINES <= turn) stride *= 2;
+  return turn % stride == 0;
+}
+
 static void take_lines(brim_folder *f, int fd, tail *t, char *chunk, off_t end, line_fn take)
 {
   while (t->at < end) {
@@ -101,7 +125,8 @@ static void take_lines(brim_folder *f, int fd, tail *t, char *chunk, off_t end, 
     if (n <= 0) return;
     size_t done = 0;
     for (char *stop; (stop = memchr(chunk + done, '\n', (size_t)n - done)) != NULL; done = (size_t)(stop - chunk) + 1)
-      take(f, chunk + done, (size_t)(stop - chunk) - done);
+      if (is_taken(t, t->at + (off_t)done, chunk + done, (size_t)(stop - chunk) - done))
+        take(f, chunk + done, (size_t)(stop - chunk) - done);
     if (done == 0 && (size_t)n < CHUNK_BYTES) return; /* a line that is not complete yet */
     t->at += done > 0 ? (off_t)done : n;
   }
@@ -122,6 +147,15 @@ static void skim(brim_folder *f, int fd, tail *t, char *chunk, off_t bytes, line
   t->at = end;
 }
 
+/* A new file. Of records, about SKIMMED_LINES of its whole, or of what skim() leaves of it. */
+static void begin_thin(tail *t, off_t bytes, bool is_records)
+{
+  const off_t rest = bytes > SKIMMED_BYTES ? SKIMMED_BYTES / 4 : bytes;
+  t->thin_until = bytes - NEWEST_BYTES;
+  t->stride = is_records ? rest / (SKIMMED_LINES * LINE_BYTES) + 1 : 0;
+  t->train = t->others = 0;
+}
+
 static void follow(brim_folder *f, const char *name, tail *t, bool skims, line_fn take)
 {
   char path[BRIM_PATH_MAX];
@@ -132,6 +166,7 @@ static void follow(brim_folder *f, const char *name, tail *t, bool skims, line_f
   char *chunk = malloc(CHUNK_BYTES);
   if (chunk && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
     if (t->file != info.st_ino || info.st_size < t->at) *t = (tail){.file = info.st_ino};
+    if (t->at == 0) begin_thin(t, info.st_size, skims);
     if (t->at == 0 && info.st_size > SKIMMED_BYTES && skims) skim(f, fd, t, chunk, info.st_size, take);
     if (t->at == 0 && info.st_size > READ_BYTES_MAX) t->at = info.st_size - READ_BYTES_MAX;
     const off_t end = info.st_size - t->at > READ_BYTES_MAX ? t->at + READ_BYTES_MAX : info.st_size;

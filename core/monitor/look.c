@@ -34,10 +34,3 @@ void brim_look_problem(brim_look *look, const char *format, ...)
   va_end(arguments);
   look->problem[look->problems++] = brim_arena_string(&look->arena, text);
 }
-
-size_t brim_look_waiting(const brim_look *look)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < look->tickets; i++) count += look->ticket[i].device == BRIM_LOOK_NONE;
-  return count;
-}

@@ -194,8 +194,6 @@ void brim_look_release(brim_look *look);
 /* Notes what could not be read; the text is copied. More than BRIM_LOOK_PROBLEMS_MAX are dropped. */
 void brim_look_problem(brim_look *look, const char *format, ...) BRIM_PRINTF(2, 3);
 
-size_t brim_look_waiting(const brim_look *look); /* the number of tickets that wait */
-
 /* ---- look_json.c ---- */
 
 /* The JSON form, documented in docs/guide/watching.md. NULL never. */

@@ -313,6 +313,7 @@ static bool find_end(const brim_looking *k, brim_known_run *known, brim_look_run
   if (!has_said && brim_run_is_open(known->dir)) return false; /* a process that publishes nothing has resumed it */
   if (!has_said) run->state = BRIM_LOOK_KILLED;
   if (!(known->ended > 0)) known->ended = known->entry.of.pid > 0 ? now : has_said ? time : last_change(known->dir);
+  if (known->ended > now) known->ended = now; /* a clock was set back */
   run->since = run->changed = known->ended;
   if (!(run->started > 0)) run->started = brim_folder_started(folder);
   return now - known->ended <= ENDED_SECONDS;

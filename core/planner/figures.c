@@ -111,7 +111,7 @@ static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
   const double workers = (double)p->setup->settings->training.num_workers;
   const brim_prediction loading = brim_planner_predict_samples(p, p->profile, samples);
   t->guessed_seconds += loading.guessed_seconds;
-  const double quota = brim_cgroup_read("/sys/fs/cgroup", "/proc/self/cgroup").processors;
+  const double quota = brim_host_quota();
   const double online = (double)sysconf(_SC_NPROCESSORS_ONLN),
                processors = (quota > 0 && quota < online ? quota : online) / brim_host_ranks();
   const double threads = p->device_info.on_host ? p->device_info.threads : 1;
@@ -142,8 +142,8 @@ static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int6
   brim_prediction t = {0};
   if (!train) train = &plan->program[0];
   const uint64_t fed = train->graph->input->bytes + train->graph->label->bytes;
-  brim_predict_other(p->profile, BRIM_TIMED_ZERO, (int64_t)plan->gradient_bytes,
-                     rated_copy(&rates, plan->gradient_bytes), 1, &t);
+  brim_predict_other(p->profile, BRIM_TIMED_ZERO, (int64_t)plan->zeroed_bytes, rated_copy(&rates, plan->zeroed_bytes),
+                     1, &t);
   brim_predict_other(p->profile, BRIM_TIMED_LOAD, (int64_t)fed, rated_copy(&rates, fed), micros, &t);
   brim_predict_other(p->profile, BRIM_TIMED_METRICS, 1, rates.node_seconds, 1, &t);
   brim_predict_program(p->profile, &rates, train, last ? micros - 1 : micros, &t);

@@ -125,13 +125,16 @@ static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
 }
 
 /* Histograms (train/histograms.h): the sampled values of all tensors before a step, which the first rank keeps, and
- * room for those of one. Worst answers (train/samples.h): those of a micro-batch. */
+ * room for those of one. Worst answers (train/samples.h): those of a micro-batch, or the losses of its
+ * tokens. */
 static uint64_t insight_bytes(const brim_planner *p, const brim_plan *plan)
 {
   const brim_observe_settings *o = &p->setup->settings->observe;
   const brim_program *evaluate = brim_plan_program(plan, BRIM_PROGRAM_EVALUATE, 0);
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
   uint64_t bytes = evaluate && evaluate->graph->kept && o->samples > 0 ? evaluate->graph->kept->bytes : 0;
+  if (evaluate && evaluate->graph->kept_answers) /* of one token */
+    bytes += (uint64_t)p->setup->data.train.classes * brim_dtype_bytes(evaluate->graph->kept_answers->dtype);
   if (!o->histograms) return bytes;
   bytes += BRIM_HISTOGRAM_VALUES_MAX * (sizeof(float) + sizeof(double)) + 2 * sizeof(brim_histogram);
   for (size_t i = 0; p->setup->world.rank == 0 && i < update->parameter_count; i++) {

@@ -287,6 +287,7 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   client.update.controlled = brim_setup_has_controls(p->setup);
   client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0 || brim_setup_is_ditto(p->setup);
   client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
+  client.accumulates = choice->micro_batch < p->setup->settings->training.effective_batch_size;
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
   const bool evaluates = brim_setup_needs_losses(p->setup) || brim_setup_scores_clients(p->setup);
@@ -312,6 +313,7 @@ static brim_status plan_federation(const brim_planner *p, const brim_choice *cho
   server.recompute = BRIM_RECOMPUTE_NONE;
   server.client = &client;
   server.keep_answers = brim_setup_keeps_answers(s);
+  server.keep_token_losses = brim_setup_keeps_token_losses(s);
   server.lanes = choice->lanes;
   server.plans_one_lane = alone;
   if (!brim_setup_is_isolated(s) || brim_setup_own_client(s) < 0) {
@@ -338,7 +340,9 @@ brim_status brim_planner_plan(const brim_planner *p, const brim_choice *choice, 
   if (brim_setup_is_federated(p->setup)) return plan_federation(p, choice, alone, out);
   brim_plan_request r = make_request(p, choice);
   r.keep_answers = brim_setup_keeps_answers(p->setup);
+  r.keep_token_losses = brim_setup_keeps_token_losses(p->setup);
   describe_update(p, choice, &r);
+  r.accumulates = order.micros > 1 || order.last_micros > 1;
   add_training(&r, &order, alone);
   if (!alone) add_part(p, &r, BRIM_PART_VALIDATION, eval_batch);
   if (!alone) add_part(p, &r, BRIM_PART_TEST, eval_batch);

@@ -55,7 +55,7 @@ static const brim_program *find_train(const lane *l, int64_t micro)
 static void add_steps(const lane *l, const brim_rates *rates, int64_t count, double times, brim_prediction *t)
 {
   const brim_setup *s = l->planner->setup;
-  const uint64_t zeroed = l->plan->gradient_bytes;
+  const uint64_t zeroed = l->plan->zeroed_bytes;
   if (count == 0 || times == 0) return;
   for (int64_t at = 0; at < count;) {
     const int64_t micro = brim_setup_client_micro(s, l->choice->micro_batch, count - at);

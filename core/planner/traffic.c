@@ -7,6 +7,7 @@
 #include "exec/ceiling.h"
 #include "exec/launches.h"
 #include "exec/predict.h"
+#include "graph/begins.h"
 #include "graph/signature.h"
 #include "planner/figures.h"
 
@@ -118,10 +119,12 @@ static brim_traffic_row *row_of(brim_traffic *t, const brim_node *n, const char 
   return &t->row[t->count++];
 }
 
+/* Gradients that the first micro-batch writes are not read there. */
 static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n, uint32_t launches, double times)
 {
   const bool is_view = brim_launches_is_view(p, n);
   const brim_cost cost = is_view ? (brim_cost){0} : brim_op_cost(n);
+  const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_begins_bytes(p, n) : 0;
   const uint64_t further = p->need[n->index].further_bytes;
   brim_text signature = {0};
   if (is_view && launches == 0) return;
@@ -131,7 +134,7 @@ static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n,
                                       (brim_traffic_sum){.nodes = times,
                                                          .launches = times * launches,
                                                          .flops = times * (double)cost.flops,
-                                                         .bytes = times * (double)(cost.bytes + further)});
+                                                         .bytes = times * (double)(cost.bytes + further) - written});
   row->further_bytes += (uint64_t)(times * (double)further);
   add(&row->sum, &sum);
   add_to_step(t, row->kind, &sum);
@@ -182,7 +185,7 @@ static brim_status gather(brim_planner *p, brim_traffic *t)
     const bool trains = program->kind == BRIM_PROGRAM_TRAIN;
     BRIM_TRY(add_program(t, program, trains ? (double)brim_setup_step_micros(p->setup, program->info.batch) : 1));
   }
-  add_besides(t, BRIM_TRAFFIC_INPUT, plan->gradient_bytes > 0, (double)plan->gradient_bytes);
+  add_besides(t, BRIM_TRAFFIC_INPUT, (double)plan->zeroed_count, (double)plan->zeroed_bytes);
   add_collectives(t, plan);
   return BRIM_OK;
 }

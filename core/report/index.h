@@ -59,10 +59,21 @@ void brim_index_release(brim_index *index);
 /* The keys that `name`, as a user writes it, may mean: exact, a result (test.accuracy), a configuration key, a group
  * (model), or the end of a key (lr). Writes at most `room` and returns the number: 0: none, 2 or more: ambiguous. */
 size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *out, size_t room);
-/* Whether every index has this key, even if no run has a value yet. */
-bool brim_index_is_known(const char *name);
-/* What the values of a known key are. */
+/* A key that every index has, even if no run has a value yet: how lists call its column and what its values are, which
+ * decides how they are read and printed. */
+typedef struct brim_index_column {
+  const char *key;
+  const char *title;  /* of the column in a table */
+  const char *member; /* of a run's object in JSON */
+  enum brim_where_kind kind;
+  bool is_list; /* the values are lists, with commas */
+} brim_index_column;
+/* The column that a user means by its key, its title or its member; NULL: none. */
+const brim_index_column *brim_index_column_of(const char *name);
+/* What the values of a key are, as far as brim knows it; MIXED for other keys. */
 enum brim_where_kind brim_index_kind_of(const char *name);
+/* Whether every index has this key: those of the columns, and the figures of splits, such as test.accuracy. */
+bool brim_index_is_known(const char *name);
 /* All values of the key status, and NULL. */
 extern const char *const brim_index_statuses[];
 /* The known name closest to an unknown one; NULL: none is. */

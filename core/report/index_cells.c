@@ -247,14 +247,25 @@ const char *brim_index_path(brim_arena *arena, const brim_index *index, const br
 const char *const brim_index_statuses[] = {"finished",   "interrupted", "failed", "running",
                                            "unfinished", "unreadable",  NULL};
 
-static const struct {
-  const char *name;
-  enum brim_where_kind kind;
-} known[] = {{"name", BRIM_WHERE_PATHS},    {"status", BRIM_WHERE_NAMES},     {"model", BRIM_WHERE_TEXTS},
-             {"dataset", BRIM_WHERE_TEXTS}, {"started", BRIM_WHERE_DATES},    {"seconds", BRIM_WHERE_NUMBERS},
-             {"loss", BRIM_WHERE_NUMBERS},  {"accuracy", BRIM_WHERE_NUMBERS}, {"perplexity", BRIM_WHERE_NUMBERS},
-             {"mae", BRIM_WHERE_NUMBERS},   {"tag", BRIM_WHERE_TEXTS},        {"note", BRIM_WHERE_TEXTS},
-             {"problem", BRIM_WHERE_TEXTS}, {"steps", BRIM_WHERE_NUMBERS},    {"epoch", BRIM_WHERE_NUMBERS}};
+/* clang-format off */
+static const brim_index_column columns[] = {
+    {"name", "run", "run", BRIM_WHERE_PATHS, false},
+    {"status", "status", "status", BRIM_WHERE_NAMES, false},
+    {"model", "model", "model", BRIM_WHERE_TEXTS, false},
+    {"dataset", "dataset", "dataset", BRIM_WHERE_TEXTS, false},
+    {"started", "started", "started", BRIM_WHERE_DATES, false},
+    {"seconds", "time", "seconds", BRIM_WHERE_SECONDS, false},
+    {"loss", "loss", "loss", BRIM_WHERE_NUMBERS, false},
+    {"accuracy", "accuracy", "accuracy", BRIM_WHERE_NUMBERS, false},
+    {"perplexity", "perplexity", "perplexity", BRIM_WHERE_NUMBERS, false},
+    {"mae", "mae", "mae", BRIM_WHERE_NUMBERS, false},
+    {"tag", "tag", "tags", BRIM_WHERE_TEXTS, true},
+    {"note", "note", "note", BRIM_WHERE_TEXTS, false},
+    {"problem", "problem", "problem", BRIM_WHERE_TEXTS, false},
+    {"steps", "steps", "steps", BRIM_WHERE_NUMBERS, false},
+    {"epoch", "epoch", "epoch", BRIM_WHERE_NUMBERS, false}};
+/* clang-format on */
+#define COLUMNS (sizeof columns / sizeof columns[0])
 static const char *const splits[] = {"train.", "validation.", "test."};
 static const char *const figures[] = {"loss", "accuracy", "perplexity", "mae", "f1", "mape", "rmse", "r2"};
 
@@ -266,18 +277,24 @@ static bool is_figure(const char *name)
   return false;
 }
 
+const brim_index_column *brim_index_column_of(const char *name)
+{
+  for (size_t i = 0; i < COLUMNS; i++)
+    if (strcmp(name, columns[i].key) == 0 || strcmp(name, columns[i].title) == 0 ||
+        strcmp(name, columns[i].member) == 0)
+      return &columns[i];
+  return NULL;
+}
+
 bool brim_index_is_known(const char *name)
 {
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(name, known[i].name) == 0) return true;
-  return is_figure(name);
+  return brim_index_column_of(name) || is_figure(name);
 }
 
 enum brim_where_kind brim_index_kind_of(const char *name)
 {
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    if (strcmp(name, known[i].name) == 0) return known[i].kind;
-  return is_figure(name) ? BRIM_WHERE_NUMBERS : BRIM_WHERE_MIXED;
+  const brim_index_column *column = brim_index_column_of(name);
+  return column ? column->kind : is_figure(name) ? BRIM_WHERE_NUMBERS : BRIM_WHERE_MIXED;
 }
 
 static size_t find_exact(const brim_index *index, const char *name, uint32_t *out)
@@ -318,7 +335,8 @@ const char *brim_index_suggest(const brim_index *index, const char *name)
 {
   const char *best = NULL;
   int distance = INT32_MAX;
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) brim_suggest(name, known[i].name, &distance, &best);
+  for (size_t i = 0; i < COLUMNS; i++) brim_suggest(name, columns[i].key, &distance, &best);
+  for (size_t i = 0; i < COLUMNS; i++) brim_suggest(name, columns[i].title, &distance, &best);
   for (size_t i = 0; i < index->keys; i++) {
     const char *key = brim_index_string(index, index->key[i]), *dot = strchr(key, '.');
     if (dot) brim_suggest(name, dot + 1, &distance, &best);

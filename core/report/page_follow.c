@@ -13,12 +13,11 @@
 #include "report/page.h"
 #include "store/rundir.h"
 
-#define SHARE 0.005       /* most processor time for pages */
-#define FIRST_SECONDS 1.0 /* before the first page: shorter runs write their only page at their end */
-#define LOOK_SECONDS 1.0  /* between two looks whether the run has ended */
-#define KILLED_SECONDS 2  /* before the page of a run that was killed */
-#define LINE_ENDS 1       /* the run has said that it ends */
-#define LINE_BROKEN 2     /* its process is gone */
+#define SHARE 0.005      /* most processor time for pages */
+#define LOOK_SECONDS 1.0 /* between two looks whether the run has ended */
+#define KILLED_SECONDS 2 /* before the page of a run that was killed */
+#define LINE_ENDS 1      /* the run has said that it ends */
+#define LINE_BROKEN 2    /* its process is gone */
 
 /* Replaces the page by renaming. The temporary name has this process's number, as the next process of a run may have
  * begun to write its own page. A lost page is made again, so it is not synced. */
@@ -78,8 +77,7 @@ static int await(const char *dir, int line, double until)
 brim_status brim_page_follow(const char *dir, const char *path, double every_seconds, int line)
 {
   double pause = every_seconds;
-  int end =
-      line < 0 ? 0 : await(dir, line, brim_now() + (every_seconds < FIRST_SECONDS ? every_seconds : FIRST_SECONDS));
+  int end = 0;
   while (end == 0) {
     const double start = brim_now(), before = processor_seconds();
     const brim_status status = write_page(dir, path, pause);

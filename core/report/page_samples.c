@@ -8,6 +8,7 @@
 #define SHOWN_MAX 32
 #define PICTURE_BYTES_MAX 16384 /* of a PNG file; larger ones are not shown */
 #define INPUTS_MAX 8
+#define TEXT_BYTES_MAX 240 /* of a text; those that train/samples.c writes are not longer */
 
 const char *const brim_page_samples_style =
     ".samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.7rem,1fr));gap:.7rem;margin:0}"
@@ -15,6 +16,8 @@ const char *const brim_page_samples_style =
     ".samples img{display:block;width:100%;max-width:7.2rem;margin:0 auto .5rem;image-rendering:pixelated;"
     "border-radius:.25rem}.samples figcaption{font-size:.85rem;line-height:1.35;overflow-wrap:anywhere}"
     ".samples .answer{color:var(--bad);font-weight:600}.samples .label{color:var(--good)}"
+    ".samples.tokens{grid-template-columns:repeat(auto-fill,minmax(17rem,1fr))}.samples .text{white-space:pre-wrap;"
+    "color:var(--faint)}.samples .text b{color:var(--good)}"
     ".samples .more{color:var(--faint);font-variant-numeric:tabular-nums}"
     "@media print{.samples{grid-template-columns:repeat(6,1fr)}}";
 
@@ -26,6 +29,54 @@ static bool is_picture(const char *text)
   size_t count = sizeof bytes;
   return brim_base64_read(text, bytes, &count) && count > sizeof signature &&
          memcmp(bytes, signature, sizeof signature - 1) == 0;
+}
+
+/* Adds at most TEXT_BYTES_MAX bytes of a text, the first or (`end`) the last ones. */
+static void add_text(const char *text, bool end, brim_text *out)
+{
+  const size_t length = strlen(text), most = length < TEXT_BYTES_MAX ? length : TEXT_BYTES_MAX;
+  brim_svg_escape_n(out, end ? text + length - most : text, most);
+}
+
+/* A token, in which spaces and line ends can be seen. */
+static void add_token(const json_t *sample, const char *key, const char *name_key, brim_text *out)
+{
+  const char *name = brim_page_string(sample, name_key);
+  size_t count = 0;
+  if (!name[0]) brim_text_printf(out, "no. %.15g", brim_page_number(sample, key));
+  for (const char *s = name; *s && count++ < TEXT_BYTES_MAX; s++)
+    if (*s == ' ' || *s == '\n' || *s == '\t')
+      brim_text_add(out, *s == ' ' ? "\u2423" : *s == '\n' ? "\u21b5" : "\u21e5");
+    else {
+      size_t length = 1;
+      while (((unsigned char)s[length] & 0xc0) == 0x80) length++;
+      brim_svg_escape_n(out, s, length);
+      s += length - 1;
+    }
+}
+
+/* "...before [label] after..." and what the model expected instead. */
+static void add_token_sample(const json_t *sample, brim_text *out)
+{
+  const double loss = brim_page_number(sample, "loss"), rank = brim_page_number(sample, "label_rank");
+  brim_text_add(out, "<figure><figcaption><div class=\"text\">");
+  add_text(brim_page_string(sample, "before"), true, out);
+  brim_text_add(out, "<b>");
+  add_token(sample, "label", "label_name", out);
+  brim_text_add(out, "</b>");
+  add_text(brim_page_string(sample, "after"), false, out);
+  brim_text_add(out, "</div>");
+  if (json_is_integer(json_object_get(sample, "answer"))) {
+    brim_text_add(out, "predicted <span class=\"answer\">");
+    add_token(sample, "answer", "answer_name", out);
+    brim_text_add(out, "</span>");
+  } else if (isfinite(rank)) {
+    brim_text_printf(out, "held <span class=\"answer\">%.15g</span> other tokens for more likely", rank);
+  }
+  brim_text_add(out, "<br/><span class=\"more\">");
+  if (isfinite(loss)) brim_text_printf(out, "loss %.2f<br/>", loss);
+  brim_text_printf(out, "sample %.15g, token %.15g</span></figcaption></figure>\n", brim_page_number(sample, "index"),
+                   brim_page_number(sample, "position"));
 }
 
 /* A class by its name or number; a list of real numbers. */
@@ -76,10 +127,13 @@ static void add_heading(const brim_page_run *page, brim_text *out)
 {
   const json_t *root = page->samples;
   const double wrong = brim_page_number(root, "wrong"), samples = brim_page_number(root, "samples");
+  const bool is_tokens = strcmp(brim_page_string(root, "task"), "tokens") == 0;
   brim_text_add(out, "<p class=\"what\">The ");
   brim_svg_escape(out, brim_page_string(root, "split"));
-  brim_text_printf(out, " samples with the greatest losses after %s %.15g", brim_compare_step(page->all),
-                   brim_page_number(root, "step"));
+  brim_text_printf(out, " %s with the greatest losses after %s %.15g", is_tokens ? "tokens" : "samples",
+                   brim_compare_step(page->all), brim_page_number(root, "step"));
+  if (isfinite(samples) && is_tokens)
+    brim_text_printf(out, ", of %.15g: each in its text, and the token that the model held for most likely", samples);
   if (isfinite(samples) && isfinite(wrong) && strcmp(brim_page_string(root, "task"), "class") == 0)
     brim_text_printf(out, ", among %.15g wrong answers of %.15g: the answer with its probability, and the label", wrong,
                      samples);
@@ -92,8 +146,10 @@ void brim_page_samples(const brim_page_run *page, brim_text *out)
   if (json_array_size(worst) == 0) return;
   brim_page_begin(out, "Most wrong");
   add_heading(page, out);
-  brim_text_add(out, "<div class=\"samples\">\n");
-  for (size_t i = 0; i < json_array_size(worst) && i < SHOWN_MAX; i++) add_sample(json_array_get(worst, i), out);
+  const bool is_tokens = strcmp(brim_page_string(page->samples, "task"), "tokens") == 0;
+  brim_text_printf(out, "<div class=\"samples%s\">\n", is_tokens ? " tokens" : "");
+  for (size_t i = 0; i < json_array_size(worst) && i < SHOWN_MAX; i++)
+    (is_tokens ? add_token_sample : add_sample)(json_array_get(worst, i), out);
   brim_text_add(out, "</div>\n");
   brim_page_end(out);
 }

@@ -68,8 +68,6 @@ static const char *tell_decision(brim_arena *arena, const json_t *event, const b
   const char *by = brim_page_string(event, "by"), *choice = brim_page_string(event, "choice");
   const char *reason = brim_page_string(event, "reason");
   (void)p;
-  if (strcmp(by, "recovery") == 0)
-    return brim_arena_printf(arena, "%s. Answer: %s", reason[0] ? reason : "unknown cause", choice);
   return brim_arena_printf(arena, "%s: %s%s%s", by, choice, reason[0] ? ": " : "", reason);
 }
 
@@ -144,16 +142,30 @@ typedef struct row {
   const char *label, *tone, *detail;
 } row;
 
-static row row_of(brim_arena *arena, const json_t *event, const brim_page_process *p)
+/* The rungs of a recovery: the failure with brim's first answer, and what followed until the work could be repeated. */
+static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row *out)
+{
+  const char *reason = brim_page_string(event, "reason"), *choice = brim_page_string(event, "choice");
+  if (strcmp(brim_page_string(event, "action"), "rewind") == 0) {
+    out->label = "went back";
+    out->tone = "warn";
+    out->detail = brim_arena_printf(arena, "%s, from where brim repeats the steps", choice);
+    return;
+  }
+  out->label = is_first ? "out of memory" : "still out of memory";
+  out->tone = "bad";
+  out->detail = brim_arena_printf(arena, "%s; what brim did: %s", reason[0] ? reason : "unknown cause", choice);
+}
+
+/* *in_recovery: whether the events before are of a recovery that has not ended. */
+static row row_of(brim_arena *arena, const json_t *event, const brim_page_process *p, bool *in_recovery)
 {
   const struct kind *kind = kind_of(event);
   row out = {brim_page_number(event, "time"), brim_page_number(event, "step"),
              kind ? kind->label : brim_page_string(event, "event"), kind ? kind->tone : "",
              kind ? kind->tell(arena, event, p) : brim_page_string(event, "detail")};
-  if (is_recovery(event)) {
-    out.label = "out of memory";
-    out.tone = "bad";
-  }
+  if (is_recovery(event)) tell_rung(arena, event, !*in_recovery, &out);
+  *in_recovery = is_recovery(event);
   return out;
 }
 
@@ -191,9 +203,10 @@ static size_t list_process(const brim_page_run *page, size_t process, row *out)
   const brim_page_process *p = &page->process[process];
   const size_t events = json_array_size(page->events);
   size_t count = 0;
+  bool in_recovery = false;
   for (size_t i = p->first; i < p->first + p->count && i < events; i++) {
     const json_t *event = json_array_get(page->events, i);
-    if (is_shown(event)) out[count++] = row_of(arena, event, p);
+    if (is_shown(event)) out[count++] = row_of(arena, event, p, &in_recovery);
   }
   size_t early = 1; /* the waits that follow the start at once */
   while (early < count && out[early].time < out[0].time) early++;
@@ -209,10 +222,11 @@ static row *list_rows(const brim_page_run *page, size_t *count)
   const size_t events = json_array_size(page->events);
   const size_t before = page->process_count > 0 ? page->process[0].first : events;
   row *out = BRIM_ARENA_NEW(arena, row, events + page->process_count);
+  bool in_recovery = false;
   *count = 0;
   for (size_t i = 0; i < before; i++)
     if (is_shown(json_array_get(page->events, i)))
-      out[(*count)++] = row_of(arena, json_array_get(page->events, i), &unknown);
+      out[(*count)++] = row_of(arena, json_array_get(page->events, i), &unknown, &in_recovery);
   for (size_t i = 0; i < page->process_count; i++) *count += list_process(page, i, out + *count);
   return out;
 }

@@ -18,7 +18,8 @@ typedef struct brim_where_node {
   const struct brim_where_node *left, *right;
   size_t key, at; /* at: the byte of the expression where the value begins */
   const char *text;
-  double number; /* NAN: compares as text */
+  double number;  /* NAN: compares as text */
+  double seconds; /* of a time such as 1:30; NAN: not a time */
 } node;
 
 typedef struct parser {
@@ -127,6 +128,30 @@ double brim_where_number(const char *text)
   return *end == '\0' || strcmp(end, "%") == 0 ? value : NAN;
 }
 
+/* The seconds of a time as brim_format_seconds writes it, 1:30 or 2:01:30; NAN for other texts. */
+static double seconds_of(const char *text)
+{
+  double out = 0;
+  int parts = 0;
+  for (const char *s = text;; s++, parts++) {
+    const size_t digits = strspn(s, "0123456789");
+    const bool fits = parts == 0 ? digits > 0 && digits < 10 : digits == 2 && s[0] < '6';
+    if (!fits) return NAN;
+    out = 60 * out + strtod(s, NULL);
+    s += digits;
+    if (*s == '\0') return parts == 0 || parts > 2 ? NAN : out;
+    if (*s != ':') return NAN;
+  }
+}
+
+const char *brim_where_show(enum brim_where_kind kind, double number, char out[BRIM_WHERE_SHOWN_BYTES])
+{
+  if (kind == BRIM_WHERE_SECONDS) return brim_format_seconds(out, BRIM_WHERE_SHOWN_BYTES, number);
+  const bool whole = number == floor(number) && fabs(number) < 1e15;
+  snprintf(out, BRIM_WHERE_SHOWN_BYTES, whole ? "%.0f" : "%.5g", number);
+  return out;
+}
+
 static brim_status take_key(parser *p, size_t *out)
 {
   brim_where *f = p->filter;
@@ -146,6 +171,13 @@ static brim_status take_key(parser *p, size_t *out)
   return BRIM_OK;
 }
 
+static void set_value(node *n, const char *text)
+{
+  n->text = text;
+  n->number = brim_where_number(text);
+  n->seconds = seconds_of(text);
+}
+
 static brim_status take_value(parser *p, node *n)
 {
   skip_space(p);
@@ -154,15 +186,13 @@ static brim_status take_value(parser *p, node *n)
   if (quote == '\'' || quote == '"') {
     const char *end = strchr(p->at + 1, quote);
     if (!end) return fail(p, "this quote has no end");
-    n->text = brim_arena_string_n(p->arena, p->at + 1, (size_t)(end - p->at - 1));
-    n->number = brim_where_number(n->text);
+    set_value(n, brim_arena_string_n(p->arena, p->at + 1, (size_t)(end - p->at - 1)));
     p->at = end + 1;
     return BRIM_OK;
   }
   const size_t length = word_length(p);
   if (length == 0 || is_keyword(p->at, length)) return fail_expected(p, "a value");
-  n->text = brim_arena_string_n(p->arena, p->at, length);
-  n->number = brim_where_number(n->text);
+  set_value(n, brim_arena_string_n(p->arena, p->at, length));
   p->at += length;
   return BRIM_OK;
 }
@@ -297,11 +327,18 @@ static const char *list_names(brim_arena *arena, const brim_where_values *v)
   return out;
 }
 
+/* The number that a value of this kind compares with; NAN: none. */
+static double number_of(const node *n, enum brim_where_kind kind)
+{
+  return kind == BRIM_WHERE_SECONDS && isnan(n->number) ? n->seconds : n->number;
+}
+
 static brim_status check_value(brim_arena *arena, const brim_where *f, const node *n)
 {
   const brim_where_values *v = &f->values[n->key];
   const char *key = f->key[n->key], *problem = NULL;
-  const bool orders = is_order(n->kind), is_number = !isnan(n->number);
+  const bool orders = is_order(n->kind), is_number = !isnan(number_of(n, v->kind));
+  const bool has_numbers = v->kind == BRIM_WHERE_NUMBERS || v->kind == BRIM_WHERE_SECONDS;
   const char *near = v->names > 0 ? brim_suggest_of(n->text, v->name, v->names) : NULL;
   bool has = false;
   for (size_t i = 0; i < v->names; i++) has = has || strcmp(v->name[i], n->text) == 0;
@@ -311,9 +348,11 @@ static brim_status check_value(brim_arena *arena, const brim_where *f, const nod
   else if (orders && (v->kind == BRIM_WHERE_TEXTS || v->kind == BRIM_WHERE_NAMES || v->kind == BRIM_WHERE_PATHS))
     problem =
         brim_arena_printf(arena, "'%s' has no numbers here, so it is neither less nor greater: use =, != or ~", key);
-  else if (!is_number && v->kind != BRIM_WHERE_DATES && (orders || v->kind == BRIM_WHERE_NUMBERS))
-    problem = brim_arena_printf(arena, "'%s' is compared with a number, and '%s' is not one%s", key, n->text,
-                                decimal_point(arena, n->text));
+  else if (!is_number && v->kind != BRIM_WHERE_DATES && (orders || has_numbers))
+    problem =
+        brim_arena_printf(arena, "'%s' is compared with %s, and '%s' is not one%s", key,
+                          v->kind == BRIM_WHERE_SECONDS ? "a number of seconds or a time such as 1:30:00" : "a number",
+                          n->text, decimal_point(arena, n->text));
   else if (v->kind == BRIM_WHERE_NAMES && !has && near)
     problem = brim_arena_printf(arena, "'%s' is never '%s'; did you mean '%s'?", key, n->text, near);
   else if (v->kind == BRIM_WHERE_NAMES && !has)
@@ -364,18 +403,24 @@ static bool is_path_like(const char *path, const char *pattern)
   return false;
 }
 
+/* Whether a list shows the number as the value is written: 0.95312 for 0.953125, and 1:31 for 90.5 seconds. */
+static bool is_shown_as(const node *n, enum brim_where_kind kind, double number)
+{
+  char shown[BRIM_WHERE_SHOWN_BYTES];
+  brim_where_show(kind, number, shown);
+  return strcmp(shown, n->text) == 0 || brim_where_number(shown) == n->number;
+}
+
 /* = or ~ on one text. */
 static bool holds(const node *n, enum brim_where_kind kind, const char *text, double number)
 {
   const bool is_equal = n->kind == EQUAL || n->kind == UNEQUAL;
-  char buffer[32];
+  char shown[BRIM_WHERE_SHOWN_BYTES];
   if (kind == BRIM_WHERE_PATHS && text) return is_equal ? is_end_of_path(text, n->text) : is_path_like(text, n->text);
   if (kind == BRIM_WHERE_DATES && is_equal && text) return brim_starts_with(text, n->text);
-  if (is_equal && isfinite(n->number) && isfinite(number)) return number == n->number;
-  if (!text) {
-    snprintf(buffer, sizeof buffer, "%.15g", number);
-    text = buffer;
-  }
+  if (is_equal && isfinite(number_of(n, kind)) && isfinite(number))
+    return number == number_of(n, kind) || (!text && is_shown_as(n, kind, number));
+  if (!text) text = brim_where_show(kind, number, shown);
   return is_equal ? strcmp(text, n->text) == 0 : is_like(text, n->text);
 }
 
@@ -410,7 +455,7 @@ static bool compare(const node *n, enum brim_where_kind kind, const brim_where_v
     return negates != (v->is_list ? holds_for_one(n, kind, v->text) : holds(n, kind, v->text, v->number));
   default:
     if (kind == BRIM_WHERE_DATES) return v->text && is_ordered(n->kind, (double)strcmp(v->text, n->text));
-    return !isnan(v->number) && is_ordered(n->kind, v->number - n->number);
+    return !isnan(v->number) && is_ordered(n->kind, v->number - number_of(n, kind));
   }
 }
 

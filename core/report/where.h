@@ -4,9 +4,10 @@
  *     factor     := not factor | ( expression ) | key | key operator value
  *
  * operator: = != < <= > >=, ~ (contains, or matches a shell pattern), !~. A key alone holds if the run has it and it is
- * neither false nor empty. Two numbers compare as numbers, 90% is 0.9. A date compares with a date or its beginning,
- * and is equal to it if it begins so. A path is equal to its last parts. Other texts have no order. A run without the
- * key matches only != and !~. */
+ * neither false nor empty. Two numbers compare as numbers, 90% is 0.9; a number without a text is also equal to one
+ * that a list shows for it, rounded. Seconds compare with seconds or a time, 1:30. A date compares with a date or its
+ * beginning, and is equal to it if it begins so. A path is equal to its last parts. Other texts have no order. A run
+ * without the key matches only != and !~. */
 #ifndef BRIM_REPORT_WHERE_H
 #define BRIM_REPORT_WHERE_H
 #include <stdbool.h>
@@ -30,6 +31,7 @@ typedef struct brim_where_value {
 enum brim_where_kind {
   BRIM_WHERE_MIXED, /* numbers and texts */
   BRIM_WHERE_NUMBERS,
+  BRIM_WHERE_SECONDS, /* 90.5; a list shows 1:31 */
   BRIM_WHERE_TEXTS,
   BRIM_WHERE_DATES, /* 2026-11-27 14:30:59 */
   BRIM_WHERE_NAMES, /* one of a list */
@@ -61,4 +63,7 @@ brim_status brim_where_check(brim_arena *arena, const brim_where *filter);
 bool brim_where_matches(const brim_where *filter, const brim_where_value *value);
 /* The value of a text that is a number, such as 1e-3 or 90%; NAN for other texts. */
 double brim_where_number(const char *text);
+/* Writes a number as lists show it: whole, or with five digits; seconds as a time. Returns `out`. */
+#define BRIM_WHERE_SHOWN_BYTES 32
+const char *brim_where_show(enum brim_where_kind kind, double number, char out[BRIM_WHERE_SHOWN_BYTES]);
 #endif

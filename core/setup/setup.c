@@ -213,6 +213,7 @@ brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const
   s->options = *options;
   s->world = options->dist || options->world.ranks == 0 ? brim_dist_world(options->dist) : options->world;
   s->settings = &config->settings;
+  s->precision = s->settings->precision < BRIM_PRECISIONS ? s->settings->precision : BRIM_PRECISION_FP32;
   return s;
 }
 

@@ -73,6 +73,7 @@ typedef struct brim_setup {
   uint8_t *view;                  /* of an isolated client: a bit for each sample that it may read; else NULL */
   double *counted;                /* storage of label_weights if a class does not count at all; else NULL */
   int64_t grain;                  /* resolved */
+  int32_t precision;              /* enum brim_precision; resolved: never auto or policy */
   int64_t norm_group;             /* 0: the model has no statistics over groups of samples */
   uint64_t buffer_bytes;          /* of the model's moving averages (brim_graph_buffer) that are not frozen */
   uint64_t kept_bytes;            /* of a client state */
@@ -115,8 +116,17 @@ brim_status brim_setup_finish_data(brim_setup *setup);
 
 /* The configured one: "cpu". */
 const char *brim_setup_backend_id(const brim_setup *setup);
-/* The configured one; for `auto` fp32, until another is chosen. */
+/* The configured one. For `auto` that of the device, and fp32 until brim_setup_see_device; for `policy` fp32, until a
+ * policy requests another configuration. */
 int32_t brim_setup_precision(const brim_setup *setup);
+/* The precision that `auto` means on a device: bf16 if it is not the host, multiplies bf16 by its own instructions, and
+ * the backend stores it; else fp32. It depends on nothing else, and so not on memory or times. */
+int32_t brim_setup_auto_precision(const brim_setup *setup, const brim_device_info *device);
+/* [init] Resolves precision=auto for the chosen device; call it before plans are made. */
+void brim_setup_see_device(brim_setup *setup, const brim_device_info *device);
+/* Whether the device multiplies values of this precision (enum brim_precision) by its own instructions. If not, it
+ * converts them to fp32 first, which saves memory but no time. */
+bool brim_setup_multiplies(const brim_setup *setup, const brim_device_info *device, int32_t precision);
 /* Samples in a micro-batch as configured; for `auto` the effective batch. */
 int64_t brim_setup_micro_batch(const brim_setup *setup);
 /* Precisions that the backend and the run's updates support: bit 1 << enum brim_precision for each. */
@@ -134,6 +144,8 @@ bool brim_setup_is_described(const brim_setup *setup);
 /* Whether the run lists samples with wrong answers (observe.samples): its plans keep the answers of evaluations. Not
  * for tokens, nor with very many classes, as the loss then need not have the answers (graph/build.c). */
 bool brim_setup_keeps_answers(const brim_setup *setup);
+/* Whether it lists the tokens with the greatest losses instead. */
+bool brim_setup_keeps_token_losses(const brim_setup *setup);
 /* The options of the model's graph for a precision, except for batch and programs. */
 brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t precision);
 

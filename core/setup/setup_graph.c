@@ -45,7 +45,25 @@ bool brim_setup_updates_in_backward(const brim_setup *s)
 
 int32_t brim_setup_precision(const brim_setup *s)
 {
-  return s->settings->precision == BRIM_PRECISION_AUTO ? BRIM_PRECISION_FP32 : s->settings->precision;
+  return s->precision;
+}
+
+bool brim_setup_multiplies(const brim_setup *s, const brim_device_info *device, int32_t precision)
+{
+  if (!activations[precision] || s->backend_ops->real != BRIM_DTYPE_F32) return true;
+  return device->multiplies & BRIM_STORES(activations[precision]);
+}
+
+int32_t brim_setup_auto_precision(const brim_setup *s, const brim_device_info *device)
+{
+  const bool has = brim_setup_backend_precisions(s) >> BRIM_PRECISION_BF16 & 1;
+  const bool is_fast = has && !device->on_host && brim_setup_multiplies(s, device, BRIM_PRECISION_BF16);
+  return is_fast ? BRIM_PRECISION_BF16 : BRIM_PRECISION_FP32;
+}
+
+void brim_setup_see_device(brim_setup *s, const brim_device_info *device)
+{
+  if (s->settings->precision == BRIM_PRECISION_AUTO) s->precision = brim_setup_auto_precision(s, device);
 }
 
 uint32_t brim_setup_backend_precisions(const brim_setup *s)

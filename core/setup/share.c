@@ -177,6 +177,11 @@ bool brim_setup_keeps_answers(const brim_setup *s)
          s->answers < BRIM_MANY_CLASSES;
 }
 
+bool brim_setup_keeps_token_losses(const brim_setup *s)
+{
+  return s->settings->observe.samples > 0 && s->data.train.task == BRIM_TASK_TOKENS;
+}
+
 int64_t brim_setup_losses_each(const brim_setup *s)
 {
   return s->data.train.task == BRIM_TASK_TOKENS ? s->data.elements : 1;

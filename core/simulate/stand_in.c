@@ -159,6 +159,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
 {
   const brim_sim_job *job = self;
   brim_scene_describe(job->all->scene, job->on_host ? BRIM_SCENE_HOST : device, out);
+  if (job->all->real && !out->on_host) out->multiplies = job->all->real->drive->planner.device_info.multiplies;
   return BRIM_OK;
 }
 

@@ -356,6 +356,22 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   return status;
 }
 
+/* The index of the newest undamaged checkpoint, which older ones are not needed besides; 0: none is, or there is
+ * nothing to delete, so that nothing is read. `warns`: about the newer ones, which are damaged and stay too. */
+static size_t newest_whole(const char *folder, const steps *all, int64_t best, int64_t last, bool warns)
+{
+  char path[BRIM_PATH_MAX];
+  brim_train_state state;
+  size_t spare = 0;
+  while (spare < all->count && (all->item[spare] == best || all->item[spare] == last)) spare++;
+  for (size_t i = all->count; i-- > spare + 1;) {
+    if (step_path(path, folder, "", all->item[i], "") == BRIM_OK && check_whole(path, all->item[i], &state) == BRIM_OK)
+      return i;
+    if (warns) brim_log(BRIM_LOG_WARN, "older checkpoints are kept: %s", brim_error_text());
+  }
+  return 0;
+}
+
 brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes)
 {
   char folder[BRIM_PATH_MAX], path[BRIM_PATH_MAX];
@@ -367,7 +383,8 @@ brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *cou
                      folder);
   brim_status status = list_steps(folder, &all);
   const int64_t best = link_step(folder, "best"), last = link_step(folder, "last");
-  for (size_t i = 0; i + 1 < all.count && status == BRIM_OK; i++) {
+  const size_t whole = newest_whole(folder, &all, best, last, !deletes);
+  for (size_t i = 0; i < whole && status == BRIM_OK; i++) {
     if (all.item[i] == best || all.item[i] == last) continue;
     status = step_path(path, folder, "", all.item[i], "");
     if (status == BRIM_OK) *bytes += brim_disk_bytes(path);

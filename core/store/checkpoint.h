@@ -99,9 +99,10 @@ void brim_checkpoint_drop_cached(const char *run_dir);
  * about each damaged one that it skips. Cleans up after killed attempts (leftover folders, links), so the caller must
  * hold the run's lock. *found = false if there are no checkpoints; ELOAD if all are damaged. */
 brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, bool *found);
-/* Adds the number and the bytes on disk of the checkpoints that neither `best` nor `last` points to, except the newest,
- * and with `deletes` deletes them, but none that a command reads. The caller holds the run's lock. ECONFIG: the folder
- * of checkpoints is a link, perhaps to those of a run that the lock does not cover. EIO. */
+/* Adds the number and the bytes on disk of the checkpoints that neither `best` nor `last` points to and that are older
+ * than the newest undamaged one, whose every byte is compared with its hash, and with `deletes` deletes them, but none
+ * that a command reads. Without `deletes`, warns about damaged newer ones. The caller holds the run's lock. ECONFIG:
+ * the folder of checkpoints is a link, perhaps to those of a run that the lock does not cover. EIO. */
 brim_status brim_checkpoint_prune(const char *run_dir, bool deletes, size_t *count, uint64_t *bytes);
 /* [any] Whether the run has a checkpoint, damaged or not. The run may be in progress. */
 bool brim_checkpoint_exists(const char *run_dir);

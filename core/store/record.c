@@ -10,15 +10,22 @@
 #include "base/text.h"
 #include "store/rundir.h"
 
+brim_status brim_record_print(const char *name, const json_t *record, brim_text *out)
+{
+  char *dump = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format %s", name);
+  brim_text_add(out, dump);
+  brim_text_add(out, "\n");
+  free(dump);
+  return BRIM_OK;
+}
+
 brim_status brim_record_write(const char *run, const char *name, const json_t *record)
 {
   char path[BRIM_PATH_MAX];
   brim_text text = {0};
   BRIM_TRY(brim_path_join(path, run, name));
-  char *dump = json_dumps(record, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-  if (!dump) return brim_fail(BRIM_EINTERNAL, "cannot format %s", name);
-  brim_text_printf(&text, "%s\n", dump);
-  free(dump);
+  BRIM_TRY(brim_record_print(name, record, &text));
   const brim_status status = brim_file_write_atomic(path, brim_text_str(&text), text.length);
   brim_text_release(&text);
   return status;

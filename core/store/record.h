@@ -3,8 +3,10 @@
 #define BRIM_STORE_RECORD_H
 #include <jansson.h>
 
-#include "brim/status.h"
+#include "base/text.h"
 
+/* Prints a file's text. EINTERNAL if the values cannot be printed. */
+brim_status brim_record_print(const char *name, const json_t *record, brim_text *out);
 /* Writes <run>/<name>. EIO with the reason. */
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
 /* Reads it back. *out belongs to the caller; NULL if there is no such file. ELOAD if it cannot be read. */

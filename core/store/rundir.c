@@ -38,22 +38,34 @@ brim_status brim_path_aside(const char *path, char *folder, char *aside)
   return brim_fail(BRIM_EINVAL, "path '%.200s...' is longer than %d bytes", path, BRIM_PATH_MAX - 8);
 }
 
+static brim_status rename_aside(const char *aside, const char *path)
+{
+  if (rename(aside, path) == 0) return BRIM_OK;
+  const brim_status status = brim_fail(BRIM_EIO, "cannot replace '%s': %s", path, strerror(errno));
+  unlink(aside);
+  return status;
+}
+
 brim_status brim_file_publish(const char *aside, const char *path, const char *folder)
 {
-  if (rename(aside, path) != 0) {
-    const brim_status status = brim_fail(BRIM_EIO, "cannot replace '%s': %s", path, strerror(errno));
-    unlink(aside);
-    return status;
-  }
+  BRIM_TRY(rename_aside(aside, path));
   return brim_folder_sync(folder);
 }
 
-brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes)
+brim_status brim_file_replace(const char *path, const char *text, size_t bytes)
 {
   char folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
   BRIM_TRY(brim_path_aside(path, folder, aside));
   BRIM_TRY(brim_file_write(aside, text, bytes));
-  return brim_file_publish(aside, path, folder);
+  return rename_aside(aside, path);
+}
+
+brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes)
+{
+  char folder[BRIM_PATH_MAX];
+  BRIM_TRY(brim_file_replace(path, text, bytes));
+  (void)split(path, folder);
+  return brim_folder_sync(folder);
 }
 
 /* Names that only a run leaves in its folder; from run_marks[FIRST_OTHER] on, names that other programs use too. */

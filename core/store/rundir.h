@@ -13,6 +13,8 @@
 /* Writes a whole file aside (".<name>.tmp" in the same folder), syncs it, and renames it into place: `path` has the
  * old bytes or the new ones, never a part. One writer at a time. EIO with the reason. */
 brim_status brim_file_write_atomic(const char *path, const char *text, size_t bytes);
+/* The same without syncing the folder, for several files: brim_folder_sync() follows before their names must last. */
+brim_status brim_file_replace(const char *path, const char *text, size_t bytes);
 /* Its two halves, for files that are written in another way. The temporary name and the folder hold BRIM_PATH_MAX
  * bytes each. */
 brim_status brim_path_aside(const char *path, char *folder, char *aside);

@@ -288,13 +288,15 @@ static void report(brim_hooks *h, slot *s, enum brim_run_hook hook, const char *
   log_line(h, "%s: %s", names[hook], result);
   if (!failed || s->has_warned) return;
   s->has_warned = true;
-  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run continues\n%s/%s has its output, and later failures of this hook",
-           names[hook], result, h->run, BRIM_HOOKS_LOG_NAME);
+  const bool is_last = hook == BRIM_HOOK_END;
+  brim_log(BRIM_LOG_WARN, "hooks.%s: %s; the run %s\n%s/%s has its output%s", names[hook], result,
+           is_last ? "had ended" : "continues", h->run, BRIM_HOOKS_LOG_NAME,
+           is_last ? "" : ", and later failures of this hook");
   pthread_mutex_lock(&h->mutex);
   s->has_failed = true;
   s->failure.step = h->taken.step;
-  snprintf(s->failure.detail, sizeof s->failure.detail,
-           "hooks.%s: %s; its output is in %s, as are later failures of it", names[hook], result, BRIM_HOOKS_LOG_NAME);
+  snprintf(s->failure.detail, sizeof s->failure.detail, "hooks.%s: %s; its output is in %s%s", names[hook], result,
+           BRIM_HOOKS_LOG_NAME, is_last ? "" : ", as are later failures of it");
   pthread_mutex_unlock(&h->mutex);
 }
 

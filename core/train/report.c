@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/table.h"
 #include "drive/distribute.h"
+#include "drive/precision.h"
 #include "graph/pieces.h"
 #include "graph/plan_json.h"
 #include "planner/figures.h"
@@ -231,16 +232,20 @@ void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures 
   end_event(events);
 }
 
+/* Writes a file whose folder is synced later. */
 static brim_status write_text(const char *dir, const char *name, const brim_text *text)
 {
   char path[4200];
   snprintf(path, sizeof path, "%s/%s", dir, name);
-  return brim_file_write_atomic(path, brim_text_str(text), text->length);
+  return brim_file_replace(path, brim_text_str(text), text->length);
 }
 
 static brim_status write_json(const char *dir, const char *name, json_t *json)
 {
-  const brim_status status = brim_record_write(dir, name, json);
+  brim_text text = {0};
+  brim_status status = brim_record_print(name, json, &text);
+  if (status == BRIM_OK) status = write_text(dir, name, &text);
+  brim_text_release(&text);
   json_decref(json);
   return status;
 }
@@ -299,22 +304,24 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
 }
 
 /* Writes the configuration. config.yaml makes the folder a run's folder, so everything else that a resume needs is
- * written first. sources.yaml describes the sources that the run began with; if it is missing they are not compared,
- * and with one that does not match config.yaml brim refuses to resume. So it is deleted before a configuration is
- * replaced, and written last. */
+ * written and synced first. sources.yaml describes the sources that the run began with; if it is missing they are not
+ * compared, and with one that does not match config.yaml brim refuses to resume. So it is deleted before a
+ * configuration is replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
   brim_text text = {0};
   BRIM_TRY(brim_path_join(path, dir, "sources.yaml"));
   if (unlink(path) != 0 && errno != ENOENT) return brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(errno));
+  BRIM_TRY(brim_folder_sync(dir));
   brim_config_print(config, &text, false);
   brim_status status = write_text(dir, "config.yaml", &text);
+  if (status == BRIM_OK) status = brim_folder_sync(dir);
   brim_text_clear(&text);
   brim_config_print(config, &text, true);
   if (status == BRIM_OK) status = write_text(dir, "sources.yaml", &text);
   brim_text_release(&text);
-  return status;
+  return status == BRIM_OK ? brim_folder_sync(dir) : status;
 }
 
 /* Keeps the picture of the plan for the page; that of a very large plan is left out. */
@@ -340,6 +347,7 @@ static brim_status write_pieces(const char *dir, const brim_plan *plan, int64_t 
 brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_drive *drive, const brim_plan *plan)
 {
   brim_text text = {0};
+  brim_precision_record(config, drive->setup);
   BRIM_TRY(keep_files(dir, config, &config->arena));
   for (size_t i = 0; i < config->override_count; i++) { /* a list of quoted words, so that any text reads back */
     brim_text_add(&text, "- '");
@@ -355,6 +363,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
     const double seconds = brim_planner_step_seconds(&drive->planner, plan, drive->choice.micro_batch);
     if (isfinite(seconds)) json_object_set_new(described, "step_seconds", json_real(seconds));
     brim_distribution_describe(drive, described);
+    brim_precision_describe(drive->setup, described);
     status = write_json(dir, "plan.json", described);
   }
   if (status == BRIM_OK) status = write_pieces(dir, plan, drive->choice.micro_batch);
@@ -501,7 +510,9 @@ brim_status brim_report_write_summary(brim_report *r, const char *dir, const bri
   set_accuracy(s, "finetuned_accuracy", &r->finetuned_accuracy);
   set_scores(s, r);
   brim_report_release(r);
-  return write_json(dir, "summary.json", s);
+  const brim_status written = brim_record_write(dir, "summary.json", s);
+  json_decref(s);
+  return written;
 }
 
 #define CLASSES_SAID_MAX 20 /* with more classes, only the summary lists them */

@@ -13,6 +13,7 @@
 #include "graph/plan_json.h"
 #include "planner/communication.h"
 #include "planner/figures.h"
+#include "planner/strict.h"
 #include "planner/taken.h"
 #include "setup/partition_record.h"
 #include "store/rundir.h"
@@ -236,13 +237,10 @@ static void announce(const brim_running *r)
   brim_text_clear(&text);
   brim_plan_print_refused(plan, &text);
   if (text.length > 0) brim_log(BRIM_LOG_WARN, "%s", text.s);
+  brim_text_clear(&text);
+  brim_strict_print_precision(d->setup, &d->planner.device_info, &text);
+  if (text.length > 0) brim_say("%s", text.s);
   brim_text_release(&text);
-  const char *precision = brim_precision_names[r->settings->precision];
-  if (r->settings->precision == BRIM_PRECISION_BF16 && d->planner.device_info.on_host)
-    brim_say("precision=bf16: activations are kept in bf16 and sums are in fp32; without AMX or AVX512_BF16 this saves "
-             "memory, not time");
-  else if (r->settings->precision != BRIM_PRECISION_FP32 && d->planner.device_info.on_host)
-    brim_say("precision=%s: activations are kept in %s and computed in fp32", precision, precision);
   if (brim_setup_rounds(d->setup, d->choice.micro_batch))
     brim_log(BRIM_LOG_WARN,
              "the micro-batch %lld is not a multiple of training.grain %lld: results differ by rounding from those of "

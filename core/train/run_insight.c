@@ -147,9 +147,9 @@ static void add_cell(brim_text *table, const json_t *value, const json_t *name)
 /* The evaluation at the end counts even if a rule ended the run early. */
 static bool lists_samples(const brim_running *r, enum brim_part part)
 {
-  const bool is_last =
-      r->has_stopped || (part == BRIM_PART_TEST && r->drive->setup->data.count[BRIM_PART_VALIDATION] > 0);
-  return brim_setup_keeps_answers(r->drive->setup) && (is_last || is_shown(r, r->state->step));
+  const brim_setup *s = r->drive->setup;
+  const bool is_last = r->has_stopped || (part == BRIM_PART_TEST && s->data.count[BRIM_PART_VALIDATION] > 0);
+  return (brim_setup_keeps_answers(s) || brim_setup_keeps_token_losses(s)) && (is_last || is_shown(r, r->state->step));
 }
 
 /* A picture for each sample, and a table of their answers. */

@@ -9,10 +9,14 @@
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "observe/png.h"
 #include "store/rundir.h"
 
-#define INPUTS_MAX 8 /* values of a sample that is no picture */
+#define INPUTS_MAX 8       /* values of a sample that is no picture */
+#define TOKENS_BEFORE 48   /* tokens of the text before a token, */
+#define TOKENS_AFTER 16    /* and after it */
+#define TEXT_BYTES_MAX 240 /* of each of these texts */
 
 /* ---- the list ---- */
 
@@ -24,13 +28,19 @@ void brim_samples_begin(brim_samples *samples, enum brim_part part)
 
 static bool is_worse(const brim_wrong_sample *a, const brim_wrong_sample *b)
 {
-  return a->loss > b->loss || (a->loss == b->loss && a->sample < b->sample);
+  if (a->loss != b->loss) return a->loss > b->loss;
+  return a->sample != b->sample ? a->sample < b->sample : a->position < b->position; /* equal samples: of tokens */
+}
+
+static bool belongs(const brim_samples *samples, const brim_wrong_sample *new)
+{
+  return samples->count < samples->limit || is_worse(new, &samples->worst[samples->count - 1]);
 }
 
 static void insert(brim_samples *samples, const brim_wrong_sample *new)
 {
   int64_t at = samples->count;
-  if (at == samples->limit && !is_worse(new, &samples->worst[at - 1])) return;
+  if (!belongs(samples, new)) return;
   if (at < samples->limit)
     samples->count++;
   else
@@ -92,6 +102,45 @@ static void add_values(brim_samples *samples, const brim_setup *s, uint32_t dtyp
   insert(samples, &new);
 }
 
+/* What the model answered for a token that belongs to the list. `row` has room for its logits. */
+static brim_status find_answer(brim_exec *exec, const brim_program *program, int64_t i, int64_t classes, void *row,
+                               brim_wrong_sample *new)
+{
+  const brim_tensor *answers = program->graph->kept_answers;
+  if (answers->dtype == BRIM_DTYPE_I32) {
+    int32_t rank = -1;
+    BRIM_TRY(brim_exec_read_range(exec, program, answers, i, 1, &rank));
+    new->label_rank = rank;
+    return BRIM_OK;
+  }
+  BRIM_TRY(brim_exec_read_range(exec, program, answers, i * classes, classes, row));
+  new->answer = largest(answers->dtype, row, 0, classes);
+  return BRIM_OK;
+}
+
+/* The tokens of a batch with their losses, which `samples->answers` has; a row of logits fits behind them. */
+static brim_status add_tokens(brim_samples *samples, const brim_setup *s, brim_exec *exec, const brim_program *program,
+                              const brim_batch *batch)
+{
+  const brim_tensor *kept = program->graph->kept;
+  const int64_t each = s->data.elements, count = batch->span.count * each;
+  const int32_t *labels = batch->labels;
+  for (int64_t i = 0; i < count; i++) {
+    brim_wrong_sample new = {.sample = batch->span.first + i / each,
+                             .position = i % each,
+                             .label = labels[i],
+                             .answer = -1,
+                             .label_rank = -1,
+                             .loss = brim_value_at(kept->dtype, samples->answers, i)};
+    if (labels[i] < 0 || labels[i] >= s->data.train.classes) continue; /* BRIM_NO_TOKEN */
+    samples->samples++;
+    if (!isfinite(new.loss) || !belongs(samples, &new)) continue;
+    BRIM_TRY(find_answer(exec, program, i, s->data.train.classes, (char *)samples->answers + kept->bytes, &new));
+    insert(samples, &new);
+  }
+  return BRIM_OK;
+}
+
 static bool has_room(brim_samples *samples, uint64_t bytes)
 {
   if (bytes <= samples->answers_bytes) return true;
@@ -104,13 +153,15 @@ static bool has_room(brim_samples *samples, uint64_t bytes)
 brim_status brim_samples_add(brim_samples *samples, const brim_setup *s, brim_exec *exec, const brim_program *program,
                              const brim_batch *batch)
 {
-  const brim_tensor *kept = program->graph->kept;
+  const brim_tensor *kept = program->graph->kept, *answers = program->graph->kept_answers;
   if (!kept) return BRIM_OK;
-  if (!has_room(samples, kept->bytes)) { /* the evaluation itself continues */
+  const uint64_t row = answers ? (uint64_t)s->data.train.classes * brim_dtype_bytes(answers->dtype) : 0;
+  if (!has_room(samples, kept->bytes + row)) { /* the evaluation itself continues */
     samples->lost++;
     return BRIM_OK;
   }
   BRIM_TRY(brim_exec_read(exec, program, kept, samples->answers));
+  if (answers) return add_tokens(samples, s, exec, program, batch);
   for (int64_t i = 0; i < batch->span.count; i++) {
     if (s->data.train.task == BRIM_TASK_VALUES)
       add_values(samples, s, kept->dtype, i, batch->span.first + i, batch->labels);
@@ -219,6 +270,79 @@ static void add_inputs(json_t *object, const brim_data *data, uint32_t real, con
   json_object_set_new(object, "inputs", list);
 }
 
+/* ---- text ---- */
+
+/* Adds the texts of tokens, one after another: one may be a part of a character. */
+static brim_status add_text(const brim_data *data, const int32_t *token, int64_t count, brim_text *out)
+{
+  for (int64_t i = 0; i < count; i++) {
+    const char *text = NULL;
+    size_t bytes = 0;
+    if (token[i] < 0) continue; /* BRIM_NO_TOKEN */
+    BRIM_TRY(data->ops->decode(data->self, token[i], &text, &bytes));
+    brim_text_add_n(out, text, bytes);
+  }
+  return BRIM_OK;
+}
+
+/* Sets a member to the first or (`end`) the last bytes of a text, as valid UTF-8. */
+static void set_text(json_t *object, const char *key, const brim_text *text, bool end)
+{
+  const char *s = brim_text_str(text);
+  const size_t length = text->length, most = length < TEXT_BYTES_MAX ? length : TEXT_BYTES_MAX;
+  const char *from = end ? s + length - most : s, *to = from + most;
+  brim_text valid = {0};
+  if (end && most < length)
+    while (from < to && ((unsigned char)*from & 0xc0) == 0x80) from++; /* not half of a character */
+  while (from < to) {
+    size_t bytes;
+    const char *shown = brim_utf8_take(&from, to, &bytes);
+    if (*shown) brim_text_add_n(&valid, shown, bytes);
+  }
+  json_object_set_new(object, key, json_string(brim_text_str(&valid)));
+  brim_text_release(&valid);
+}
+
+static brim_status set_token(json_t *object, const brim_data *data, const char *key, const char *name_key,
+                             int64_t token)
+{
+  const int32_t one = (int32_t)token;
+  brim_text text = {0};
+  json_object_set_new(object, key, json_integer(token));
+  const brim_status status =
+      BRIM_HAS(brim_dataset_ops, data->ops, decode) ? add_text(data, &one, 1, &text) : BRIM_ENOTSUP;
+  if (status == BRIM_OK) set_text(object, name_key, &text, false);
+  brim_text_release(&text);
+  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+}
+
+/* The text around label `at` of a sample, which is the token after values[at]. */
+static brim_status set_surroundings(json_t *object, const brim_data *data, const int32_t *values, int64_t at)
+{
+  const int64_t first = at + 1 > TOKENS_BEFORE ? at + 1 - TOKENS_BEFORE : 0, rest = data->elements - at - 2;
+  brim_text before = {0}, after = {0};
+  if (!BRIM_HAS(brim_dataset_ops, data->ops, decode)) return BRIM_OK;
+  brim_status status = add_text(data, values + first, at + 1 - first, &before);
+  if (status == BRIM_OK && rest > 0)
+    status = add_text(data, values + at + 2, rest < TOKENS_AFTER ? rest : TOKENS_AFTER, &after);
+  if (status == BRIM_OK) {
+    set_text(object, "before", &before, true);
+    set_text(object, "after", &after, false);
+  }
+  brim_text_release(&before);
+  brim_text_release(&after);
+  return status == BRIM_ENOTSUP ? BRIM_OK : status;
+}
+
+static brim_status add_token(json_t *object, const brim_wrong_sample *w, const brim_data *data, const void *values)
+{
+  json_object_set_new(object, "position", json_integer(w->position));
+  BRIM_TRY(set_token(object, data, "label", "label_name", w->label));
+  if (w->answer >= 0) BRIM_TRY(set_token(object, data, "answer", "answer_name", w->answer));
+  if (w->label_rank >= 0) json_object_set_new(object, "label_rank", json_integer(w->label_rank));
+  return set_surroundings(object, data, values, w->position);
+}
+
 /* ---- the file ---- */
 
 static void set_class(json_t *object, const brim_dataset_info *info, const char *key, const char *name_key,
@@ -240,7 +364,9 @@ static json_t *describe(const brim_wrong_sample *w, const brim_setup *s, enum br
 {
   json_t *object = json_object();
   json_object_set_new(object, "index", json_integer(brim_data_index(&s->data, part, 0, w->sample)));
-  if (w->label < 0) {
+  if (s->data.train.task == BRIM_TASK_TOKENS) {
+    /* add_token describes it */
+  } else if (w->label < 0) {
     json_object_set_new(object, "label", list_of(w->target, s->answers));
     json_object_set_new(object, "answer", list_of(w->value, s->answers));
   } else {
@@ -261,6 +387,7 @@ static brim_status add_sample(json_t *list, const brim_samples *samples, const b
   json_t *object = describe(&samples->worst[i], s, samples->part);
   json_array_append_new(list, object);
   BRIM_TRY(brim_data_sample(data, samples->part, 0, samples->worst[i].sample, real, scratch, values, label));
+  if (data->train.task == BRIM_TASK_TOKENS) return add_token(object, &samples->worst[i], data, values);
   if (is_picture(data)) return add_picture(object, data, real, values);
   add_inputs(object, data, real, values);
   return BRIM_OK;
@@ -292,9 +419,14 @@ brim_status brim_samples_write(const brim_samples *samples, const brim_setup *s,
   if (status == BRIM_OK && samples->lost > 0)
     status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the answers of a batch");
   if (status == BRIM_OK) status = add_list(list, samples, s);
-  json_t *root = json_pack("{s:I, s:s, s:s, s:I, s:I, s:o}", "step", (json_int_t)step, "split", parts[samples->part],
-                           "task", s->data.train.task == BRIM_TASK_VALUES ? "values" : "class", "samples",
-                           (json_int_t)samples->samples, "wrong", (json_int_t)samples->wrong, "worst", list);
+  const int32_t task = s->data.train.task;
+  json_t *root = json_pack("{s:I, s:s, s:s, s:I}", "step", (json_int_t)step, "split", parts[samples->part], "task",
+                           task == BRIM_TASK_VALUES   ? "values"
+                           : task == BRIM_TASK_TOKENS ? "tokens"
+                                                      : "class",
+                           "samples", (json_int_t)samples->samples);
+  if (task != BRIM_TASK_TOKENS) json_object_set_new(root, "wrong", json_integer(samples->wrong));
+  json_object_set_new(root, "worst", list);
   char *text = status == BRIM_OK ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
   if (status == BRIM_OK && !text) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for the list of samples");
   if (status == BRIM_OK) status = brim_file_write_atomic(path, text, strlen(text));

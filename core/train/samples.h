@@ -1,4 +1,5 @@
-/* The samples of an evaluation that the model got most wrong, and samples.json of a run, which describes them:
+/* The samples of an evaluation that the model got most wrong, or of a language model the tokens with the greatest
+ * losses, and samples.json of a run, which describes them:
  *
  *     {"step": 4690, "split": "test", "task": "class", "samples": 10000, "wrong": 780, "worst": [{"index": 1234,
  *      "label": 6, "label_name": "Shirt", "answer": 0, "answer_name": "T-shirt/top", "loss": 7.31,
@@ -9,6 +10,14 @@
  * "label_name" and "answer_name" are there if the dataset names its classes; "picture" (a PNG file in base64) if
  * samples are pictures, else "inputs", the first values of the sample as the dataset reads it. Of real numbers "label"
  * and "answer" are lists, and the loss is the mean squared error. The answers are those of `brim predict`.
+ *
+ * Of tokens "index" is the sample's, "position" the token's among its labels, "before" and "after" the text around it,
+ * and "label_name" and "answer_name" the texts of tokens. If the loss includes the last product, the answer is not
+ * known and "label_rank" is there instead: the number of tokens that the model held for more likely.
+ *
+ *     {"step": 800, "split": "test", "task": "tokens", "samples": 16256, "worst": [{"index": 12, "position": 40,
+ *      "label": 262, "label_name": " the", "answer": 11, "answer_name": ",", "loss": 9.2, "before": "...", "after":
+ *      "..."}, ...]}
  *
  * The list depends on the answers only, not on batches or ranks. Answers are read on the host, after each batch. */
 #ifndef BRIM_TRAIN_SAMPLES_H
@@ -22,10 +31,18 @@
 #define BRIM_SAMPLE_SIDE_MAX 56  /* pixels of a picture; larger ones are reduced */
 
 typedef struct brim_wrong_sample {
-  int64_t sample; /* in the part, in order */
-  int64_t label, answer;
+  int64_t sample;        /* in the part, in order */
+  int64_t label, answer; /* -1: real numbers; an answer -1 of a token: not known */
   double loss, label_probability, answer_probability;
-  double target[BRIM_SAMPLE_VALUES_MAX], value[BRIM_SAMPLE_VALUES_MAX];
+  union {
+    struct {
+      double target[BRIM_SAMPLE_VALUES_MAX], value[BRIM_SAMPLE_VALUES_MAX];
+    };
+    struct {
+      int64_t position;   /* of a token among the sample's labels */
+      int64_t label_rank; /* answers that the model held for more likely; -1: not known */
+    };
+  };
 } brim_wrong_sample;
 
 typedef struct brim_samples {

@@ -143,6 +143,22 @@ static void take_errors(const brim_trainer *t, double samples, brim_evaluation *
   out->r2 = r2 / (double)targets;
 }
 
+/* The mean of no losses is undefined; the parameters are not the cause. */
+static brim_status check_weight(const brim_trainer *t, enum brim_part part, double weight)
+{
+  static const char *const name[] = {"training", "validation", "test"};
+  if (weight > 0) return BRIM_OK;
+  if (t->drive->setup->data.train.task == BRIM_TASK_TOKENS)
+    return brim_fail(BRIM_ENUMERIC,
+                     "no token of the %s data counts for the loss, so the loss has no value\nloss.ignore_index or the "
+                     "dataset excludes every label",
+                     name[part]);
+  return brim_fail(BRIM_ENUMERIC,
+                   "no sample of the %s data counts for the loss, so the loss has no value\nall of them are of classes "
+                   "with weight 0, or of the class that loss.ignore_index names",
+                   name[part]);
+}
+
 brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const volatile int *stop, brim_evaluation *out)
 {
   const brim_drive *d = t->drive;
@@ -162,6 +178,7 @@ brim_status brim_trainer_evaluate(brim_trainer *t, enum brim_part part, const vo
   BRIM_TRY(brim_trainer_meet_for(t, BRIM_MEET_EVALUATED, t->state.step, status, sum));
   BRIM_TRY(brim_exec_sum_metrics(t->exec, t->metrics, count_metrics(t)));
   BRIM_TRY(finish_exact(t, &sum[0]));
+  BRIM_TRY(check_weight(t, part, sum[0]));
   if (t->samples) BRIM_TRY(brim_samples_merge(t->samples, d->setup));
   const double samples = (double)d->setup->data.count[part];
   *out = brim_evaluation_none();

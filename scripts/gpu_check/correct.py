@@ -13,13 +13,14 @@ import sys
 import time
 
 from machine import HERE, Job, OutOfTime, Skipped, json_lines, losses, summary
-from networks import ATTENTION_DROPOUT, COMMON, SCALE, compare, federation, gpt2, images, networks, training
+from networks import COMMON, SCALE, compare, federation, gpt2, images, networks, training
 
 SHARDS = 12         # of the conformance table, six of which run at a time on 16 cores with the other checks
 PLANNED_OFF = 0.03  # allowed difference from NVML's measurement
 TOOLS = {"memcheck": "ERROR", "initcheck": "ERROR", "racecheck": "RACECHECK", "synccheck": "ERROR"}
 OWN_KERNELS = "regex=^_Z[0-9]"  # mangled names outside of any namespace; the libraries' names are inside one
 CHECKPOINTS = ["training.checkpoint_every_steps=3", "training.keep_checkpoints=10"]
+OWN_ATTENTION = ["own", "own_fp32"]  # values of backend.attention
 LANES = [1, 4, 10]  # clients of a federation that train at the same time
 FILES = ["model.safetensors", "optimizer.safetensors", "state.json"]
 
@@ -37,7 +38,8 @@ class Correct:
         self.precisions = ["bf16"] if reduced else ["fp32", "bf16", "fp16"]
         # Full GPT-2, for checks that depend on sizes: split sums, graphs of 900 kernels, memory
         self.large = [*COMMON, *gpt2(reduced, 12, 8, 6), "precision=bf16", "backend=cuda"]
-        self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "training.steps=6"]
+        self.small = [*COMMON, *self.networks["cnn"], "backend=cuda", "precision=fp32",
+                      "training.steps=6"]
 
     def alone(self):
         """Checks that need the device alone; they are the fastest, so they come first. Two ranks on one device wait for
@@ -66,7 +68,13 @@ class Correct:
                       self.curve(name, precision)) for precision in self.precisions for name in self.networks]
         repeats = Job([f"gpt2 124M in bf16, the same bits: {what}" for what in (
             "second run", "third run", "one launch at a time", "resumed after step 3")], 300, self.repeats)
-        return [repeats, *curves, *(job for pair in zip(shards, sanitizers) for job in pair), *sanitizers[len(shards):]]
+        own = [Job(f"attention by own kernels ({kind}), every operation", 300, self.own_attention(kind))
+               for kind in OWN_ATTENTION]
+        own += [Job(f"curve of gpt2 in {precision}, attention by own kernels", 120, self.own_curve(precision))
+                for precision in self.precisions if precision != "fp32"]
+        own.append(Job("gpt2 124M with dropout in bf16, the same bits again", 240, self.own_repeats))
+        return [repeats, *own, *curves, *(job for pair in zip(shards, sanitizers) for job in pair),
+                *sanitizers[len(shards):]]
 
     # ---- alone on the device ----
 
@@ -177,6 +185,15 @@ class Correct:
                     **failure(result)})
         return check
 
+    def own_attention(self, kind):
+        """Rows of attention without cuDNN: those on tensor cores have random lengths, groups, dropout, windows."""
+        def check(limit):
+            rows = {} if self.reduced else {"BENCH_ROWS": "attention"}
+            result = self.bench(limit, [], 8, BENCH_LARGE="1" if self.reduced else "6",
+                                BENCH_SETTINGS=f"{{attention: {kind}}}", **rows)
+            yield result.returncode == 0, failure(result)
+        return check
+
     def last(self):
         return [Job("every operation has been compared", 60, self.coverage)]
 
@@ -221,13 +238,31 @@ class Correct:
             yield good, figures
             counts = summary(run)["kernels"]
             refused = counts.pop("refused")
-            # cuDNN's attention is for 16 bits, and its dropout mask cannot be reproduced elsewhere
-            known = "attention" if precision == "fp32" or name in ATTENTION_DROPOUT else "(none)"
+            # Attention on tensor cores is for 16 bits. The reduced mental_state has heads of 2 numbers.
+            known = "attention" if precision == "fp32" or (self.reduced and name == "mental_state") else "(none)"
             yield (all(r["operation"].startswith(known) for r in refused) and len(counts) > 1,
                    {**counts, "refused": "; ".join(f"{r['operations']} {r['operation']}: {r['reason']}"
                                                    for r in refused) or "nothing"})
             shutil.rmtree(run)
         return check
+
+    def own_curve(self, precision):
+        """Without dropout cuDNN would compute attention."""
+        def check(limit):
+            words = [*COMMON, *self.networks["gpt2"], "backend=cuda", f"precision={precision}", "backend.attention=own",
+                     *SCALE.get(precision, [])]
+            run = self.on.train(limit, f"own-attention-{precision}", *words)
+            yield compare(losses(run), self.curves["gpt2"], precision, "gpt2")
+            shutil.rmtree(run)
+        return check
+
+    def own_repeats(self, limit):
+        """Dropout's mask and all sums of attention on tensor cores."""
+        words = [*self.large, "model.dropout=0.1", *CHECKPOINTS]
+        runs = [self.on.train(limit, f"dropout-{i}", *words) for i in range(2)]
+        yield same_checkpoint(*runs), {"loss": losses(runs[1])[-1]}
+        for run in runs:
+            shutil.rmtree(run)
 
     def repeats(self, limit):
         words = [*self.large, *CHECKPOINTS]

@@ -50,7 +50,8 @@ class Fast:
 
     def alone(self):
         return [*(Job(f"brim, {case}", 100, self.brim_rate(case)) for case in self.cases),
-                Job("a federation of lightcnn, 10 clients at a time", 60, self.federate)]
+                Job("a federation of lightcnn, 10 clients at a time", 60, self.federate),
+                Job("attention of gpt2-124M with dropout", 120, self.attention)]
 
     def together(self):
         """Checks limited by the processor: compilers, and plans."""
@@ -91,6 +92,17 @@ class Fast:
             self.rates[case], figures = self.rate(limit, f"rate-{case}", case)
             yield figures["refused"] == 0, figures
         return check
+
+    def attention(self, limit):
+        """brim's attention on tensor cores is faster than in fp32. Without dropout, beside cuDNN's."""
+        case, dropout = "gpt2-124M", "model.dropout=0.1"
+        rates = {name: self.rate(limit, f"attention-{i}", case, *words)[0] for i, (name, words) in enumerate((
+            ("with dropout", [dropout]), ("with dropout, in fp32", [dropout, "backend.attention=own_fp32"]),
+            ("without dropout", ["backend.attention=own"])))}
+        beside = self.rates.get(case)
+        yield self.reduced or rates["with dropout"] > rates["with dropout, in fp32"], {
+            **{f"{name}, samples/s": f"{rate:.1f}" for name, rate in rates.items()},
+            **({"without dropout, over cuDNN": f"{rates['without dropout'] / beside:.2f}"} if beside else {})}
 
     def federate(self, limit):
         """Ten clients at a time are at least LANES_GAIN times as fast as one. Rounds without the first, in which clocks

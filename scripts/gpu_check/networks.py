@@ -58,7 +58,6 @@ def networks(reduced):
     }
 
 
-ATTENTION_DROPOUT = {"gpt2 with dropout", "mental_state"}  # their attention is brim's own kernel in every precision
 # Relative to the first loss. Backends that only sum in another order stay within 1e-6 at first. In 16 bits the first
 # loss shows their rounding; later ones amplify it.
 FIRST_ERROR_MAX = {"fp32": 1e-5, "bf16": 2e-3, "fp16": 1e-4}
@@ -110,8 +109,9 @@ def golden(on, reduced, kept):
 def federation(reduced, lanes, rounds):
     """Ten clients a round, each with 600 pictures in batches of 10."""
     samples, size = (40, ["model.width=2"]) if reduced else (6000, [])
-    return ["backend=cuda", "dataset=synthetic", *images([1, 8, 8] if reduced else [1, 28, 28]), "dataset.test_count=0",
-            f"dataset.train_count={samples}", "model=lightcnn", *size, "total_clients=10", "clients_per_round=10",
-            "training.batch_size=10", f"rounds={rounds}", f"parallel_clients={lanes}", "memory.timing=false",
+    return ["backend=cuda", "precision=fp32", "dataset=synthetic", *images([1, 8, 8] if reduced else [1, 28, 28]),
+            "dataset.test_count=0", f"dataset.train_count={samples}", "model=lightcnn", *size, "total_clients=10",
+            "clients_per_round=10", "training.batch_size=10", f"rounds={rounds}", f"parallel_clients={lanes}",
+            "memory.timing=false",
             "observe.report=false", "federate.client_accuracy=false", "federate.checkpoint_every_rounds=1000",
             "wait_for_gpu=true"]

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import unittest
 
-from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main
+from support import BINARY, DONE, FAILED, HANG_SECONDS, LOAD, SANITIZED, USAGE, Case, main, some_of
 
 KINDS = "policy", "model", "dataset", "selector", "aggregator", "optimizer", "schedule", "loss", "augment"
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"])
@@ -49,7 +49,7 @@ class Good(Check):
     def test_the_selectors_that_are_shipped(self):
         files = sorted((SHIPPED / "selector").glob("*.so"))
         self.assertGreater(len(files), 1)
-        for file in files:
+        for file in some_of(files, 4):
             with self.subTest(file.name):
                 found = self.findings(file)
                 self.assertEqual(list(found), ["table", "create", "state", "select", "repeats", "resumes", "time",

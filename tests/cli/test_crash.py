@@ -12,7 +12,7 @@ RUN = [*SMALL, "training.steps=8", "training.checkpoint_every_steps=4", "trainin
        "observe.log_every_steps=2", "training.eval_every_steps=4"]
 
 
-class Folder(Case):
+class Stopped(Case):
     """A run that was stopped after step 4, and whose folder was changed afterwards."""
 
     def setUp(self):
@@ -41,6 +41,8 @@ class Folder(Case):
         self.assertEqual((run / "checkpoints" / "last").readlink().name, "step-00000008")
         return result
 
+
+class Folder(Stopped):
     def test_a_link_to_the_last_checkpoint_that_was_not_made(self):
         run = self.stopped("run")
         (run / "checkpoints" / "last").unlink()
@@ -118,8 +120,8 @@ class Folder(Case):
         self.assertIn("already holds a run", self.train("run", *self.overrides(), status=2).err)
 
 
-class Timed(Folder):
-    """The same for a run whose plan was chosen by measured times, which are in its folder."""
+class Timed(Stopped):
+    """A run whose plan was chosen by measured times, which are in its folder."""
 
     def overrides(self):
         return [*[word for word in RUN if not word.startswith(("training.batch_size", "memory.timing"))],
@@ -136,6 +138,9 @@ class Timed(Folder):
                     profile.write_text(text[:cut])
                 result = self.brim("train", "--resume", run.name)
                 self.assertIn("profile.jsonl differs from the profile that the run began with", result.err)
+
+    def test_a_run_still_knows_its_profile(self):
+        self.assert_goes_on(self.stopped("run"), "after step 4 of 8")
 
     def test_a_run_without_a_checkpoint_still_knows_its_profile(self):
         run = self.stopped("run")

@@ -188,6 +188,9 @@ class Doctor(Case):
                           env=self.mpirun("#!/bin/sh\necho 'error: no route to host' >&2\nexit 1\n"))
         self.assert_named("warning", "ranks", "has not ended after 1 s", "--job-seconds", jobs=["--job-seconds", "1"],
                           env=self.mpirun("#!/bin/sh\nexec sleep 1000\n"))
+        # A job that computes, or would if other programs let it, is no fault of the set-up.
+        self.assert_named("note", "ranks", "processor time: this machine is busy", "--job-seconds 30",
+                          jobs=["--job-seconds", "1"], env=self.mpirun("#!/bin/sh\nwhile :; do :; done\n"))
         self.assertEqual([p for p in pathlib.Path("/tmp").glob("brim-doctor-*") if p.stat().st_uid == os.geteuid()
                           and (p / "output").exists() and str(self.folder) in (p / "output").read_text()], [])
 

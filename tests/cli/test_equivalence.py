@@ -37,8 +37,8 @@ class SameBits(Case):
     @unittest.skipUnless(FASHION.is_dir(), "Fashion-MNIST is not installed")
     def test_cnn_on_fashion_mnist_with_dropout_flips_and_crops(self):
         # 6000 samples and 47 steps an epoch: one of the 50 steps is the shorter last step of an epoch (112 samples)
-        self.check("model=cnn", "dataset=fashion_mnist", "training.num_train_samples=6000", "augment.flip=true",
-                   "augment.crop_padding=2")
+        self.check("model=cnn", "model.width=6", "dataset=fashion_mnist", "training.num_train_samples=6000",
+                   "augment.flip=true", "augment.crop_padding=2")
 
     def test_mlp_with_dropout(self):
         self.check("model=mlp", "model.hidden=[64,32]", "model.dropout=0.3", "dataset=synthetic",

@@ -7,6 +7,7 @@ import pathlib
 import random
 import signal
 import threading
+import time
 
 from support import FAILED, HANG_SECONDS, INTERRUPTED, NO_FIT, USAGE, Case, main
 from test_federate import KINDS
@@ -134,6 +135,7 @@ class Limits(Processes):
                 users = [(user["pid"], user["bytes"]) for user in device["users"] or []]
                 if device["backend"] == "cpu" and users:
                     seen.append((device["index"], users))
+            time.sleep(0.1)  # each look takes as much processor time as many steps
 
     def write_csv(self, name, columns, label, value):
         """Writes columns of sensor values, and one computed from each row's number."""

@@ -56,7 +56,9 @@ class Hooks(Case):
         result = self.train("run", *RUN, "training.epochs=4", "hooks.on_evaluation=echo out; echo problem >&2; exit 3",
                             "hooks.on_end=kill -9 $$")
         self.assertEqual(result.err.count("warning: hooks.on_evaluation: exit status 3"), 1)
-        self.assertIn("warning: hooks.on_end: killed by signal 9", result.err)
+        self.assertRegex(result.err, "warning: hooks.on_evaluation: [^\n]*; the run continues\n")
+        self.assertRegex(result.err,
+                         "warning: hooks.on_end: killed by signal 9[^\\n]*; the run had ended\\n[^\\n]*output\\n")
         self.assertIn("run/hooks.log", result.err)
         self.assertIn("out\nproblem\n", self.log())
         self.assertEqual(self.summary("run")["status"], "finished")

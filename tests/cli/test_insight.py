@@ -12,6 +12,7 @@ import shutil
 import struct
 import zlib
 
+import language_models
 import tensors
 from support import SMALL, Case, idx, main, write
 
@@ -292,6 +293,102 @@ class Samples(Case):
             page = self.read("out.html")
             self.assertEqual(page.count("<img"), 15)
             self.assertNotIn("<script", page)
+
+
+
+class Tokens(Case):
+    """Of language models the tokens with the greatest losses."""
+
+    TEXT = "the <b>memory</b> of a step is known before it begins & no sample sees another one\n"
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "a.txt").write_text(self.TEXT * 8, encoding="utf-8")
+        self.words = ["model=gpt2_tiny", "dataset=text", "dataset.path=a.txt", "dataset.context=16", "training.steps=6",
+                      "training.batch_size=4", "backend=cpu", "backend.threads=1", "memory.timing=false"]
+
+    def check(self, run, known):
+        """The list has all tokens that the test counted, so its means are the run's figures."""
+        found, summary = self.json(run, "samples.json"), self.summary(run)
+        worst = found["worst"]
+        self.assertEqual((found["task"], found["split"], found["samples"]), ("tokens", "test", len(worst)))
+        losses = [token["loss"] for token in worst]
+        self.assertEqual(losses, sorted(losses, reverse=True))
+        self.assertAlmostEqual(sum(losses) / len(losses), summary["test_loss"], delta=1e-5)
+        right = sum(token["answer"] == token["label"] if known else token["label_rank"] == 0 for token in worst)
+        self.assertAlmostEqual(right / len(worst), summary["test_accuracy"])
+        self.assertEqual(len({(token["index"], token["position"]) for token in worst}), len(worst))
+        return worst
+
+    def test_the_tokens_of_a_text(self):
+        self.train("run", *self.words, "observe.samples=32", "dataset.test_fraction=0.05")
+        text = self.TEXT * 8
+        for token in self.check("run", known=True):
+            self.assertIn(token["before"] + token["label_name"] + token["after"], text)
+            self.assertTrue(token["before"])
+            self.assertEqual(len(token["answer_name"]), 1)
+        page = self.read("run", "report.html")
+        self.assertIn(">Most wrong</h2>", page)
+        self.assertIn("The test tokens with the greatest losses", page)
+        self.assertNotIn("<b>memory", page)
+        self.assertLessEqual(len(page.encode()), 500 << 10)
+        worst = self.json("run", "samples.json")["worst"]
+        self.train("batches", *self.words, "observe.samples=32", "dataset.test_fraction=0.05",
+                   "training.eval_batch_size=1")
+        self.assertEqual(self.json("batches", "samples.json")["worst"], worst)
+
+    def test_without_the_list_training_has_the_same_bits_and_memory(self):
+        self.train("run", *self.words)
+        self.train("off", *self.words, "observe.samples=0")
+        self.assert_same_checkpoint("run", "off", 6)
+        self.assertFalse((self.folder / "off/samples.json").exists())
+        self.assertEqual(*(self.summary(run)["planned_peak_bytes"] for run in ("run", "off")))
+        self.assertEqual(*(self.summary(run)["test_loss"] for run in ("run", "off")))
+
+    def test_a_large_vocabulary_gives_the_rank_of_the_label(self):
+        """The loss includes the last product, so no logits exist."""
+        draw = random.Random(3)
+        (self.folder / "tokens").mkdir()
+        for split, count in (("train", 400), ("test", 33)):
+            (self.folder / "tokens" / f"{split}.bin").write_bytes(
+                struct.pack(f"<{count}H", *(draw.randrange(5000) for _ in range(count))))
+        self.train("run", *self.words, "dataset=tokens", "dataset.path=tokens", "dataset.test=test.bin",
+                   "dataset.vocabulary=5000", "observe.samples=32")
+        worst = self.check("run", known=False)
+        self.assertTrue(any(token["label_rank"] > 0 for token in worst))
+        self.assertNotIn("answer", worst[0])
+        self.assertRegex(self.read("run", "report.html"), r"held <span class=\"answer\">\d+</span> other tokens")
+
+    def test_tokens_of_a_chat_are_those_of_its_answers(self):
+        language_models.write(self.folder / "lm")
+        rows = [{"messages": [{"role": "user", "content": f"how much {word} is known"},
+                              {"role": "assistant", "content": f"{word} & <i>all</i> of it"}]}
+                for word in "memory time samples steps plans runs".split()]
+        (self.folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        self.train("run", "model=hf", "model.weights=lm", "dataset=chat", "dataset.tokenizer=lm",
+                   "dataset.path=a.jsonl",
+                   "dataset.context=96", "dataset.test_fraction=0.2", "training.steps=2", "training.batch_size=2",
+                   "backend=cpu", "backend.threads=1", "memory.timing=false", "observe.samples=32")
+        found = self.json("run", "samples.json")
+        answers = "".join(row["messages"][1]["content"] for row in rows) + language_models.END
+        for token in found["worst"]:
+            self.assertIn("assistant", token["before"])
+            self.assertIn(token["label_name"], answers)
+        page = self.read("run", "report.html")
+        self.assertNotIn("<i>all", page)
+
+    def test_the_page_shows_no_file_that_is_none_of_ours(self):
+        self.train("run", *self.words)
+        path = self.folder / "run" / "samples.json"
+        found = json.loads(path.read_text())
+        for text in (HOSTILE, "\u202e\x1b[2J", "A" * 10 ** 6, "\u00e9" * 200000, 7, ""):
+            found["worst"][0].update(before=text, after=text, label_name=text, answer_name=text, label=text, answer=1,
+                                     loss="x", position=1e300)
+            path.write_text(json.dumps(found))
+            page = self.brim("report", "run", "-o", "page.html", "--force") and self.read("page.html")
+            self.assertNotIn("<script>alert", page)
+            self.assertNotIn("\x1b", page)
+            self.assertLessEqual(len(page.encode()), 500 << 10)
 
 
 if __name__ == "__main__":

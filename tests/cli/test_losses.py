@@ -5,19 +5,21 @@ import os
 import pathlib
 import random
 
-from support import SMALL, USAGE, Case, main
+from support import DONE, FAILED, SMALL, USAGE, Case, main
 
 MEANS = ("mse", "mae", "huber", "bce", "sigmoid_focal")
 BAD = pathlib.Path(os.environ["BRIM_BAD_PLUGINS"]) / "loss" / "bad.so"
-TOKENS = ["model=gpt2_tiny", "dataset=synthetic", "dataset.task=tokens", "dataset.train_count=32",
-          "dataset.test_count=8", "training.batch_size=8", "training.epochs=2", "backend=cpu", "backend.threads=1",
-          "observe.log_every_steps=1"]
+TOKENS = ["model=gpt2", "model.layers=1", "model.heads=2", "model.width=16", "model.context=16", "dataset=synthetic",
+          "dataset.task=tokens", "dataset.length=16", "dataset.train_count=32", "dataset.test_count=8",
+          "training.batch_size=8", "training.epochs=2", "backend=cpu", "backend.threads=1", "observe.log_every_steps=1"]
 
 
-class Losses(Case):
+class LossCase(Case):
     def losses(self, run):
         return [r["loss"] for r in self.records(run) if r["split"] == "train"]
 
+
+class Losses(LossCase):
     def test_every_loss_trains_a_classifier_on_labels(self):
         for loss in MEANS:
             with self.subTest(loss=loss):
@@ -83,8 +85,19 @@ class Losses(Case):
                            status=USAGE).err
         self.assertIn("loss.ignore_index=0 ignores the only class that counts", error)
 
+    def test_an_evaluation_without_a_label_that_counts_says_so(self):
+        statuses = set()
+        for label in (0, 1):
+            result = self.train(f"run{label}", *SMALL, "dataset.classes=2", "dataset.test_count=1", "training.steps=1",
+                                f"loss.ignore_index={label}", status=None)
+            statuses.add(result.status)
+            if result.status == FAILED:
+                self.assertIn("error: no sample of the test data counts for the loss", result.err)
+                self.assertNotIn("diverged", result.err)
+        self.assertEqual(statuses, {DONE, FAILED})
 
-class Built(Losses):
+
+class Built(LossCase):
     """Losses that are built as graphs."""
 
     def test_a_focal_loss_without_gamma_is_cross_entropy(self):

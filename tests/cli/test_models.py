@@ -59,7 +59,7 @@ class Models(Case):
     def test_they_have_the_size_that_they_are_known_by(self):
         for model, shape, classes, values in SIZES:
             with self.subTest(model):
-                plan = self.brim("plan", "--json", *f"model={model}".split(), "dataset=synthetic",
+                plan = self.brim("plan", "--json", "--no-timing", *f"model={model}".split(), "dataset=synthetic",
                                  f"dataset.shape={shape}", f"dataset.classes={classes}", "training.batch_size=16")
                 self.assertEqual(json.loads(plan.out)["parameters"], values)
 

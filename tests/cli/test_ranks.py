@@ -14,7 +14,7 @@ STEPS = 100 if not SANITIZED else 20
 ODD = ["training.batch_size=80", "dataset.train_count=500", "dataset.test_count=100", f"training.steps={STEPS}",
        "training.eval_every_steps=40", "augment.flip=true", "augment.crop_padding=1", "observe.log_every_steps=1",
        "memory.timing=false", "training.num_workers=0"]
-NORMS = ["model=lightcnn", "dataset=synthetic", "dataset.shape=[1,8,8]", *ODD]
+NORMS = ["model=lightcnn", "model.width=4", "dataset=synthetic", "dataset.shape=[1,8,8]", *ODD]
 DROPOUT = ["model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,8,8]", *ODD]
 
 

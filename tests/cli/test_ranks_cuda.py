@@ -11,8 +11,9 @@ from support import HANG_SECONDS, USAGE, main
 
 EMULATED = os.environ["BRIM_EMULATED"]
 STEPS = 12
-RUN = ["backend=cuda", "wait_for_gpu=true", "model=cnn", "model.width=2", "dataset=synthetic", "dataset.shape=[1,8,8]",
-       "dataset.classes=4", "dataset.train_count=256", "dataset.test_count=64", "training.batch_size=16",
+RUN = ["backend=cuda", "precision=fp32", "wait_for_gpu=true", "model=cnn", "model.width=2", "dataset=synthetic",
+       "dataset.shape=[1,8,8]", "dataset.classes=4", "dataset.train_count=256", "dataset.test_count=64",
+       "training.batch_size=16",
        "training.gradient_accumulation_steps=3", f"training.steps={STEPS}", "training.checkpoint_every_steps=4",
        "training.keep_checkpoints=9", "training.eval_every_steps=6", "observe.log_every_steps=1", "augment.flip=true",
        "dist.bucket_mb=0", "dist.check_every_steps=5", "training.num_workers=0"]

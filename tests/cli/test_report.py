@@ -384,14 +384,14 @@ class OfARunWithAHistory(Reports):
     def assert_told(self, section):
         rows = self.table(section)
         self.assertEqual([row["event"] for row in rows],
-                         ["waiting", "got a device", "started", "out of memory", "out of memory", "recovered",
+                         ["waiting", "got a device", "started", "out of memory", "went back", "recovered",
                           "interrupted", "resumed", "stopped", "resumed", "interrupted"])
         details = [row[""] for row in rows]
         self.assertRegex(details[0], r"^for a device with .* KiB: 1st in line")
         self.assertRegex(details[1], r"^cpu:0, after .* s in the queue$")
         self.assertRegex(details[2], r"^on .*, cpu:0, micro-batch 128, .* KiB planned$")
-        self.assertEqual(details[3:5], ["step 5: update failed (injected by BRIM_FAULT). Answer: light cleanup, 1 of 3",
-                                        "step 5: update failed (injected by BRIM_FAULT). Answer: back to step 0"])
+        self.assertEqual(details[3:5], ["step 5: update failed (injected by BRIM_FAULT); what brim did: light cleanup, "
+                                        "1 of 3", "back to step 0, from where brim repeats the steps"])
         self.assertRegex(details[5], r"^step 5 can be repeated, .* s after it failed$")
         self.assertIn("with a checkpoint of this step", details[6])
         self.assertEqual(rows[6]["step"], rows[7]["step"])

@@ -163,7 +163,33 @@ class List(Folder):
         self.assert_error(self.brim("runs", "--columns", "name,nosuch", status=USAGE), "--columns: no run here has")
         self.assert_error(self.brim("runs", "--columns", "name,,lr", status=USAGE), "an empty name")
         self.assert_error(self.brim("runs", "--sort", "nosuch", status=USAGE), "--sort: no run here has")
+        self.assert_error(self.brim("runs", "--columns", "", status=USAGE), "--columns needs a key")
         self.assert_error(self.brim("runs", "--limit", "0", status=USAGE), "--limit")
+
+    def test_what_a_list_shows_can_be_written(self):
+        """Titles, times, dates and rounded numbers stand for the keys and values behind them."""
+        self.make("multirun/z", model="mlp", wall_seconds=5400.4, test_accuracy=0.953125, started=1700000050)
+        lines = self.brim("runs", "--columns", "run,time,accuracy,started", "--sort", "-time").out.splitlines()
+        self.assertEqual(lines[0].split(), ["run", "time", "accuracy", "started"])
+        self.assertEqual(lines[1].split()[:3], ["multirun/z", "1:30:00", "0.95312"])
+        self.assertEqual(lines[2].split()[1], "1:31", "90.5 seconds")
+        for where, names in (("time=1:30:00", "z"), ("time=1:31", "abc"), ("time=90.5", "abc"),
+                             ("seconds>=1:30:00", "z"), ("time<0:59", ""), ("time>1:31", "z"), ("time!=1:31", "z"),
+                             ("run=multirun/z", "z"),
+                             ("run~runs/*", "abc"), ("accuracy=0.95312", "z"), ("accuracy=0.953125", "z"),
+                             ("accuracy=0.9531", ""), ("tags=paper", "ac"), ("lr=0.003", "b")):
+            with self.subTest(where):
+                self.assertEqual("".join(sorted(self.names("--where", where))), names)
+        self.assertEqual(self.names("--sort", "run"), ["z", "a", "b", "c"], "paths as listed")
+        self.assertEqual(self.names("--sort", "-name"), ["c", "b", "a", "z"])
+        title = self.brim("runs", "--csv", "--columns", "run,time", "runs/a").out
+        self.assertEqual(title.splitlines(), ["run,seconds", "runs/a,90.5"], "programs get seconds, and see so")
+        self.assertEqual(self.json_of("--columns", "time,tags", "runs/a"),
+                         [{"run": "runs/a", "seconds": 90.5, "tags": ["final", "paper"]}])
+        for where, column in (("time>1:3", 6), ("time=1:60", 6), ("time>soon", 6), ("time<:30", 6)):
+            self.assert_error(self.brim("runs", "--where", where, status=USAGE), f"character {column}: 'time' is "
+                              "compared with a number of seconds or a time such as 1:30:00")
+        self.assertIn("did you mean 'time'?", self.brim("runs", "--sort", "tiem", status=USAGE).err)
 
     def test_json_has_everything(self):
         a, b, c = self.json_of()
@@ -193,7 +219,20 @@ class List(Folder):
         self.assertIn("no run matches; there are 3", self.brim("runs", "--where", "seed=77").out)
         (self.folder / "none").mkdir()
         self.assertIn("no runs here", self.brim("runs", "none").out)
-        self.assert_error(self.brim("runs", "nosuch", status=LOAD), "'nosuch'")
+        missing = "expected the folder of a run, or a folder of runs"
+        self.assert_error(self.brim("runs", "nosuch", status=LOAD),
+                          "there is no folder 'nosuch', nor one of this name in 'runs'", missing)
+        self.make("runs/cnn-wide")
+        self.make("experiments/first/a")
+        for operand, near in (("cnn-wdie", "runs/cnn-wide"), ("runs/cnn_wid", "runs/cnn-wide"),
+                              ("experiment", "experiments"), ("experiments/frist/", "experiments/first")):
+            for verb in ((), ("show",)):
+                with self.subTest(operand, verb=verb):
+                    self.assert_error(self.brim("runs", *verb, operand, status=LOAD), missing,
+                                      f"there is no folder '{operand.rstrip('/')}'", f"did you mean '{near}'?")
+        self.assert_error(self.brim("runs", "experiments/nosuch", status=LOAD),
+                          "there is no folder 'experiments/nosuch'\n")
+        self.assert_error(self.brim("runs", "runs/a/config.yaml", status=LOAD), "is a file, not the folder of a run")
         shutil.rmtree(self.folder / "runs")
         self.assert_error(self.brim("runs", status=LOAD), "name the folder of your runs")
 
@@ -510,13 +549,38 @@ class Trash(Folder):
         self.assertEqual(list((self.folder / "runs/.trash").iterdir()), [])
         self.assertEqual((outside / "file").read_text(), "data", "links are not followed")
 
+    def train(self, run):
+        """A run with checkpoints of steps 2, 4, 6 and 8, of which `last` is 8 and `best` 4."""
+        self.brim("train", *SMALL, "training.steps=8", "training.checkpoint_every_steps=2",
+                  "training.keep_checkpoints=4", f"run.dir={run}")
+        best = self.folder / run / "checkpoints/best"
+        best.unlink(missing_ok=True)
+        best.symlink_to("step-00000004")
+
+    def test_prune_keeps_older_checkpoints_if_the_newest_is_damaged(self):
+        self.train("runs/a")
+        shutil.copytree(self.folder / "runs/a", self.folder / "runs/b", symlinks=True)
+        for name in ("model.safetensors", "optimizer.safetensors", "state.json"):
+            with self.subTest(name):
+                shutil.rmtree(self.folder / "runs/a")
+                shutil.copytree(self.folder / "runs/b", self.folder / "runs/a", symlinks=True)
+                file = self.checkpoint("runs/a", 8) / name
+                data = bytearray(file.read_bytes())
+                data[len(data) // 2] ^= 1
+                file.write_bytes(data)
+                result = self.brim("runs", "prune", "runs/a", "--yes")
+                self.assertIn("older checkpoints are kept: ", result.err)
+                self.assertIn("step-00000008", result.err)
+                self.assertEqual(result.err.count("older checkpoints are kept"), 1)
+                self.assertEqual(self.steps("runs/a"), [4, 6, 8], "6 is the newest that is whole")
+        for step in (4, 6):
+            (self.checkpoint("runs/a", step) / "model.safetensors").write_bytes(b"")
+        shutil.copytree(self.checkpoint("runs/b", 2), self.checkpoint("runs/a", 2))
+        self.assertIn("nothing to prune", self.brim("runs", "prune", "runs/a").out)
+        self.assertEqual(self.steps("runs/a"), [2, 4, 6, 8], "only 2 is whole")
+
     def test_prune_keeps_best_and_last(self):
-        run = self.make("runs/a")
-        for step in (2, 4, 6):
-            folder = run / f"checkpoints/step-{step:08d}"
-            folder.mkdir()
-            (folder / "model.safetensors").write_bytes(b"x" * 5000)
-        (run / "checkpoints/best").symlink_to("step-00000004")
+        self.train("runs/a")
         self.make("runs/b")
         self.assert_error(self.brim("runs", "prune", status=USAGE), "2 checkpoints of 1 run", "add --yes")
         self.assertEqual(self.steps("runs/a"), [2, 4, 6, 8])

@@ -193,6 +193,9 @@ class SideBySide(Case):
         self.assertEqual(self.run_jobs("", "false"), (DONE, []))
         self.assertEqual(self.run_jobs(lines)[0], USAGE)
 
+    def test_the_last_line_may_lack_its_newline_and_names_are_taken_literally(self):
+        self.assertEqual(self.run_jobs("a|b&c\\d 1\nlast 2", "echo"), (DONE, ["a|b&c\\d: 1", "last: 2"]))
+
     def test_the_worst_status_wins_unless_a_job_can_be_resumed(self):
         for codes, status in (("0 0", 0), ("0 3", 3), ("5 3 0", 5), ("6 0", 6), ("6 137", 6)):
             lines = "".join(f"job-{i} {code}\n" for i, code in enumerate(codes.split()))

@@ -173,6 +173,10 @@ class Failures(Sweep):
                                (["-m", "seed=range(200)", "training.epochs=range(1,200)"],
                                 "the sweep has 200 x 199 jobs; at most 10000 are allowed"),
                                (["-m", "run.dir=a,b"], "'run.dir' cannot be swept"),
+                               (["-m", "seed=1,2", "seed=5"],
+                                "'seed=5' overrides the sweep 'seed=1,2': leave out one of them"),
+                               (["-m", "seed=1,2", "+seed=3,4"], "'+seed=3,4' overrides the sweep 'seed=1,2'"),
+                               (["-m", "seed=1,2", "~seed"], "'~seed' overrides the sweep 'seed=1,2'"),
                                (["-m", "model=glob(x*)"], "no option of group 'model' matches glob(x*)")):
             self.assert_error(self.brim("train", *QUICK, *words, status=USAGE), message)
 

@@ -134,13 +134,13 @@ class Doubts(Times):
 class Precision(Times):
     def test_fp32_if_it_is_not_slower(self):
         self.make()
-        result = self.choose("run", "precision=auto")
+        result = self.choose("run", "precision=policy")
         self.assertIn(", precision fp32: ", result.err)
         self.assertIn("precision: fp32", self.read("run", "config.yaml"))
 
     def test_the_small_type_if_it_is_faster(self):
         self.make((None, "bf16", 0.01))
-        result = self.choose("run", "precision=auto")
+        result = self.choose("run", "precision=policy")
         self.assertRegex(result.err, r"policy\.auto_plan: micro-batch \d+ x \d+, precision bf16: ")
         self.assertIn("precision: bf16", self.read("run", "config.yaml"))
         again = self.train("again", "--from", "run")
@@ -148,27 +148,27 @@ class Precision(Times):
         self.assert_same_checkpoint("run", "again", 2, ["model.safetensors"])
 
     def test_a_guess_changes_no_precision(self):
-        result = self.train("run", *NET, *AUTO, "precision=auto", NO_TIMING)
+        result = self.train("run", *NET, *AUTO, "precision=policy", NO_TIMING)
         self.assertIn(", precision fp32: ", result.err)
 
     def test_where_fp32_does_not_fit_a_small_type_is_taken(self):
         self.make()
-        result = self.train("run", *NET, "training.batch_size=256", "precision=auto", "memory.limit_mb=3", NO_TIMING,
+        result = self.train("run", *NET, "training.batch_size=256", "precision=policy", "memory.limit_mb=3", NO_TIMING,
                             "memory.profile=made.jsonl")
         self.assertRegex(result.err, "micro-batch 256 x 1, precision (bf16|fp16): ")
 
     def test_a_batch_size_that_is_given_stays(self):
         self.make((None, "bf16", 0.01))
-        self.train("run", *NET, "training.batch_size=64", "precision=auto", "memory.profile=made.jsonl", NO_TIMING)
+        self.train("run", *NET, "training.batch_size=64", "precision=policy", "memory.profile=made.jsonl", NO_TIMING)
         self.assertEqual(self.cut_of("run"), 64)
         self.assertIn("precision: bf16", self.read("run", "config.yaml"))
 
     def test_without_a_choosing_policy_precision_is_fp32_with_a_message(self):
-        result = self.train("run", *NET, "training.batch_size=64", "precision=auto", "policy=[]")
-        self.assertIn("precision=auto: precision fp32: as no policy chooses another\n", result.err)
+        result = self.train("run", *NET, "training.batch_size=64", "precision=policy", "policy=[]")
+        self.assertIn("precision=policy: precision fp32: as no policy chooses another\n", result.err)
         self.assertIn("precision: fp32", self.read("run", "config.yaml"))
 
-    def test_without_auto_nothing_changes_it(self):
+    def test_by_default_no_policy_changes_it(self):
         self.make((None, "bf16", 0.0001))
         self.choose("run")
         self.assertIn("precision: fp32", self.read("run", "config.yaml"))
@@ -292,10 +292,11 @@ class Frontier(Times):
         self.make((256, "bf16", 0.5))
         words = [*AUTO, "memory.profile=made.jsonl", NO_TIMING]
         self.assertNotIn("precision", self.brim("plan", *NET, *words).out)
-        plan = self.plan(*words, "precision=auto")
+        self.assertNotIn("precision", self.brim("plan", *NET, *words, "precision=auto").out)
+        plan = self.plan(*words, "precision=policy")
         self.assertEqual([c["precision"] for c in plan["frontier"]["choices"] if c["chosen"]], ["bf16"])
         self.assertIn("fp32", {choice["precision"] for choice in plan["frontier"]["choices"]})
-        self.assertIn("  precision  ", self.brim("plan", *NET, *words, "precision=auto").out)
+        self.assertIn("  precision  ", self.brim("plan", *NET, *words, "precision=policy").out)
 
     def test_the_limit_is_a_line_between_fitting_and_not_fitting(self):
         self.make((256, "", 0.1))

@@ -26,6 +26,12 @@ def check_format(events):
             assert e["dur"] >= 0, e
         if e["ph"] == "C":
             assert all(isinstance(value, int) for value in e["args"].values()), e
+        if e["ph"] == "M":
+            member = "sort_index" if e["name"].endswith("_sort_index") else "name"
+            assert e["name"] in ("process_name", "thread_name", "process_sort_index", "thread_sort_index"), e
+            assert isinstance(e["args"][member], int if member == "sort_index" else str), e
+        if e["ph"] == "i":
+            assert e["s"] in ("g", "p", "t"), e
         if e["ph"] in "besf":
             assert e["cat"] and e["id"].startswith("0x"), e
     tracks = collections.defaultdict(list)
@@ -40,6 +46,16 @@ def check_format(events):
                 ends.pop()
             assert not ends or -end <= ends[-1], (track, name)
             ends.append(-end)
+    for e in events:  # a viewer binds the ends of an arrow to the slices around them
+        if e["ph"] in "sf":
+            slices = [x for x in events if x["ph"] == "X" and (x["pid"], x["tid"]) == (e["pid"], e["tid"])]
+            assert any(x["ts"] - 0.001 <= e["ts"] <= x["ts"] + x["dur"] + 0.001 for x in slices), e
+        if e["ph"] == "f":
+            assert e["bp"] == "e", e
+    arrows = collections.defaultdict(list)
+    for e in sorted((e for e in events if e["ph"] in "sf"), key=lambda e: (e["ts"], e["ph"] == "f")):
+        arrows[e["cat"], e["name"], e["id"]].append(e["ph"])
+    assert all(ends == ["s", "f"] for ends in arrows.values()), arrows
     open_ids = collections.Counter(e["id"] for e in events if e["ph"] in "be")
     assert all(count == 2 for count in open_ids.values()), open_ids
 

@@ -8,15 +8,9 @@
 #ifndef TESTS_CONFORMANCE_BENCH_H
 #define TESTS_CONFORMANCE_BENCH_H
 #include "brim/backend.h"
+#include "conformance/load.h"
 #include "graph/graph.h"
 #include "graph/plan.h"
-
-/* Sanitizers check memory, not numbers: a fraction of the cases is enough. */
-#ifdef __SANITIZE_ADDRESS__
-#define BENCH_SHARE 4
-#else
-#define BENCH_SHARE 1
-#endif
 
 typedef struct backend {
   const char *name;

@@ -4,6 +4,13 @@
 #include "base/arena.h"
 #include "brim/brim.h"
 
+/* Sanitizers check memory, not numbers: a fraction of the cases is enough. */
+#ifdef __SANITIZE_ADDRESS__
+#define BENCH_SHARE 4
+#else
+#define BENCH_SHARE 1
+#endif
+
 typedef struct loaded {
   const brim_plugin *plugin;
   void *self; /* the instance, or the parameters if the plugin has no instances */

@@ -67,6 +67,20 @@ static brim_tensor *make_attention(bench *b)
 }
 BENCH_ROW(attention) = {"attention", make_attention, .by_sample = true, .terms = 0.1};
 
+/* Three key heads, which 2 threads and 5 cannot share evenly if the number of samples is odd: the gradients of the rest
+ * are computed block by block. Most lengths have several blocks, of which the last one is short. */
+static brim_tensor *make_attention_uneven(bench *b)
+{
+  brim_attention_options o = pick_options(b);
+  const bool is_long = b->o.size == SIZE_ODD || b->o.size == SIZE_ANY;
+  o.kv_heads = 3;
+  o.heads = 3 * bench_pick(b, 1, 2);
+  const int64_t T = is_long ? 85 : pick_length(b);
+  return attend(b, T, T, bench_pick(b, 1, 2), o);
+}
+BENCH_ROW(attention_uneven) = {"attention, 3 key heads", make_attention_uneven, .by_sample = true, .skips = true,
+                               .terms = 0.1};
+
 /* The first queries see no key. */
 static brim_tensor *make_attention_unseeing(bench *b)
 {
@@ -274,6 +288,40 @@ static brim_tensor *make_attention_160(bench *b)
 }
 BENCH_ROW(attention_160) = {"attention, heads of 160", make_attention_160, .by_sample = true, .large = true,
                             .terms = 0.1};
+
+/* Head sizes for which tensor cores are used, with several tiles of queries and of keys, the last ones partly filled:
+ * every kind of attention, with dropout in half of the cases. */
+static brim_tensor *attend_tiles(bench *b, int64_t D)
+{
+  for (int64_t i = 0; i < D / 16; i++) (void)bench_pick(b, 0, 1); /* other choices for each size */
+  brim_attention_options o = {.heads = 2, .causal = (int32_t)bench_pick(b, 0, 1)};
+  brim_attention_limits limits = {.size = sizeof limits};
+  const int64_t T = bench_pick(b, 40, 150), S = bench_pick(b, 0, 2) ? T : bench_pick(b, 40, 150);
+  const bool is_joined = T == S && bench_pick(b, 0, 1);
+  o.kv_heads = bench_pick(b, 1, 2);
+  if (bench_pick(b, 0, 1)) o.scale = (double)bench_pick(b, -2, 6) / 16;
+  if (bench_pick(b, 0, 1)) o.dropout = (double)bench_pick(b, 1, 9) / 10;
+  if (bench_pick(b, 0, 1)) limits = pick_limits(b);
+  if (!o.causal) limits.window = 0;
+  if (o.causal && T == S && bench_pick(b, 0, 1)) bench_places(b, T, bench_pick(b, 5, 90), 1);
+  return is_joined ? attend_joined(b, T, D, o, limits) : limit(b, T, S, D, o, limits);
+}
+#define TILES_ROW(size)                                                                                                \
+  static brim_tensor *make_attention_tiles_##size(bench *b)                                                            \
+  {                                                                                                                    \
+    return attend_tiles(b, size);                                                                                      \
+  }                                                                                                                    \
+  BENCH_ROW(attention_tiles_##size) = {"attention, tiles, heads of " #size,                                            \
+                                       make_attention_tiles_##size,                                                    \
+                                       .by_sample = true,                                                              \
+                                       .large = true,                                                                  \
+                                       .skips = true,                                                                  \
+                                       .terms = 0.1}
+TILES_ROW(40);
+TILES_ROW(64);
+TILES_ROW(80);
+TILES_ROW(96);
+TILES_ROW(128);
 
 static brim_tensor *make_rotary(bench *b)
 {

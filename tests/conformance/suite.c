@@ -36,9 +36,10 @@ bench_options case_of(const bench_row *row, int i)
 
 int cases_of(const bench_row *row, int count)
 {
-  const char *text = getenv("BENCH_CASES");
+  const char *text = getenv("BENCH_CASES"), *more = getenv("BENCH_LARGE");
   const long most = text ? strtol(text, NULL, 10) : count;
   const int large = BENCH_SHARE > 1 ? 0 : count >= CASES ? 2 : 1; /* sanitizers need none: the code is the same */
+  if (row->large && more) return (int)strtol(more, NULL, 10);
   const int cases = row->large ? large : count / BENCH_SHARE;
   return most > 0 && most < cases ? (int)most : cases;
 }

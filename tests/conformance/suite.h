@@ -29,7 +29,8 @@ void test_every_operation_has_cases(void **state); /* suite_coverage.c */
 
 /* Case number `i` of a row: batch, grain, size, context and values cycle with different periods. */
 bench_options case_of(const bench_row *row, int i);
-/* The number of cases of a row, if small rows get `count`. */
+/* The number of cases of a row, if small rows get `count`; at most BENCH_CASES of the environment, and BENCH_LARGE for
+ * large rows. (BENCH_SETTINGS has the tested backend's parameters.) */
 int cases_of(const bench_row *row, int count);
 /* True if only some rows were selected. */
 bool some_rows(void);

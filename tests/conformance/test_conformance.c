@@ -32,7 +32,8 @@ static int set_up(void **state)
   (void)state;
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
-  if (!load_plugin_from(&tested_plugin, tested_folder, "backend", tested_id, NULL)) return alone ? -1 : 0;
+  if (!load_plugin_from(&tested_plugin, tested_folder, "backend", tested_id, getenv("BENCH_SETTINGS")))
+    return alone ? -1 : 0;
   tested = (backend){tested_id, tested_plugin.plugin->ops, tested_plugin.self};
   if (BRIM_HAS(brim_backend_ops, tested.ops, select) && tested.ops->select(tested.self, 0) != BRIM_OK) {
     fprintf(stderr, "%s: %s\n", tested_id, brim_error_text());

@@ -12,8 +12,9 @@ import struct
 import subprocess
 import unittest
 
-WORLDS = 1000
-LARGE = 10  # of them with 30 to 70 clients, of which at most 8 are wanted
+WORLDS = (1000 if os.environ.get("BRIM_TEST_TIER", "full") == "full" else
+          100 if os.environ.get("BRIM_SANITIZE") else 250)
+LARGE = WORLDS // 100  # of them with 30 to 70 clients, of which at most 8 are wanted
 ROUNDS = 5
 NAN = math.nan
 SKETCH = 64

@@ -59,23 +59,6 @@ static brim_status take(void *context, const int32_t *tokens, size_t count)
   return BRIM_OK;
 }
 
-/* Text that a stream shows is the text of all ids. */
-static void decode(const back *b, bool skip_special)
-{
-  char *text = NULL;
-  size_t bytes = 0, part_bytes = 0;
-  tokenizer_stream *s = NULL;
-  check(tokenizer_decode(b->t, b->id, b->count, skip_special, &text, &bytes) == BRIM_OK, "ids cannot be decoded");
-  check(tokenizer_stream_begin(b->t, skip_special, &s) == BRIM_OK, "no stream");
-  const size_t count = b->count < 64 ? b->count : 64;
-  for (size_t i = 0; i < count; i++) {
-    const char *part = NULL;
-    check(tokenizer_stream_add(s, b->id[i], i + 1 == count, &part, &part_bytes) == BRIM_OK, "a stream fails");
-  }
-  tokenizer_stream_end(s);
-  free(text);
-}
-
 static void encode(const tokenizer *t, const char *text, size_t bytes, bool same)
 {
   static back b;
@@ -84,8 +67,6 @@ static void encode(const tokenizer *t, const char *text, size_t bytes, bool same
   const brim_status status = tokenizer_encode(t, "the text", text, bytes, flags, take, &b);
   check(status == BRIM_OK ? !same || b.at == bytes : brim_error_text()[0] != '\0',
         "a text is not whole, or refused without one");
-  decode(&b, false);
-  decode(&b, true);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

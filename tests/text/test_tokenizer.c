@@ -173,45 +173,40 @@ static void check_ids(const tokenizer *t, const char *name, size_t number, const
   fail_msg("%s, case %zu, '%s': other ids than the package tokenizers gives", name, number, json_string_value(text));
 }
 
-static void read_ids(const json_t *list, taken *out)
+static bool same_but_for_spaces(const char *a, size_t a_bytes, const char *b, size_t b_bytes)
 {
-  out->count = json_array_size(list);
-  assert_true(out->count <= IDS_MAX);
-  for (size_t i = 0; i < out->count; i++) out->id[i] = (int32_t)json_integer_value(json_array_get(list, i));
+  for (size_t i = 0, j = 0;; i++, j++) {
+    while (i < a_bytes && a[i] == ' ') i++;
+    while (j < b_bytes && b[j] == ' ') j++;
+    if (i == a_bytes || j == b_bytes) return i == a_bytes && j == b_bytes;
+    if (a[i] != b[j]) return false;
+  }
 }
 
-static void check_decoded(const tokenizer *t, const char *name, size_t number, const json_t *ids, const json_t *text)
+/* The texts of tokens, one after the other, are what the package decodes them to. It strips spaces at the start of a
+ * text, and puts them between the tokens of a tokenizer that has no decoder. Texts in which it replaced bytes that are
+ * no character are left out. */
+static void check_pieces(const tokenizer *t, const char *name, size_t number, const json_t *ids, const json_t *text)
 {
-  static taken given;
-  char *got = NULL;
-  size_t bytes = 0;
-  read_ids(ids, &given);
-  assert_int_equal(tokenizer_decode(t, given.id, given.count, true, &got, &bytes), BRIM_OK);
-  if (bytes != json_string_length(text) || memcmp(got, json_string_value(text), bytes) != 0)
-    fail_msg("%s, case %zu: ids decode to '%s', not to '%s'", name, number, got, json_string_value(text));
-  free(got);
-}
-
-/* The parts of a stream are whole characters and together the text. */
-static void check_stream(const tokenizer *t, const char *name, const json_t *ids, const json_t *text)
-{
-  static taken given;
   static char all[8 * IDS_MAX];
+  const char *want = json_string_value(text);
+  const size_t length = json_string_length(text);
   size_t used = 0, bytes = 0;
-  tokenizer_stream *s = NULL;
-  read_ids(ids, &given);
-  assert_int_equal(tokenizer_stream_begin(t, true, &s), BRIM_OK);
-  for (size_t i = 0; i <= given.count; i++) {
-    const char *part = NULL;
-    const bool last = i == given.count;
-    assert_int_equal(tokenizer_stream_add(s, last ? -1 : given.id[i], last, &part, &bytes), BRIM_OK);
-    if (bytes > 0) assert_true(((unsigned char)part[0] & 0xc0) != 0x80);
-    memcpy(all + used, part, bytes);
+  if (strstr(want, "\xef\xbf\xbd")) return;
+  for (size_t i = 0; i < json_array_size(ids); i++) {
+    const int32_t id = (int32_t)json_integer_value(json_array_get(ids, i));
+    const char *piece = tokenizer_piece(t, id, &bytes);
+    if (tokenizer_is_special(t, id)) continue;
+    assert_true(used + bytes < sizeof all);
+    memcpy(all + used, piece, bytes);
     used += bytes;
   }
-  if (used != json_string_length(text) || memcmp(all, json_string_value(text), used) != 0)
-    fail_msg("%s: a stream gives '%.*s', not '%s'", name, (int)used, all, json_string_value(text));
-  tokenizer_stream_end(s);
+  const bool exact = strcmp(name, "llama2") == 0 || strcmp(name, "llama3") == 0 || strcmp(name, "fused") == 0;
+  const size_t from = used == length + 1 && all[0] == ' ';
+  if (exact ? used - from == length && memcmp(all + from, want, length) == 0
+            : same_but_for_spaces(all, used, want, length))
+    return;
+  fail_msg("%s, case %zu: ids decode to '%.*s', not to '%s'", name, number, (int)used, all, want);
 }
 
 static void check_kind(const char *name, const json_t *cases)
@@ -226,8 +221,7 @@ static void check_kind(const char *name, const json_t *cases)
     const json_t *text = json_array_get(entry, 0), *ids = json_array_get(entry, 1), *back = json_array_get(entry, 3);
     check_ids(t, name, number, text, ids, 0);
     check_ids(t, name, number, text, json_array_get(entry, 2), TOKENIZER_TEMPLATE);
-    check_decoded(t, name, number, ids, back);
-    if (strcmp(name, "llama3") == 0 || strcmp(name, "llama2") == 0) check_stream(t, name, ids, back);
+    check_pieces(t, name, number, ids, back);
   }
   tokenizer_free(t);
 }

@@ -289,7 +289,7 @@ static const config_case config_cases[] = {
      NULL,
      {"policy.periodic.warn_percent=70", "policy.periodic.critical_percent=80"},
      "memory.warn_percent=70\nmemory.critical_percent=80\npolicy.periodic.warn_percent\n"},
-    {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision=fp32\n"},
+    {"an old name removed", NULL, {"precision=bf16", "~fp16"}, "precision=auto\n"},
     {"old names in files", "old_names", {0}, "precision=fp32\nmemory.recompute=none\ntraining.epochs=7\n"},
     {"an old name in an option's file", NULL, {"training=old"}, "precision=fp32\ntraining.epochs=4\n"},
     {"a size that may be left to brim", NULL, {0}, "memory.headroom_mb=auto\n"},

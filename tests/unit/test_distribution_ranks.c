@@ -68,6 +68,7 @@ typedef struct part {
   const char *resume;     /* folder; NULL: none */
   int32_t failing;        /* the rank without a drive, or -1 */
   bool differs;           /* unequal shares, or weights with equal shares */
+  bool has_fast_rank;     /* rank 1's device multiplies 16-bit values, so precision=auto is bf16 there */
 } part;
 
 #define CHECK(condition)                                                                                               \
@@ -135,6 +136,7 @@ static bool run_rank(const part *p)
     status = brim_fail(BRIM_ENODEVICE, "no device");
   else
     status = brim_drive_open(config, &(brim_setup_options){.dist = job(), .resume = p->resume}, &d);
+  if (p->has_fast_rank) d->setup->precision = own_rank == 1 ? BRIM_PRECISION_BF16 : BRIM_PRECISION_FP32;
   status = brim_distribution_settle(job(), status, &d);
   if (p->failing >= 0) {
     CHECK(status == (p->failing == own_rank ? BRIM_ENODEVICE : BRIM_EPEER));
@@ -144,6 +146,7 @@ static bool run_rank(const part *p)
   } else {
     CHECK(status == BRIM_OK);
     CHECK(check_shares(d, p) && check_files(d));
+    CHECK(brim_setup_precision(d->setup) == BRIM_PRECISION_FP32 && d->choice.precision == BRIM_PRECISION_FP32);
     if (p->resume)
       CHECK(d->setup->distribution.weight[0] == 100 && brim_setup_share(d->setup) == (own_rank == 0 ? 100 : 28));
     if (p->resume) CHECK(d->choice.micro_batch == (own_rank == 0 ? 32 : 4));
@@ -174,13 +177,19 @@ static void run_both(const part *p)
 static void ranks_of_the_same_kind_have_equal_shares(void **unused)
 {
   (void)unused;
-  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, -1, false});
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, -1, false, false});
+}
+
+static void ranks_use_the_type_that_all_devices_have(void **unused)
+{
+  (void)unused;
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, -1, false, true});
 }
 
 static void ranks_of_different_kinds_are_weighed(void **unused)
 {
   (void)unused;
-  run_both(&(part){{"backend.threads=1", "backend.threads=2"}, NULL, -1, true});
+  run_both(&(part){{"backend.threads=1", "backend.threads=2"}, NULL, -1, true, false});
 }
 
 /* As when the run began, whatever is predicted now; the micro-batches too, as bits may depend on them. */
@@ -188,18 +197,19 @@ static void a_resumed_run_keeps_its_distribution(void **unused)
 {
   (void)unused;
   scratch_put("run/plan.json", "{\"batch_size\": 32, \"ranks\": 2, \"deal\": [100, 28], \"batch_sizes\": [32, 4]}\n");
-  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true});
+  run_both(&(part){{"backend.threads=1", "backend.threads=1"}, scratch("run"), -1, true, false});
 }
 
 static void all_ranks_learn_of_a_rank_without_a_drive(void **unused)
 {
   (void)unused;
-  for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false});
+  for (int32_t r = 0; r < 2; r++) run_both(&(part){{"backend.threads=1", "backend.threads=1"}, NULL, r, false, false});
 }
 
 int main(void)
 {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_of_the_same_kind_have_equal_shares),
+                                     cmocka_unit_test(ranks_use_the_type_that_all_devices_have),
                                      cmocka_unit_test(ranks_of_different_kinds_are_weighed),
                                      cmocka_unit_test(a_resumed_run_keeps_its_distribution),
                                      cmocka_unit_test(all_ranks_learn_of_a_rank_without_a_drive)};

@@ -103,6 +103,33 @@ static void test_pictures_without_utf8(void **state)
   }
 }
 
+/* However long its name is, the process that a yes interrupts and both answers stay on the row. */
+static void test_the_question_before_an_interrupt_fits_40_columns(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t pid;
+    const char *row;
+  } asked[] = {{"cnn", 702, "interrupt cnn (pid 702)? y yes  n no"},
+               {"vit-b-mixup-of-all-classes", 7702, "interrupt vit-… (pid 7702)? y yes  n no"},
+               {"vit\033[2J\nb-mixup", 4194304, "interrupt v… (pid 4194304)? y yes  n no"}};
+  brim_look *look = open_look("lab");
+  for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+    brim_view view = {.question = BRIM_VIEW_ASK_INTERRUPT, .asked.pid = asked[i].pid};
+    brim_cells cells;
+    brim_text out = {0};
+    snprintf(view.asked_name, sizeof view.asked_name, "%s", asked[i].name);
+    brim_cells_init(&cells, 40, 8, true);
+    brim_picture_draw(look, &view, &cells);
+    brim_cells_text(&cells, false, &out);
+    if (!strstr(out.s, asked[i].row)) fail_msg("no '%s' in:\n%s", asked[i].row, out.s);
+    brim_cells_release(&cells);
+    brim_text_release(&out);
+  }
+  close_look(look);
+}
+
 static void test_text_for_a_pipe(void **state)
 {
   (void)state;
@@ -121,8 +148,8 @@ static void test_text_for_a_pipe(void **state)
 
 int main(void)
 {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_pictures_of_recorded_looks),
-                                     cmocka_unit_test(test_pictures_without_utf8),
-                                     cmocka_unit_test(test_text_for_a_pipe)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_pictures_of_recorded_looks), cmocka_unit_test(test_pictures_without_utf8),
+      cmocka_unit_test(test_the_question_before_an_interrupt_fits_40_columns), cmocka_unit_test(test_text_for_a_pipe)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "brim/backend.h"
@@ -22,11 +24,26 @@
 #define OUTPUT_BYTES 4096 /* of the job's messages */
 #define GRACE_SECONDS 0.3 /* for the ranks to end after a signal */
 
+/* What the processes of a job did until now. */
+typedef struct activity {
+  double processor; /* seconds of processor time */
+  double queued;    /* seconds in which they could have run, but other programs had the processors */
+  bool reads;       /* one waits for a disk */
+} activity;
+
+typedef struct process {
+  int64_t pid, parent;
+  double processor;
+  char state;
+  bool is_of_job;
+} process;
+
 typedef struct job {
   char folder[64]; /* temporary */
   char output[80];
   int status; /* see waitpid */
   bool has_ended;
+  activity activity; /* of a job that has not ended */
 } job;
 
 static void prepare(void *context)
@@ -49,11 +66,84 @@ static bool wait_for(job *j, pid_t pid, double seconds)
   return j->has_ended;
 }
 
+/* ---- a job that has not ended ---- */
+
+/* Reads the beginning of a small file of /proc; "" if the process has ended. */
+static const char *read_proc(int64_t pid, const char *name, char out[512])
+{
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/%s", pid, name);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = fd >= 0 ? read(fd, out, 511) : -1;
+  if (fd >= 0) close(fd);
+  out[n > 0 ? n : 0] = '\0';
+  return out;
+}
+
+/* The process of /proc/PID/stat; its time includes that of children that have ended. */
+static bool read_process(int64_t pid, process *out)
+{
+  char text[512];
+  unsigned long long user, system;
+  long long user_below, system_below;
+  const char *s = strrchr(read_proc(pid, "stat", text), ')'); /* names may have parentheses */
+  *out = (process){.pid = pid};
+  if (!s || sscanf(s, ") %c %" SCNd64 " %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %lld %lld", &out->state,
+                   &out->parent, &user, &system, &user_below, &system_below) != 6)
+    return false;
+  out->processor =
+      (double)(user + system + (unsigned long long)(user_below + system_below)) / (double)sysconf(_SC_CLK_TCK);
+  return true;
+}
+
+static activity activity_of(pid_t root)
+{
+  brim_arena arena = {0};
+  const char **name;
+  process *all = NULL;
+  size_t names = 0, count = 0, room = 0;
+  activity out = {0};
+  char text[512];
+  unsigned long long queued;
+  if (!brim_folder_names(&arena, "/proc", &name, &names)) names = 0;
+  for (size_t i = 0; i < names; i++) {
+    process p;
+    if (name[i][strspn(name[i], "0123456789")] || !read_process(strtoll(name[i], NULL, 10), &p)) continue;
+    BRIM_ARENA_GROW(&arena, all, count, room);
+    p.is_of_job = p.pid == root;
+    all[count++] = p;
+  }
+  for (bool changed = true; changed;) { /* down the tree */
+    changed = false;
+    for (size_t i = 0; i < count; i++)
+      for (size_t k = 0; k < count && !all[i].is_of_job; k++)
+        if (all[k].is_of_job && all[k].pid == all[i].parent) changed = all[i].is_of_job = true;
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (!all[i].is_of_job) continue;
+    out.processor += all[i].processor;
+    out.reads = out.reads || all[i].state == 'D';
+    if (sscanf(read_proc(all[i].pid, "schedstat", text), "%*u %llu", &queued) == 1) out.queued += 1e-9 * (double)queued;
+  }
+  brim_arena_release(&arena);
+  return out;
+}
+
+/* Whether other programs kept the job from running. A job that waits for something uses no processor; one whose two
+ * ranks wait for each other uses two; neither has to queue for one. */
+static bool is_kept_back(const activity *a, double seconds)
+{
+  return a->processor < 1.5 * seconds && (a->reads || a->processor + a->queued > 0.25 * seconds);
+}
+
+/* ---- the job ---- */
+
 static brim_status run_job(job *j, const char *const *word, double seconds)
 {
   const pid_t pid = brim_child_start(word, SIGKILL, prepare, j);
   if (pid < 0) return brim_fail(BRIM_EIO, "a process cannot be started: %s", strerror(errno));
   if (wait_for(j, pid, seconds)) return BRIM_OK;
+  j->activity = activity_of(pid);
   kill(-pid, SIGTERM); /* the launcher ends its ranks */
   if (!wait_for(j, pid, GRACE_SECONDS)) {
     kill(-pid, SIGKILL);
@@ -90,7 +180,13 @@ static void report(brim_doctor *d, const job *j, const char *what, double second
 {
   char error[512];
   read_error(j, error, sizeof error);
-  if (!j->has_ended)
+  if (!j->has_ended && is_kept_back(&j->activity, seconds))
+    brim_doctor_add(
+        d, BRIM_FINDING_NOTE, "ranks", "`brim doctor --job-seconds 30` waits longer",
+        "a job of two ranks (%s) has not ended after %.3g s, in which it had %.2g s of processor time: this "
+        "machine is busy",
+        what, seconds, j->activity.processor);
+  else if (!j->has_ended)
     brim_doctor_add(d, BRIM_FINDING_WARNING, "ranks",
                     "`brim doctor --job-seconds 30` waits longer; if that does not help, look at the host's name and "
                     "network (mpirun resolves it) and try `mpirun -n 2 hostname`",

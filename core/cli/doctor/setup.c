@@ -176,8 +176,9 @@ void brim_doctor_run(brim_doctor *d)
   if (!d->config) return;
   look_at_weights(d);
   if (try_plan(d->config, &drive, &plan) == BRIM_OK)
-    brim_doctor_add(d, BRIM_FINDING_OK, "run", NULL, "the data can be read, and the plan of %s fits %s:%d",
-                    brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes), brim_setup_backend_id(drive->setup),
+    brim_doctor_add(d, BRIM_FINDING_OK, "run", NULL, "the data can be read, and the plan of %s in %s fits %s:%d",
+                    brim_format_bytes(bytes, sizeof bytes, plan->peak_bytes),
+                    brim_precision_names[brim_setup_precision(drive->setup)], brim_setup_backend_id(drive->setup),
                     drive->planner.device);
   else
     brim_doctor_add_error(d, BRIM_FINDING_PROBLEM, "run", "`brim plan` with the same arguments shows details");

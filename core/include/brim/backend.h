@@ -43,6 +43,10 @@ typedef struct brim_device_info {
   int32_t capability_major, capability_minor; /* compute capability 9.0 */
   char uuid[64];                              /* "GPU-8a5f2b1c-..." */
   brim_device_rates rates;                    /* since ABI 1.13 */
+  /* The 16-bit types whose values the device's own instructions multiply (tensor cores, AMX), one bit each:
+   * BRIM_STORES(BRIM_DTYPE_BF16). Products of other stored types take the time of fp32. precision=auto depends on it.
+   * Since ABI 1.13 */
+  uint32_t multiplies;
 } brim_device_info;
 
 /* A process that uses memory of a device. */
@@ -99,6 +103,9 @@ typedef struct brim_step {
   double scalar[BRIM_SCALARS_MAX];
   /* steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
   double control;
+  /* 1: the first micro-batch of the step. Memory of gradients is undefined where a kernel has announced that it writes
+   * them (brim_kernel_need.begins): see brim_adds. Since ABI 1.13 */
+  int32_t begins;
 } brim_step;
 
 typedef struct brim_kernel_need {
@@ -110,10 +117,15 @@ typedef struct brim_kernel_need {
   uint64_t host_bytes; /* host memory that realize() will allocate; 0: a negligible amount */
   /* For reports that explain why a run is slow. The strings must stay valid as long as the plugin. Since ABI 1.8. */
   const char *library; /* the library that computes the node: "cuDNN"; NULL: the backend's own kernel */
-  const char *refused; /* why a faster library is not used; NULL: there is no faster one */
+  const char *refused; /* why a faster library is not used; NULL: there is no faster one. See backend.strict */
   /* Bytes that the node moves besides reading its inputs and writing its outputs once: to and from scratch, and when it
    * reads or writes a tensor again. 0: few, or unknown. Since ABI 1.13 */
   uint64_t further_bytes;
+  double slower; /* if refused: about how many times as long the kernel takes as the faster library would; 0: unknown.
+                    Since ABI 1.13 */
+  /* 1: if step.begins is 1, the kernel writes the gradients that it would add to, as brim_adds says. The values are
+   * those that adding to zeros gives. 0: it always adds, so brim zeroes them before each step. Since ABI 1.13 */
+  int32_t begins;
 } brim_kernel_need;
 
 typedef struct brim_launch {
@@ -124,6 +136,15 @@ typedef struct brim_launch {
   void *workspace;       /* 64-byte aligned; contents undefined */
   const brim_step *step; /* NULL within run_program, which has its own */
 } brim_launch;
+
+/* Whether a kernel that sets need.begins adds to output i, which it writes otherwise. The first node that makes a
+ * gradient writes it; later ones, and those of a gradient that a node `zero` makes, add to it. begins: step.begins.
+ * Since ABI 1.13 */
+static inline int brim_adds(const brim_node *node, uint32_t i, int32_t begins)
+{
+  const brim_tensor *t = node->out[i];
+  return t->role == BRIM_ROLE_GRADIENT && !(begins && t->producer == (int32_t)node->index);
+}
 
 typedef struct brim_kernel {
   const char *op; /* "conv2d" */
@@ -175,7 +196,8 @@ typedef struct brim_copy {
   uint64_t bytes;
 } brim_copy;
 
-/* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call. */
+/* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call, and so is
+ * step->begins. */
 typedef struct brim_program_run {
   const brim_launch *launch; /* one per node, in order; their `step` is NULL */
   const brim_kernel *const *kernel;

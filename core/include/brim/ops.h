@@ -28,8 +28,8 @@ extern "C" {
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
 /* An output of role BRIM_ROLE_GRADIENT is the gradient of a parameter, or of a tensor computed from parameters alone.
- * Kernels add to it (+=), sample by sample or grain by grain, in the order of the samples. Every other output is
- * written (=). */
+ * Kernels add to it (+=), sample by sample or grain by grain, in the order of the samples. In the first micro-batch of
+ * a step they may write it instead: see brim_adds in brim/backend.h. Every other output is written (=). */
 
 /* conv2d               in: x [N,C,H,W], weight [K,C/g,R,S], [bias [K]]  out: y [N,K,P,Q]
  * conv2d_grad_input    in: dy, weight                                   out: dx
@@ -273,7 +273,7 @@ typedef struct brim_move_attr {
  *                                        its document, so a query sees its own document only
  *                          cached        0 .. p for a query with place p: see `cached`
  *                      and with a window at most the last `window` of these. A query that sees no key has y 0 and lse
- *                      0. Masked keys have no influence, in fp32 not even as NaN. In 16 bits a library (cuDNN) may
+ *                      0. Masked keys have no influence, in fp32 not even as NaN. In 16 bits tensor cores may
  *                      multiply a non-finite v by the weight 0 of a masked key, which gives NaN. Kernels skip tiles of
  *                      queries and keys that do not see each other. Memory is linear in T and S. Dropout's element
  *                      (see brim/random.h) is (h*T + t)*S + s.

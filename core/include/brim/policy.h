@@ -92,7 +92,7 @@ typedef struct brim_plan_query {
   size_t micro_batch_count;   /* at least 1 */
   int32_t may_change_variant; /* 1: precision and model may still be chosen */
   uint32_t precisions;        /* supported by the backend: bit 1 << enum brim_policy_precision */
-  int32_t precision;          /* the current one; BRIM_AS_IT_IS: precision=auto, so a policy may choose, else fp32 */
+  int32_t precision;          /* the current one; BRIM_AS_IT_IS: precision=policy, so a policy may choose, else fp32 */
   const char *model;          /* id of the current model */
   /* The exact peak of the plan for `micro_batch`, which must be in the list: the bytes that the arena will have. Takes
    * about a millisecond; the result is cached. */

@@ -5,7 +5,8 @@
     brim train 'hooks.on_end=python3 /path/to/mlflow_run.py'
     python3 mlflow_run.py RUN
 
-MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME choose the store and the experiment, as in every program with MLflow.
+MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME choose the store and the experiment, as in every program with MLflow. A
+store of its own, such as sqlite:////path/to/mlflow.db, also needs: pip install sqlalchemy alembic
 Numbers of metrics.jsonl become metrics such as test_loss with their steps, and keys of the configuration parameters;
 summary.json, config.yaml and report.html become artifacts. A run that was sent before is replaced."""
 

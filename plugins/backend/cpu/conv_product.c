@@ -153,7 +153,7 @@ void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *k, const brim_laun
                         .ldb = width,
                         .c = launch->out[0],
                         .ldc = width,
-                        .accumulate = true};
+                        .accumulate = n > 0 || cpu_adds(launch, 0)};
     cpu_multiply(b, &(cpu_products){.gemm = g, .count = 1}, workspace + product_at);
     if (launch->node->out_count > 1) cpu_conv_add_bias(b, k, p.dy, p.samples, launch->out[1]);
     p.x += p.samples * k->channels * k->height * k->width;

@@ -137,6 +137,18 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
+/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.begins. Others always add, to
+ * zeros at first: small.c writes them if all their gradients are vectors, else the core does. */
+static inline bool cpu_adds(const brim_launch *launch, uint32_t i)
+{
+  return brim_adds(launch->node, i, launch->step->begins);
+}
+/* Zeroes output i, to which the kernel then adds, unless it has a sum already. For small outputs. */
+static inline void cpu_begin_sum(const brim_launch *launch, uint32_t i)
+{
+  if (!cpu_adds(launch, i)) memset(launch->out[i], 0, (size_t)launch->node->out[i]->bytes);
+}
+
 /* Registers an fp32 kernel, which small.c wraps; otherwise like BRIM_KERNEL. */
 #define CPU_KERNEL(id)                                                                                                 \
   static const brim_kernel kernel_##id;                                                                                \

@@ -95,6 +95,7 @@ brim_status cpu_device_describe(void *self, int device, brim_device_info *out)
   out->free_bytes = host.available_bytes;
   out->threads = b->threads;
   out->on_host = 1;
+  out->multiplies = b->gemm16 ? BRIM_STORES(BRIM_DTYPE_BF16) : 0;
   if (!b->ledger) return BRIM_OK;
   out->limited = 1;
   uint64_t used;

@@ -127,6 +127,12 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
   cpu_pool_run(b->pool, cpu_divide_up(columns, COLUMNS_PER_TASK), sum_columns, &sums);
 }
 
+static CPU_PREPARE(linear_grad_weight_prepare)
+{
+  need->begins = 1;
+  return linear_prepare(self, program, node, need, state);
+}
+
 static CPU_RUN(linear_grad_weight_run)
 {
   cpu_backend *b = self;
@@ -143,8 +149,11 @@ static CPU_RUN(linear_grad_weight_run)
                       .ldb = w->dim[1],
                       .c = launch->out[0],
                       .ldc = w->dim[1],
-                      .accumulate = true};
-  if (launch->node->out_count > 1) cpu_add_rows(b, false, dy, rows, outputs, launch->out[1]);
+                      .accumulate = cpu_adds(launch, 0)};
+  if (launch->node->out_count > 1) {
+    cpu_begin_sum(launch, 1);
+    cpu_add_rows(b, false, dy, rows, outputs, launch->out[1]);
+  }
   return multiply(b, launch, &g);
 }
 
@@ -159,4 +168,5 @@ CPU_KERNEL(linear_add) = {.op = "linear+add", .prepare = linear_prepare, .run = 
 CPU_KERNEL(linear_grad_input_add) = {
     .op = "linear_grad_input+add", .prepare = linear_prepare, .run = linear_grad_input_add_run};
 CPU_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .prepare = linear_prepare, .run = linear_grad_input_run};
-CPU_KERNEL(linear_grad_weight) = {.op = "linear_grad_weight", .prepare = linear_prepare, .run = linear_grad_weight_run};
+CPU_KERNEL(linear_grad_weight) = {
+    .op = "linear_grad_weight", .prepare = linear_grad_weight_prepare, .run = linear_grad_weight_run};

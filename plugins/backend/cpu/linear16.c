@@ -121,6 +121,7 @@ static CPU_RUN(linear16_grad_input_add_run)
 static CPU_PREPARE(linear16_grad_weight_prepare)
 {
   need->workspace_bytes += cpu_multiply16_bytes(self);
+  need->begins = 1;
   return cpu_grain_rows_prepare(self, program, node, need, state);
 }
 
@@ -139,9 +140,12 @@ static CPU_RUN(linear16_grad_weight_run)
                                .b = launch->in[0],
                                .ldb = w->dim[1]},
                       .sum = launch->out[0],
-                      .adds = true,
+                      .adds = cpu_adds(launch, 0),
                       .ldc = w->dim[1]};
-  if (launch->node->out_count > 1) cpu_add_rows(b, true, launch->in[1], rows, outputs, launch->out[1]);
+  if (launch->node->out_count > 1) {
+    cpu_begin_sum(launch, 1);
+    cpu_add_rows(b, true, launch->in[1], rows, outputs, launch->out[1]);
+  }
   cpu_multiply16(b, &p, launch->workspace);
   return BRIM_OK;
 }

@@ -34,6 +34,7 @@ typedef struct problem {
   int32_t *rank;
   char *dx;                /* written */
   float *dproduct, *dbias; /* added to, or NULL */
+  bool adds;               /* to dproduct, which is written otherwise */
   double loss_scale;
   bool keeps_logits; /* logits are kept until the gradient */
   /* scratch */
@@ -135,8 +136,15 @@ static CPU_PREPARE(linear_loss_prepare)
   return BRIM_OK;
 }
 
+static CPU_PREPARE(linear_loss_grad_prepare)
+{
+  need->begins = 1;
+  return linear_loss_prepare(self, program, node, need, state);
+}
+
 static CPU_PREPARE(linear_loss_both_prepare)
 {
+  need->begins = 1;
   BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
   need_scratch(self, node, true, need);
   return BRIM_OK;
@@ -476,7 +484,7 @@ static void add_products(problem *p)
                                 .ldb = p->features,
                                 .c = p->dproduct ? p->dproduct + p->class0 * p->features : NULL,
                                 .ldc = p->features,
-                                .accumulate = true};
+                                .accumulate = p->adds};
   multiply(p, for_x, p->logits, true, value(p, p->product, p->class0 * p->features), NULL, NULL);
   if (p->dproduct) multiply(p, for_product, p->logits, true, p->piece, NULL, p->end);
 }
@@ -488,7 +496,16 @@ static void begin_gradients(problem *p, const brim_launch *launch, uint32_t firs
   p->dx = launch->out[first];
   p->dproduct = outs > first + 1 ? launch->out[first + 1] : NULL;
   p->dbias = outs > first + 2 ? launch->out[first + 2] : NULL;
+  p->adds = p->dproduct && cpu_adds(launch, first + 1);
+  if (p->dbias) cpu_begin_sum(launch, first + 2);
   if (p->attr->smoothing > 0) sum_parameters(p);
+}
+
+/* If every row is ignored, nothing has been written. */
+static brim_status end_gradients(const problem *p)
+{
+  if (!p->dproduct || p->adds) return BRIM_OK;
+  return cpu_device_zero(p->backend, p->dproduct, (uint64_t)(p->classes * p->features) * sizeof(float));
 }
 
 /* Adds the gradients of the present rows, whose losses are known. */
@@ -504,6 +521,7 @@ static void add_gradients(problem *p)
     add_products(p);
     if (p->dbias) cpu_pool_run(p->backend->pool, cpu_divide_up(p->class_count, COLUMNS_PER_TASK), add_to_bias, p);
   }
+  p->adds = p->adds || p->row_count > 0;
   if (p->small)
     cpu_half_of(p->backend->isa, BRIM_DTYPE_BF16)->round(p->dx_sum, (uint16_t *)(void *)dx, p->row_count * p->features);
   spread_gradients(p);
@@ -520,7 +538,7 @@ static CPU_RUN(linear_loss_grad_run)
     each_row(&p, begin_rows);
     add_gradients(&p);
   }
-  return BRIM_OK;
+  return end_gradients(&p);
 }
 
 static CPU_RUN(linear_loss_both_run)
@@ -535,11 +553,11 @@ static CPU_RUN(linear_loss_both_run)
     find_losses(&p);
     add_gradients(&p);
   }
-  return BRIM_OK;
+  return end_gradients(&p);
 }
 
 CPU_KERNEL(linear_cross_entropy_grad) = {
-    .op = "linear_cross_entropy_grad", .prepare = linear_loss_prepare, .run = linear_loss_grad_run};
+    .op = "linear_cross_entropy_grad", .prepare = linear_loss_grad_prepare, .run = linear_loss_grad_run};
 CPU_KERNEL(linear_cross_entropy_both) = {
     .op = "linear_cross_entropy+grad", .prepare = linear_loss_both_prepare, .run = linear_loss_both_run};
 
@@ -566,8 +584,15 @@ static CPU_PREPARE(linear_loss16_prepare)
   return BRIM_OK;
 }
 
+static CPU_PREPARE(linear_loss16_grad_prepare)
+{
+  need->begins = 1;
+  return linear_loss16_prepare(self, program, node, need, state);
+}
+
 static CPU_PREPARE(linear_loss16_both_prepare)
 {
+  need->begins = 1;
   BRIM_TRY(cpu_grain_rows_prepare(self, program, node, need, state));
   need_scratch(self, node, true, need);
   return BRIM_OK;
@@ -579,7 +604,7 @@ CPU_KERNEL16(linear_cross_entropy16) = {{.op = "linear_cross_entropy",
                                          .release = cpu_grain_rows_release},
                                         serves};
 CPU_KERNEL16(linear_cross_entropy16_grad) = {{.op = "linear_cross_entropy_grad",
-                                              .prepare = linear_loss16_prepare,
+                                              .prepare = linear_loss16_grad_prepare,
                                               .run = linear_loss_grad_run,
                                               .release = cpu_grain_rows_release},
                                              serves_grad};

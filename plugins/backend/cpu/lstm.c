@@ -208,6 +208,7 @@ static CPU_PREPARE(lstm_grad_weight_prepare)
 {
   (void)program;
   (void)state;
+  need->begins = 1;
   const int64_t *dim = node->in[1]->shape.dim;
   const uint64_t rows = (uint64_t)(samples_per_product(dim[0], dim[1]) * dim[1]);
   need->workspace_bytes = cpu_multiply_bytes(self) + rows * (uint64_t)dim[2] * sizeof(float);
@@ -223,9 +224,9 @@ static void shift_sample(const sequences *q, int64_t n, float *to)
   memcpy(to + (q->reverse ? 0 : H), q->y + (n * q->steps + (q->reverse ? 1 : 0)) * H, all_but_one);
 }
 
-/* dweight [4H, columns] += dgates^T from, over `rows` rows. */
+/* dweight [4H, columns] += dgates^T from, over `rows` rows; or = unless it adds. */
 static void add_products(const sequences *q, int64_t rows, const float *dgates, const float *from, int64_t columns,
-                         float *dweight)
+                         bool adds, float *dweight)
 {
   const cpu_gemm g = {.m = 4 * q->hidden,
                       .n = columns,
@@ -237,7 +238,7 @@ static void add_products(const sequences *q, int64_t rows, const float *dgates, 
                       .ldb = columns,
                       .c = dweight,
                       .ldc = columns,
-                      .accumulate = true};
+                      .accumulate = adds};
   cpu_multiply(q->backend, &(cpu_products){.gemm = g, .count = 1}, q->scratch);
 }
 
@@ -267,14 +268,17 @@ static CPU_RUN(lstm_grad_weight_run)
   q.dgates = launch->in[2];
   q.scratch = launch->workspace;
   bias_sums sums = {&q, {launch->out[2], launch->out[3]}};
+  cpu_begin_sum(launch, 2);
+  cpu_begin_sum(launch, 3);
   cpu_pool_run(b->pool, cpu_divide_up(4 * q.hidden, COLUMNS_PER_TASK), sum_columns, &sums);
-  add_products(&q, q.samples * q.steps, q.dgates, launch->in[0], features, launch->out[0]);
+  add_products(&q, q.samples * q.steps, q.dgates, launch->in[0], features, cpu_adds(launch, 0), launch->out[0]);
   float *shifted = (float *)(void *)((char *)launch->workspace + cpu_multiply_bytes(b));
   const int64_t at_once = samples_per_product(q.samples, q.steps);
   for (int64_t first = 0; first < q.samples; first += at_once) {
     const int64_t count = cpu_min(at_once, q.samples - first);
     for (int64_t i = 0; i < count; i++) shift_sample(&q, first + i, shifted + i * q.steps * q.hidden);
-    add_products(&q, count * q.steps, q.dgates + first * q.steps * 4 * q.hidden, shifted, q.hidden, launch->out[1]);
+    add_products(&q, count * q.steps, q.dgates + first * q.steps * 4 * q.hidden, shifted, q.hidden,
+                 first > 0 || cpu_adds(launch, 1), launch->out[1]);
   }
   return BRIM_OK;
 }

@@ -231,6 +231,13 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
   memset(out_at(u, 0, at), 0, (size_t)cpu_min(PIECE, u->count - at) * sizeof(float));
 }
 
+static CPU_PREPARE(zero_prepare)
+{
+  (void)self, (void)program, (void)node, (void)state;
+  need->begins = 1; /* it writes in any case */
+  return BRIM_OK;
+}
+
 static CPU_RUN(zero_run)
 {
   cpu_backend *b = self;
@@ -239,12 +246,24 @@ static CPU_RUN(zero_run)
   return BRIM_OK;
 }
 
+static CPU_PREPARE(accumulate_prepare)
+{
+  need->begins = 1;
+  return cpu_plain_prepare(self, program, node, need, state);
+}
+
 /* Takes little of a step's time, so it runs on one thread. */
 static CPU_RUN(accumulate_run)
 {
   const cpu_backend *b = self;
+  const int64_t count = brim_shape_count(&launch->node->out[0]->shape);
+  const float *x = cpu_plain_input(self, launch, 0);
   float *gradient = launch->out[0];
-  b->simd->add(gradient, cpu_plain_input(self, launch, 0), gradient, brim_shape_count(&launch->node->out[0]->shape));
+  for (int64_t at = 0; at < count; at += PIECE) {
+    const int64_t piece = cpu_min(PIECE, count - at);
+    if (!cpu_adds(launch, 0)) memset(gradient + at, 0, (size_t)piece * sizeof(float));
+    b->simd->add(gradient + at, x + at, gradient + at, piece);
+  }
   return BRIM_OK;
 }
 
@@ -267,6 +286,6 @@ CPU_KERNEL(sgd) = {.op = "sgd", .run = sgd_run};
 CPU_KERNEL(ema) = {.op = "ema", .run = ema_run};
 CPU_KERNEL(squared_norm) = {.op = "squared_norm", .prepare = squared_norm_prepare, .run = squared_norm_run};
 CPU_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale_run};
-CPU_KERNEL(zero) = {.op = "zero", .run = zero_run};
-CPU_KERNEL(accumulate) = {.op = "accumulate", .prepare = cpu_plain_prepare, .run = accumulate_run};
+CPU_KERNEL(zero) = {.op = "zero", .prepare = zero_prepare, .run = zero_run};
+CPU_KERNEL(accumulate) = {.op = "accumulate", .prepare = accumulate_prepare, .run = accumulate_run};
 CPU_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average_run};

@@ -58,6 +58,7 @@ typedef struct second {
 /* The state of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
+  bool begins; /* the kernel writes the gradients of the first micro-batch */
   second second;
   void *state; /* the kernel's, if no tensor is small; then nothing else is set */
   operand *operand;
@@ -327,6 +328,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     need->no_inplace = need->no_inplace || (inner.no_inplace && !has_apart_results(node));
     need->host_bytes += inner.host_bytes;
     need->library = inner.library;
+    need->begins = inner.begins;
   }
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
@@ -364,19 +366,36 @@ static CPU_PREPARE(prepare_wide)
   return prepare_parts(self, program, node, need, w, NULL);
 }
 
-static CPU_PREPARE(prepare)
+static CPU_PREPARE(prepare_kernel)
 {
-  wrapped *w = brim_try_calloc(1, sizeof *w);
-  if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
+  wrapped *w = *state;
   const brim_kernel *reads_small = kernel16_of(self, node);
   w->kernel = reads_small ? reads_small : kernel_of(node->op);
-  *state = w;
   if (has_small(node) && !reads_small) {
     w->second = second_of(self, node);
     if (w->second.function || w->second.next) w->kernel = first_kernel(node->op);
     return prepare_wide(self, program, node, need, state);
   }
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
+}
+
+/* Whether the gradients to which a node adds are vectors, which are zeroed before the kernel without a cost. */
+static bool adds_to_vectors(const brim_node *n)
+{
+  for (uint32_t k = 0; k < n->out_count; k++)
+    if (n->out[k]->role == BRIM_ROLE_GRADIENT && n->out[k]->shape.rank > 1) return false;
+  return true;
+}
+
+static CPU_PREPARE(prepare)
+{
+  wrapped *w = brim_try_calloc(1, sizeof *w);
+  if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
+  *state = w;
+  const brim_status status = prepare_kernel(self, program, node, need, state);
+  w->begins = need->begins;
+  need->begins = w->begins || adds_to_vectors(node);
+  return status;
 }
 
 static brim_status realize(void *self, const brim_node *node, void *state)
@@ -505,6 +524,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   }
   if (brim_node_traits(n)->sum == BRIM_SUM_FIRST) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
+  step.begins = step.begins && row == 0;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,
                              .in = w->place,
@@ -523,9 +543,17 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   return BRIM_OK;
 }
 
+/* Zeroes the vectors that a node is the first to add to, for a kernel that always adds. */
+static void begin_vectors(const brim_launch *launch)
+{
+  for (uint32_t i = 0; i < launch->node->out_count; i++)
+    if (launch->node->out[i]->role == BRIM_ROLE_GRADIENT) cpu_begin_sum(launch, i);
+}
+
 static CPU_RUN(run)
 {
   wrapped *w = launch->state;
+  if (launch->step && launch->step->begins && !w->begins && adds_to_vectors(launch->node)) begin_vectors(launch);
   if (w->parts == 0) {
     brim_launch inner = *launch;
     inner.state = w->state;

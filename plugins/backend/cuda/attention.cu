@@ -22,6 +22,7 @@
  * other's results. */
 #include "attention.cuh"
 #include "attention_library.h"
+#include "attention_mma.cuh"
 
 template <int DEPTH_, int R_, int C_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
@@ -183,12 +184,9 @@ static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
   }
 }
 
-template <typename T> struct inputs {
-  const T *q, *k, *v;
-};
-
 template <typename T, typename X>
-static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a, const inputs<T> &in)
+static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const attention_sizes &a,
+                              const attention_inputs<T> &in)
 {
   const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
   const int64_t blocks = attention_blocks(c, a.samples, a.heads, a.queries, a.size);
@@ -200,7 +198,7 @@ static brim_status launch_cut(cuda_backend *b, const brim_launch *l, const atten
 
 template <typename T, bool LIMITED>
 static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const attention_sizes &a,
-                                    const inputs<T> &in)
+                                    const attention_inputs<T> &in)
 {
   switch (attention_depth(a.size)) {
   case 32:
@@ -212,20 +210,15 @@ static brim_status launch_attention(cuda_backend *b, const brim_launch *l, const
   }
 }
 
-template <typename T> static inputs<T> inputs_of(const brim_launch *l, const attention_form &form)
-{
-  const T *q = (const T *)l->in[0];
-  if (!form.joined) return {q, (const T *)l->in[1], (const T *)l->in[2]};
-  return {q, q + attention_first_key(l->node, &form), q + attention_first_value(l->node, &form)};
-}
-
 static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t places)
 {
   if (l->state) return cuda_attention_run(b, l);
   const attention_form form = attention_form_of(l->node, qkv);
   const attention_sizes a = attention_sizes_of(l, form, places);
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
-    const inputs<T> in = inputs_of<T>(l, form);
+    const attention_inputs<T> in = attention_inputs_of<T>(l, form);
+    if constexpr (sizeof(T) < sizeof(float))
+      if (cuda_attention_takes_tensor_cores(b, l->node, &form)) return attention_mma(b, l, a, in);
     if (attention_is_limited(a)) return launch_attention<T, true>(b, l, a, in);
     return launch_attention<T, false>(b, l, a, in);
   });

@@ -47,6 +47,43 @@ static inline attention_sizes attention_sizes_of(const brim_launch *launch, cons
   return a;
 }
 
+/* What a launch reads and writes. `y`: in the gradient, the input that holds it, followed by lse and dy. */
+template <typename T> struct attention_inputs {
+  const T *q, *k, *v;
+};
+template <typename T>
+static inline attention_inputs<T> attention_inputs_of(const brim_launch *launch, const attention_form &form)
+{
+  const T *q = (const T *)launch->in[0];
+  if (!form.joined) return {q, (const T *)launch->in[1], (const T *)launch->in[2]};
+  return {q, q + attention_first_key(launch->node, &form), q + attention_first_value(launch->node, &form)};
+}
+template <typename T> struct attention_operands {
+  const T *q, *k, *v, *y, *dy;
+  const float *lse;
+  float *delta; /* scratch */
+  T *dq, *dk, *dv;
+};
+template <typename T>
+static inline attention_operands<T> attention_operands_of(const brim_launch *launch, const attention_form &form,
+                                                          uint32_t y)
+{
+  const attention_inputs<T> in = attention_inputs_of<T>(launch, form);
+  T *dq = (T *)launch->out[0];
+  attention_operands<T> o = {};
+  o.q = in.q;
+  o.k = in.k;
+  o.v = in.v;
+  o.y = (const T *)launch->in[y];
+  o.dy = (const T *)launch->in[y + 2];
+  o.lse = (const float *)launch->in[y + 1];
+  o.delta = (float *)launch->workspace;
+  o.dq = dq;
+  o.dk = form.joined ? dq + attention_first_key(launch->node, &form) : (T *)launch->out[1];
+  o.dv = form.joined ? dq + attention_first_value(launch->node, &form) : (T *)launch->out[2];
+  return o;
+}
+
 /* Kernels are built twice: LIMITED for places, a window or a soft cap, which take more registers. */
 static inline bool attention_is_limited(const attention_sizes &a)
 {
@@ -72,6 +109,22 @@ template <bool LIMITED> static __device__ inline int64_t attention_low(const att
 static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
 {
   return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
+}
+
+/* Returns the end of the queries, from `column` on and at most COLUMNS of them, that see key s or an earlier one. A
+ * binary search, because attention_low never decreases from query to query. Not for cached keys. */
+template <bool LIMITED, int COLUMNS>
+static __device__ inline int64_t attention_end(const attention_sizes &a, int64_t n, int64_t s, int64_t column)
+{
+  int low = 0, high = (int)cuda_min(COLUMNS, a.queries - column);
+  while (LIMITED && low < high) {
+    const int middle = (low + high) / 2;
+    if (attention_low<LIMITED>(a, n, column + middle) <= s)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return column + high;
 }
 
 /* The score after the soft cap, from scale * q . k. */

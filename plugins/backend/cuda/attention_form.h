@@ -5,6 +5,8 @@
 
 #include "brim/ops.h"
 
+#define ATTENTION_MMA_SIZE_MAX 128 /* numbers of a head, for the kernels on tensor cores */
+
 typedef struct attention_form {
   int64_t size, keys;         /* D, S */
   int64_t q_stride, k_stride; /* from one position to the next, in numbers: of q and dq; of k, v, dk and dv */

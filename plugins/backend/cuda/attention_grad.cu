@@ -23,6 +23,7 @@
  * Tiles, chunks of large heads, checks of pairs, and the library's part are as in attention.cu. */
 #include "attention.cuh"
 #include "attention_library.h"
+#include "attention_mma.cuh"
 
 /* Rows are queries, with delta given or computed here, or keys. */
 enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
@@ -32,13 +33,6 @@ struct cut {
   static constexpr int BLOCKS = 2; /* on a multiprocessor: at most 255 registers */
   static constexpr bool LIMITED = LIMITED_;
   static constexpr bool KEYS = ROLE == rows::KEYS, MAKES_DELTA = ROLE == QUERIES_MAKE_DELTA;
-};
-
-template <typename T> struct operands {
-  const T *q, *k, *v, *dy;
-  const float *lse;
-  float *delta;
-  T *dq, *dk, *dv;
 };
 
 /* A tile: its sample, the head of its queries (`head`) and of its keys (`group`), its first row and column, and the
@@ -68,7 +62,7 @@ template <typename X> static __device__ inline tiles<X> tiles_of()
 /* The chunk of queries and of dy from t on, or of keys and of v from s on. */
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void load_queries(const attention_sizes &a, const place &at, int64_t t, int chunk,
-                                           const operands<T> &o, float *q, float *dy)
+                                           const attention_operands<T> &o, float *q, float *dy)
 {
   const int64_t first = (int64_t)chunk * DEPTH;
   const int width = (int)cuda_min(a.size - first, DEPTH);
@@ -79,7 +73,7 @@ static __device__ inline void load_queries(const attention_sizes &a, const place
 }
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void load_keys(const attention_sizes &a, const place &at, int64_t s, int chunk,
-                                        const operands<T> &o, float *k, float *v)
+                                        const attention_operands<T> &o, float *k, float *v)
 {
   const int64_t from = attention_key(a, at.sample, at.group, s) + (int64_t)chunk * DEPTH;
   const int width = (int)cuda_min(a.size - (int64_t)chunk * DEPTH, DEPTH);
@@ -89,7 +83,7 @@ static __device__ inline void load_keys(const attention_sizes &a, const place &a
 
 template <typename T, typename X>
 static __device__ inline void load(const attention_sizes &a, const place &at, int chunk, bool rows,
-                                   const operands<T> &o, const tiles<X> &m)
+                                   const attention_operands<T> &o, const tiles<X> &m)
 {
   if constexpr (X::KEYS) {
     if (rows) load_keys<T, X::DEPTH, X::ROWS, false>(a, at, at.row, chunk, o, m.first_rows, m.second_rows);
@@ -106,22 +100,6 @@ static __device__ inline void load(const attention_sizes &a, const place &at, in
   }
 }
 
-/* Returns the end of the queries, from `column` on, that see key s or an earlier one. A binary search, because
- * attention_low never decreases from query to query. */
-template <typename X>
-static __device__ inline int64_t queries_of(const attention_sizes &a, int64_t n, int64_t s, int64_t column)
-{
-  int low = 0, high = (int)cuda_min(X::COLUMNS, a.queries - column);
-  while (X::LIMITED && low < high) {
-    const int middle = (low + high) / 2;
-    if (attention_low<X::LIMITED>(a, n, column + middle) <= s)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return column + high;
-}
-
 /* The columns that each row sees, or that see it. */
 template <typename X> static __device__ inline tile_range<X::R> range_of(const attention_sizes &a, const place &at)
 {
@@ -130,8 +108,8 @@ template <typename X> static __device__ inline tile_range<X::R> range_of(const a
   for (int i = 0; i < X::R; i++) {
     const int64_t row = at.row + tile_row<X::R>(i);
     const int64_t low = X::KEYS ? attention_first(a, row) : attention_low<X::LIMITED>(a, at.sample, row);
-    const int64_t high =
-        X::KEYS ? queries_of<X>(a, at.sample, row, at.column) : attention_high<X::LIMITED>(a, at.sample, row);
+    const int64_t high = X::KEYS ? attention_end<X::LIMITED, X::COLUMNS>(a, at.sample, row, at.column)
+                                 : attention_high<X::LIMITED>(a, at.sample, row);
     range.low[i] = (int)cuda_min(X::COLUMNS, cuda_max(0, low - at.column));
     range.high[i] = (int)cuda_min(X::COLUMNS, high - at.column);
   }
@@ -206,7 +184,7 @@ static __device__ inline void add(float (&sum)[X::R][X::DEPTH / 8], const float 
  * block computes comes last, so that its columns are in shared memory when they are needed. */
 template <typename T, typename X>
 static __device__ inline void add_tile(const attention_sizes &a, const attention_dropout &z, const place &at,
-                                       bool rows_there, const operands<T> &o, row_values<X> *r,
+                                       bool rows_there, const attention_operands<T> &o, row_values<X> *r,
                                        float (&first)[X::R][X::DEPTH / 8], float (&second)[X::R][X::DEPTH / 8])
 {
   const tiles<X> m = tiles_of<X>();
@@ -260,7 +238,7 @@ static __device__ inline void subtract_delta(const attention_sizes &a, const pla
 
 template <typename T, typename X>
 static __device__ inline void make_queries(const attention_sizes &a, const attention_dropout &z, place at,
-                                           const operands<T> &o)
+                                           const attention_operands<T> &o)
 {
   float dq[X::R][X::DEPTH / 8] = {}, pk[X::R][X::DEPTH / 8] = {};
   row_values<X> r;
@@ -280,7 +258,7 @@ static __device__ inline void make_queries(const attention_sizes &a, const atten
 
 template <typename T, typename X>
 static __device__ inline void make_keys(const attention_sizes &a, const attention_dropout &z, place at,
-                                        const operands<T> &o)
+                                        const attention_operands<T> &o)
 {
   float dk[X::R][X::DEPTH / 8] = {}, dv[X::R][X::DEPTH / 8] = {};
   row_values<X> none;
@@ -300,7 +278,7 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
 /* Blocks with the most work come first: the last queries, the first keys. */
 template <typename T, typename X>
 static __global__ void __launch_bounds__(TILE_THREADS, X::BLOCKS)
-    grad_kernel(const cuda_control *control, attention_sizes a, operands<T> o, int64_t blocks)
+    grad_kernel(const cuda_control *control, attention_sizes a, attention_operands<T> o, int64_t blocks)
 {
   const attention_dropout z = attention_dropout_of(control, a);
   const int64_t heads = X::KEYS ? a.kv_heads : a.heads;
@@ -341,7 +319,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 4)
 
 template <typename T, typename X>
 static brim_status launch_cut(cuda_backend *b, const cuda_control *control, const attention_sizes &a,
-                              const operands<T> &o)
+                              const attention_operands<T> &o)
 {
   const attention_cut c = {X::ROWS, X::COLUMNS, X::DEPTH};
   const int64_t blocks =
@@ -351,49 +329,31 @@ static brim_status launch_cut(cuda_backend *b, const cuda_control *control, cons
 }
 template <typename T, int DEPTH, int R, int C, bool LIMITED>
 static brim_status launch_all(cuda_backend *b, const cuda_control *control, const attention_sizes &a,
-                              const operands<T> &o, const T *y)
+                              const attention_operands<T> &o)
 {
   constexpr enum rows ROLE = sizeof(T) < sizeof(float) ? QUERIES_MAKE_DELTA : QUERIES;
   if (ROLE == QUERIES)
     BRIM_TRY(cuda_launch(b, delta_kernel<T>, cuda_stride(a.samples * a.queries * a.heads * CUDA_WARP, 1, b->processors),
-                         a, y, o.dy, o.delta));
+                         a, o.y, o.dy, o.delta));
   BRIM_TRY((launch_cut<T, cut<DEPTH, R, C, ROLE, LIMITED>>(b, control, a, o)));
   return launch_cut<T, cut<DEPTH, R, C, KEYS, LIMITED>>(b, control, a, o);
 }
 
 template <typename T, bool LIMITED>
-static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const attention_sizes &a, const operands<T> &o,
-                               const T *y)
+static brim_status launch_grad(cuda_backend *b, const brim_launch *l, const attention_sizes &a,
+                               const attention_operands<T> &o)
 {
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
   /* Sizes of which a multiprocessor's registers and shared memory hold two or three blocks. */
   switch (attention_depth(a.size)) {
   case 32:
-    return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o, y);
+    return launch_all<T, 32, 4, 8, LIMITED>(b, control, a, o);
   case 64:
-    return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o, y);
+    return launch_all<T, 64, 4, 4, LIMITED>(b, control, a, o);
   default:
-    return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o, y);
+    return launch_all<T, 128, 2, 4, LIMITED>(b, control, a, o);
   }
-}
-
-/* `y`: the input that holds it, followed by lse, dy and places. */
-template <typename T> static operands<T> operands_of(const brim_launch *l, const attention_form &form, uint32_t y)
-{
-  const T *q = (const T *)l->in[0];
-  T *dq = (T *)l->out[0];
-  operands<T> o = {};
-  o.q = q;
-  o.k = form.joined ? q + attention_first_key(l->node, &form) : (const T *)l->in[1];
-  o.v = form.joined ? q + attention_first_value(l->node, &form) : (const T *)l->in[2];
-  o.dy = (const T *)l->in[y + 2];
-  o.lse = (const float *)l->in[y + 1];
-  o.delta = (float *)l->workspace;
-  o.dq = dq;
-  o.dk = form.joined ? dq + attention_first_key(l->node, &form) : (T *)l->out[1];
-  o.dv = form.joined ? dq + attention_first_value(l->node, &form) : (T *)l->out[2];
-  return o;
 }
 
 static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t y)
@@ -402,16 +362,22 @@ static brim_status run(cuda_backend *b, const brim_launch *l, bool qkv, uint32_t
   const attention_form form = attention_form_of(l->node, qkv);
   const attention_sizes a = attention_sizes_of(l, form, y + 3);
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T, {
-    const operands<T> o = operands_of<T>(l, form, y);
-    if (attention_is_limited(a)) return launch_grad<T, true>(b, l, a, o, (const T *)l->in[y]);
-    return launch_grad<T, false>(b, l, a, o, (const T *)l->in[y]);
+    const attention_operands<T> o = attention_operands_of<T>(l, form, y);
+    if constexpr (sizeof(T) < sizeof(float))
+      if (cuda_attention_takes_tensor_cores(b, l->node, &form)) return attention_mma_grad(b, l, a, o);
+    if (attention_is_limited(a)) return launch_grad<T, true>(b, l, a, o);
+    return launch_grad<T, false>(b, l, a, o);
   });
 }
 
 static brim_status prepare(cuda_backend *b, const brim_node *node, bool qkv, void **state, brim_kernel_need *need)
 {
   BRIM_TRY(cuda_attention_prepare(b, node, CUDA_SDPA_GRADIENTS, qkv, state, need));
-  if (!*state) need->workspace_bytes = node->in[qkv ? 2 : 4]->bytes; /* delta, of lse's shape */
+  if (*state) return BRIM_OK;
+  const uint32_t y = qkv ? 1 : 3;
+  need->workspace_bytes = node->in[y + 1]->bytes; /* delta, of lse's shape */
+  need->further_bytes = 2 * need->workspace_bytes + node->in[y + 1]->bytes + node->in[y + 2]->bytes;
+  for (uint32_t i = 0; i < y; i++) need->further_bytes += node->in[i]->bytes; /* each kernel reads all but y */
   return BRIM_OK;
 }
 

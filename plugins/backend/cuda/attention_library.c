@@ -1,11 +1,18 @@
-/* Attention by the library: which nodes it computes, and its runs, some samples at a time if its plan requires that.
- * The kernels of attention.cu and attention_grad.cu compute the other nodes: fp32, dropout, queries that see no key,
- * documents, windows, soft caps, cached keys. */
+/* Which kernels compute a node of attention:
+ *
+ *     the library                              16 bits, without dropout, documents, windows and soft caps
+ *     attention_mma.cu, attention_mma_grad.cu  on tensor cores: 16 bits, heads of 8, 16 .. 128 numbers, no cached keys
+ *     attention.cu, attention_grad.cu          fp32 multiply-adds: everything, but many times slower
+ *
+ * And the library's runs, some samples at a time if its plan requires that. */
 #include "attention_library.h"
 
 #include <stdlib.h>
 
-#include "attention_form.h"
+#include "card.h"
+
+/* About how many times as long the kernels without tensor cores take. */
+#define FP32_SLOWER 12
 
 typedef struct library_state {
   cuda_sdpa_plan *plan;
@@ -33,12 +40,18 @@ static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result res
                      .causal = attr->causal != 0};
 }
 
+static enum cuda_attention first_asked(const cuda_backend *b)
+{
+  return (enum cuda_attention)((const cuda_plugin_params *)b->params)->attention;
+}
+
 /* Returns why the library is not asked, or NULL. */
-static const char *reason_against(const brim_node *node, const cuda_sdpa *a)
+static const char *reason_against(const cuda_backend *b, const brim_node *node, const cuda_sdpa *a)
 {
   const brim_attention_attr *attr = &node->attr.attention;
   const bool has_places = node->in[node->in_count - 1]->dtype == BRIM_DTYPE_I32;
   if (a->type == BRIM_DTYPE_F32) return "cuDNN's attention needs precision=bf16 or fp16";
+  if (first_asked(b) != CUDA_ATTENTION_LIBRARY) return "backend.attention is not library";
   if (attr->dropout_p > 0) return "cuDNN's attention does not expose its dropout mask";
   if (a->causal && a->T > a->S) return "cuDNN's attention does not support queries that see no key";
   if (has_places) return "brim does not give documents or cached keys to cuDNN's attention";
@@ -46,18 +59,13 @@ static const char *reason_against(const brim_node *node, const cuda_sdpa *a)
   return attr->softcap > 0 ? "brim does not give soft caps to cuDNN's attention" : NULL;
 }
 
-brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, bool qkv,
-                                   void **state, brim_kernel_need *need)
+static brim_status prepare_library(cuda_backend *b, const brim_node *node, const cuda_sdpa *a,
+                                   const attention_form *form, void **state, brim_kernel_need *need)
 {
-  const attention_form form = attention_form_of(node, qkv);
-  const cuda_sdpa a = description_of(node, result, &form);
   int64_t at_once = 0;
-  *state = NULL;
-  need->refused = reason_against(node, &a);
-  if (need->refused) return BRIM_OK;
   library_state *made = brim_try_calloc(1, sizeof *made);
   if (!made) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the plan of %s '%s'", node->op, node->name);
-  const brim_status status = cuda_sdpa_prepare(b, &a, &made->plan, &at_once, &need->workspace_bytes);
+  const brim_status status = cuda_sdpa_prepare(b, a, &made->plan, &at_once, &need->workspace_bytes);
   if (status != BRIM_OK) {
     free(made);
     if (status != BRIM_ENOTSUP) return status;
@@ -65,15 +73,43 @@ brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum 
     return BRIM_OK;
   }
   need->library = "cuDNN";
-  need->further_bytes = 2 * (uint64_t)a.N * cuda_sdpa_sample_bytes(&a); /* written and read */
-  made->result = result;
-  made->form = form;
-  made->runs = a.N / at_once;
-  made->query_bytes = (uint64_t)(at_once * a.T * a.q_stride) * brim_dtype_bytes(a.type);
-  made->key_bytes = (uint64_t)(at_once * a.S * a.k_stride) * brim_dtype_bytes(a.type);
-  made->y_bytes = (uint64_t)(at_once * a.T * a.heads * a.D) * brim_dtype_bytes(a.type);
-  made->lse_bytes = (uint64_t)(at_once * a.heads * a.T) * sizeof(float);
+  need->further_bytes = 2 * (uint64_t)a->N * cuda_sdpa_sample_bytes(a); /* written and read */
+  made->result = a->result;
+  made->form = *form;
+  made->runs = a->N / at_once;
+  made->query_bytes = (uint64_t)(at_once * a->T * a->q_stride) * brim_dtype_bytes(a->type);
+  made->key_bytes = (uint64_t)(at_once * a->S * a->k_stride) * brim_dtype_bytes(a->type);
+  made->y_bytes = (uint64_t)(at_once * a->T * a->heads * a->D) * brim_dtype_bytes(a->type);
+  made->lse_bytes = (uint64_t)(at_once * a->heads * a->T) * sizeof(float);
   *state = made;
+  return BRIM_OK;
+}
+
+static bool is_size_for_tensor_cores(const attention_form *form)
+{
+  return form->size % 8 == 0 && form->size <= ATTENTION_MMA_SIZE_MAX;
+}
+
+bool cuda_attention_takes_tensor_cores(const cuda_backend *b, const brim_node *node, const attention_form *form)
+{
+  return node->in[0]->dtype != BRIM_DTYPE_F32 && !node->attr.attention.cached && is_size_for_tensor_cores(form) &&
+         first_asked(b) != CUDA_ATTENTION_OWN_FP32;
+}
+
+brim_status cuda_attention_prepare(cuda_backend *b, const brim_node *node, enum cuda_sdpa_result result, bool qkv,
+                                   void **state, brim_kernel_need *need)
+{
+  const attention_form form = attention_form_of(node, qkv);
+  const cuda_sdpa a = description_of(node, result, &form);
+  *state = NULL;
+  need->refused = reason_against(b, node, &a);
+  if (!need->refused) BRIM_TRY(prepare_library(b, node, &a, &form, state, need));
+  if (*state) return BRIM_OK;
+  if (cuda_attention_takes_tensor_cores(b, node, &form))
+    need->refused = NULL;
+  else if (a.type != BRIM_DTYPE_F32 && !is_size_for_tensor_cores(&form))
+    need->refused = "heads are not of a multiple of 8 numbers, at most 128, and cuDNN does not compute it either";
+  need->slower = FP32_SLOWER;
   return BRIM_OK;
 }
 

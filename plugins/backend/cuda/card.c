@@ -36,6 +36,13 @@ const cuda_card *cuda_card_of(const cuda_backend *b)
   return card > 0 ? &cards[card - 1] : NULL;
 }
 
+/* Tensor cores multiply fp16 since compute capability 7.0, and bf16 since 8.0. */
+uint32_t cuda_card_multiplies(int capability)
+{
+  const uint32_t f16 = capability >= 70 ? BRIM_STORES(BRIM_DTYPE_F16) : 0;
+  return f16 | (capability >= 80 ? BRIM_STORES(BRIM_DTYPE_BF16) : 0);
+}
+
 void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out)
 {
   *out = (brim_device_rates){.launch_seconds = LAUNCH_SECONDS};
@@ -56,7 +63,8 @@ brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_in
   *out = (brim_device_info){.total_bytes = card->bytes,
                             .free_bytes = card->bytes - TAKEN_BYTES,
                             .capability_major = card->capability / 10,
-                            .capability_minor = card->capability % 10};
+                            .capability_minor = card->capability % 10,
+                            .multiplies = cuda_card_multiplies(card->capability)};
   snprintf(out->name, sizeof out->name, "%s (described; scratch of cuBLASLt and cuDNN is assumed)", card->name);
   cuda_card_rates(b, card->name, &out->rates);
   return BRIM_OK;

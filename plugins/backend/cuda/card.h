@@ -14,10 +14,15 @@ extern "C" {
 
 #define CUDA_CARDS "none|rtx3060|rtx3090|rtx4090|rtx5090|l4|l40s|a100_40gb|a100|h100|h200|b200"
 
-/* The plugin's parameters; cuda_params come first, as the rest of the backend knows only those. */
+/* The kernels of attention that are asked first; the next ones compute what these do not (attention_library.c). */
+enum cuda_attention { CUDA_ATTENTION_LIBRARY, CUDA_ATTENTION_OWN, CUDA_ATTENTION_OWN_FP32 };
+#define CUDA_ATTENTIONS "library|own|own_fp32"
+
+/* The plugin's parameters; cuda_params come first, as kernels know only those. */
 typedef struct cuda_plugin_params {
   cuda_params own;
-  int32_t card; /* index into CUDA_CARDS */
+  int32_t card;      /* index into CUDA_CARDS */
+  int32_t attention; /* enum cuda_attention */
 } cuda_plugin_params;
 
 typedef struct cuda_card_peaks {
@@ -37,6 +42,8 @@ typedef struct cuda_card {
 const cuda_card *cuda_card_of(const cuda_backend *b);
 /* The rates of a GPU of this name; of another one, those that are not known are 0. */
 void cuda_card_rates(const cuda_backend *b, const char *name, brim_device_rates *out);
+/* The types that the tensor cores of a GPU of this compute capability multiply: see brim_device_info. */
+uint32_t cuda_card_multiplies(int capability);
 /* Describes the card of an instance that has one. */
 brim_status cuda_card_describe(const cuda_backend *b, int device, brim_device_info *out);
 /* Selects the card: its properties, without streams and handles. */

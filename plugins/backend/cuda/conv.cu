@@ -16,6 +16,10 @@
 #include "epilogue.h"
 #include "kernel.cuh"
 
+/* About how many times as long conv_direct.cu takes as the library: it multiplies in fp32, without tensor cores, and
+ * reads each value once for every result that it is part of. */
+#define DIRECT_SLOWER 30
+
 /* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
@@ -127,6 +131,7 @@ static brim_status finish(brim_status status, plan *p, brim_kernel_need *need, v
 {
   need->library = p->dnn ? "cuDNN" : NULL;
   need->refused = p->dnn ? NULL : "cuDNN has no engine for it";
+  need->slower = DIRECT_SLOWER;
   if (status == BRIM_OK)
     *state = p;
   else
@@ -228,30 +233,31 @@ BRIM_KERNEL(conv_transpose2d) = {
 
 /* ---- dweight, dbias ---- */
 
-/* dweight[k][d][tap] += from[k][tap][d], or from[k][d][tap]. */
+/* dweight[k][d][tap] += or = from[k][tap][d], or from[k][d][tap]. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     add_weight_kernel(float *__restrict__ dweight, const T *__restrict__ from, int64_t count, int64_t depth,
-                      int64_t taps, bool last)
+                      int64_t taps, bool last, bool adds)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
     const int64_t tap = i % taps, d = i / taps % depth, k = i / taps / depth;
-    dweight[i] += cuda_load(&from[last ? (k * taps + tap) * depth + d : i]);
+    dweight[i] = (adds ? dweight[i] : 0) + cuda_load(&from[last ? (k * taps + tap) * depth + d : i]);
   }
 }
 
-static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, const void *from)
+static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, bool adds, const void *from)
 {
   const int64_t count = cuda_conv_weights(&p->conv);
   CUDA_WITH_TYPE(p->conv.dtype, T,
                  return cuda_launch(b, add_weight_kernel<T>, cuda_stride(count, 1, b->processors), dweight,
-                                    (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last));
+                                    (const T *)from, count, p->conv.D, p->conv.R * p->conv.S, p->conv.x_last, adds));
 }
 
 /* The library's result has the values' own type: none of its precompiled engines writes fp32 for 16-bit values. */
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
+  need->begins = 1;
   BRIM_TRY(try_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
@@ -288,10 +294,12 @@ static CUDA_RUN(grad_weight_run)
   if (!x || !dy) return BRIM_EDEVICE;
   void *aside = scratch;
   scratch = (char *)aside + p->weight_bytes;
-  if (node->out_count > 1) BRIM_TRY(cuda_conv_grad_bias(b, &p->conv, dy, (float *)launch->out[1], scratch));
-  if (!p->dnn) return cuda_conv_direct_grad_weight(b, &p->conv, x, dy, dweight, scratch);
+  const bool adds = cuda_adds_to(b, launch, 0);
+  if (node->out_count > 1)
+    BRIM_TRY(cuda_conv_grad_bias(b, &p->conv, dy, (float *)launch->out[1], cuda_adds_to(b, launch, 1), scratch));
+  if (!p->dnn) return cuda_conv_direct_grad_weight(b, &p->conv, x, dy, dweight, adds, scratch);
   BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, aside, (void *)dy, scratch));
-  return add_weight(b, p, dweight, aside);
+  return add_weight(b, p, dweight, adds, aside);
 }
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
@@ -316,13 +324,15 @@ static CUDA_PREPARE(grad_bias_prepare)
   (void)program;
   (void)state;
   need->workspace_bytes = cuda_conv_bias_bytes(&v);
+  need->begins = 1;
   return BRIM_OK;
 }
 
 static CUDA_RUN(grad_bias_run)
 {
   const cuda_conv v = channels_of(launch->node->in[0]);
-  return cuda_conv_grad_bias((cuda_backend *)self, &v, launch->in[0], (float *)launch->out[0], launch->workspace);
+  return cuda_conv_grad_bias((cuda_backend *)self, &v, launch->in[0], (float *)launch->out[0],
+                             cuda_adds_to((cuda_backend *)self, launch, 0), launch->workspace);
 }
 BRIM_KERNEL(conv_transpose2d_grad_bias) = {
     .op = "conv_transpose2d_grad_bias", .prepare = grad_bias_prepare, .run = grad_bias_run};

@@ -24,13 +24,14 @@ static inline int64_t cuda_conv_weights(const cuda_conv *v)
 brim_status cuda_conv_direct(cuda_backend *b, const cuda_conv *v, const void *x, const void *weight, void *y);
 brim_status cuda_conv_direct_grad_input(cuda_backend *b, const cuda_conv *v, const void *dy, const void *weight,
                                         void *dx);
-/* dweight += ; scratch: cuda_conv_direct_bytes [plan]. */
+/* dweight += , or = unless it adds; scratch: cuda_conv_direct_bytes [plan]. */
 uint64_t cuda_conv_direct_bytes(const cuda_conv *v);
 brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_conv *v, const void *x, const void *dy,
-                                         float *dweight, void *scratch);
-/* dbias [K] += the sum of dy's values in each channel; scratch: cuda_conv_bias_bytes. */
+                                         float *dweight, bool adds, void *scratch);
+/* dbias [K] +=, or = unless it adds, the sum of dy's values in each channel; scratch: cuda_conv_bias_bytes. */
 uint64_t cuda_conv_bias_bytes(const cuda_conv *v);
-brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias, void *scratch);
+brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias, bool adds,
+                                void *scratch);
 
 #ifdef __cplusplus
 }

@@ -177,17 +177,18 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 }
 
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t weights, float *__restrict__ dweight)
+    add_parts_kernel(const double *__restrict__ part, int64_t parts, int64_t weights, float *__restrict__ dweight,
+                     bool adds)
 {
   for (int64_t i = cuda_first(); i < weights; i += cuda_step_width()) {
     double sum = 0;
     for (int64_t p = 0; p < parts; p++) sum += part[p * weights + i];
-    dweight[i] = (float)(dweight[i] + sum);
+    dweight[i] = (float)((adds ? dweight[i] : 0) + sum);
   }
 }
 
 extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_conv *v, const void *x, const void *dy,
-                                                    float *dweight, void *scratch)
+                                                    float *dweight, bool adds, void *scratch)
 {
   const int64_t weights = cuda_conv_weights(v), parts = parts_of(v, weights);
   const cuda_geometry g = {{(unsigned)weights, (unsigned)parts, 1}, CUDA_THREADS, 0};
@@ -196,7 +197,7 @@ extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_
                  BRIM_TRY(cuda_launch(b, grad_weight_kernel<T>, g, *v, strides_x(v), strides_y(v), (const T *)x,
                                       (const T *)dy, part)));
   return cuda_launch(b, add_parts_kernel, cuda_stride(weights, 1, b->processors), (const double *)part, parts, weights,
-                     dweight);
+                     dweight, adds);
 }
 
 /* ---- dbias ---- */
@@ -205,7 +206,7 @@ extern "C" brim_status cuda_conv_direct_grad_weight(cuda_backend *b, const cuda_
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     grad_bias_kernel(const T *__restrict__ dy, int64_t samples, const cuda_divider pixels, double *part, float *dbias,
-                     cuda_control *control)
+                     bool adds, cuda_control *control)
 {
   const int64_t channel = blockIdx.x, channels = gridDim.x, places = samples * pixels.by;
   const int64_t each = cuda_divide_up(places, gridDim.y), to = cuda_min(places, (blockIdx.y + 1) * each);
@@ -224,7 +225,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     for (int64_t p = threadIdx.x; p < gridDim.y; p += blockDim.x) sum += __ldcg(&part[p * channels + channel]);
     sum = cuda_block_sum(sum);
   }
-  if (threadIdx.x == 0) dbias[channel] = (float)(dbias[channel] + sum);
+  if (threadIdx.x == 0) dbias[channel] = (float)((adds ? dbias[channel] : 0) + sum);
 }
 
 /* Blocks of a channel; each channel that has several needs a ticket. */
@@ -239,12 +240,12 @@ extern "C" uint64_t cuda_conv_bias_bytes(const cuda_conv *v)
   return cuda_round_up((uint64_t)(bias_parts_of(v) * v->K) * sizeof(double), CUDA_ALIGNMENT);
 }
 
-extern "C" brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias,
+extern "C" brim_status cuda_conv_grad_bias(cuda_backend *b, const cuda_conv *v, const void *dy, float *dbias, bool adds,
                                            void *scratch)
 {
-  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, v->K, dbias, scratch);
+  if (v->y_last) return cuda_column_sum(b, v->dtype, dy, v->N * v->P * v->Q, v->K, v->K, dbias, adds, scratch);
   const cuda_geometry g = {{(unsigned)v->K, (unsigned)bias_parts_of(v), 1}, CUDA_THREADS, 0};
   CUDA_WITH_TYPE(v->dtype, T,
                  return cuda_launch(b, grad_bias_kernel<T>, g, (const T *)dy, v->N, cuda_divider_of(v->P * v->Q),
-                                    (double *)scratch, dbias, b->control));
+                                    (double *)scratch, dbias, adds, b->control));
 }

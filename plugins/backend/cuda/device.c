@@ -126,7 +126,8 @@ brim_status cuda_device_describe(void *self, int device, brim_device_info *out)
   const cuda_nvml_key key = key_of(&properties);
   *out = (brim_device_info){.total_bytes = properties.totalGlobalMem,
                             .capability_major = properties.major,
-                            .capability_minor = properties.minor};
+                            .capability_minor = properties.minor,
+                            .multiplies = cuda_card_multiplies(properties.major * 10 + properties.minor)};
   const cuda_backend *b = self;
   if (b->device == device) out->taken_bytes = taken_of(&b->takes);
   snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, properties.name);

@@ -55,7 +55,8 @@ extern "C" uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t 
 }
 
 /* Adds up the parts of a tile's columns: thread t those of column t % width, of every SUM_THREADS / width-th part. */
-static __device__ inline void add_parts(const double *part, int64_t columns, int64_t first, int width, float *sum)
+static __device__ inline void add_parts(const double *part, int64_t columns, int64_t first, int width, float *sum,
+                                        bool adds)
 {
   __shared__ double sums[SUM_THREADS];
   const int t = threadIdx.x, each_time = SUM_THREADS / width;
@@ -69,13 +70,13 @@ static __device__ inline void add_parts(const double *part, int64_t columns, int
     __syncthreads();
     if (t < half * width) sums[t] += sums[t + half * width];
   }
-  if (t < width && column < columns) sum[column] = (float)(sum[column] + sums[t]);
+  if (t < width && column < columns) sum[column] = (float)((adds ? sum[column] : 0) + sums[t]);
 }
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(SUM_THREADS)
     column_sum_kernel(const T *__restrict__ x, int64_t rows, int64_t columns, int64_t ld, int lanes, double *part,
-                      float *sum, cuda_control *control)
+                      float *sum, bool adds, cuda_control *control)
 {
   __shared__ double sums[V][SUM_THREADS];
   const int t = threadIdx.x, row = t / lanes, each_time = SUM_THREADS / lanes;
@@ -105,25 +106,25 @@ static __global__ void __launch_bounds__(SUM_THREADS)
   }
   if (gridDim.y > 1 && !cuda_last_block(control, blockIdx.x, gridDim.y)) return;
   if (gridDim.y == 1) __syncthreads();
-  add_parts(part, columns, (int64_t)blockIdx.x * lanes * V, lanes * V, sum);
+  add_parts(part, columns, (int64_t)blockIdx.x * lanes * V, lanes * V, sum, adds);
 }
 
 template <typename T>
 static brim_status sum_columns(cuda_backend *b, const sum_cut *c, const T *x, int64_t rows, int64_t columns, int64_t ld,
-                               float *sum, double *part)
+                               float *sum, bool adds, double *part)
 {
   constexpr int P = cuda_pack<T>::count;
   const cuda_geometry g = {{(unsigned)c->tiles, (unsigned)c->parts, 1}, SUM_THREADS, 0};
   if (c->pack > 1)
-    return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, ld, c->lanes, part, sum, b->control);
-  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, ld, c->lanes, part, sum, b->control);
+    return cuda_launch(b, column_sum_kernel<T, P>, g, x, rows, columns, ld, c->lanes, part, sum, adds, b->control);
+  return cuda_launch(b, column_sum_kernel<T, 1>, g, x, rows, columns, ld, c->lanes, part, sum, adds, b->control);
 }
 
 extern "C" brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns,
-                                       int64_t ld, float *sum, void *scratch)
+                                       int64_t ld, float *sum, bool adds, void *scratch)
 {
   const sum_cut c = sum_cut_of(dtype, rows, columns);
-  CUDA_WITH_TYPE(dtype, T, return sum_columns<T>(b, &c, (const T *)x, rows, columns, ld, sum, (double *)scratch));
+  CUDA_WITH_TYPE(dtype, T, return sum_columns<T>(b, &c, (const T *)x, rows, columns, ld, sum, adds, (double *)scratch));
 }
 
 /* ---- plans ---- */
@@ -397,6 +398,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   p.type = node->in[0]->dtype;
   p.type_d = node->out[0]->dtype;
   p.accumulate = cuda_adds(node->out[0]);
+  need->begins = 1;
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
   BRIM_TRY(start(node, &plan));
   const uint64_t before = need->workspace_bytes;
@@ -417,9 +419,11 @@ static CUDA_RUN(grad_weight_run)
   o.b = cuda_plain_input(b, launch, 0);
   if (!o.a || !o.b) return BRIM_EDEVICE;
   o.d = launch->out[0];
+  o.writes = !cuda_adds_to(b, launch, 0);
   o.scratch = cuda_scratch_end(launch, true);
   if (node->out_count > 1)
-    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, outputs, (float *)launch->out[1], o.scratch));
+    BRIM_TRY(cuda_column_sum(b, node->in[1]->dtype, o.a, rows, outputs, outputs, (float *)launch->out[1],
+                             cuda_adds_to(b, launch, 1), o.scratch));
   return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
 }
 BRIM_KERNEL(linear_grad_weight) = {

@@ -258,8 +258,18 @@ template <typename T> static __device__ inline void clear_row(const cuda_team &t
   for (int64_t k = team.lane; k < count; k += team.lanes) cuda_store(&row[k], 0);
 }
 
+/* Waits until all threads of a team have read what others may then overwrite. */
+template <bool WIDE> static __device__ inline void wait_for_team()
+{
+  if (WIDE)
+    __syncthreads();
+  else
+    __syncwarp();
+}
+
 /* T is the type of the logits, U of their gradient. The gradient may overwrite the logits, so nothing is declared
- * __restrict__, and each thread writes only elements that it has read. */
+ * __restrict__. If U is smaller, an element lands where others were read: a team reads a stretch of the row before it
+ * writes, and the gradient of a stretch ends before the next stretch begins. */
 template <bool WIDE, typename T, typename U>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     loss_grad_kernel(cuda_loss_rows p, const float *loss, U *dlogits)
@@ -268,7 +278,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
   const cuda_team team = cuda_my_team<WIDE>();
   for (int64_t n = team.row; n < p.rows; n += team.step) {
     const T *row = (const T *)p.logits + n * p.ld;
-    U *out = dlogits + n * p.ld;
+    U *out = dlogits + n * p.ld_out;
     const float *share = share_of(p, n);
     const int32_t label = share ? -1 : p.label[n];
     if (!share && !has_class(p, n, label, team.lane)) {
@@ -286,23 +296,28 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     }
     const slopes s = share ? slopes_of_shares(p, lse, weights) : slopes_of(p, lse, weights, own, label);
     const span at = span_of<T, P>(row, p.classes);
-    if (WIDE)
-      __syncthreads(); /* all have read the label's logit */
-    else
-      __syncwarp();
+    const bool moves = sizeof(U) < sizeof(T) && (const void *)out == (const void *)row; /* then the row has no head */
+    wait_for_team<WIDE>(); /* all have read the label's logit */
     for (int64_t k = team.lane; k < at.head; k += team.lanes) {
       float v[1] = {cuda_load(&row[k])};
       turn(v, k, p, share, s, label);
       cuda_store(&out[k], v[0]);
     }
-    for (int64_t k = at.head + (int64_t)team.lane * P; k < at.tail; k += (int64_t)team.lanes * P) {
+    for (int64_t first = at.head; first < at.tail; first += (int64_t)team.lanes * P) {
+      const int64_t k = first + (int64_t)team.lane * P;
       float v[P];
-      cuda_load_values<P>(row + k, v);
+      if (k < at.tail) cuda_load_values<P>(row + k, v);
+      if (moves) wait_for_team<WIDE>();
+      if (k >= at.tail) continue;
       turn(v, k, p, share, s, label);
       cuda_store_values<P>(out + k, v);
     }
-    for (int64_t k = at.tail + team.lane; k < p.classes; k += team.lanes) {
-      float v[1] = {cuda_load(&row[k])};
+    for (int64_t first = at.tail; first < p.classes; first += team.lanes) {
+      const int64_t k = first + team.lane;
+      float v[1];
+      if (k < p.classes) v[0] = cuda_load(&row[k]);
+      if (moves) wait_for_team<WIDE>();
+      if (k >= p.classes) continue;
       turn(v, k, p, share, s, label);
       cuda_store(&out[k], v[0]);
     }
@@ -342,7 +357,7 @@ static brim_status rows_of(cuda_backend *b, const brim_launch *launch, cuda_loss
     return BRIM_EDEVICE;
   rows->weight = node->in_count > 2 ? (const float *)launch->in[2] : NULL;
   rows->rows = cuda_rows_of(node->in[0]);
-  rows->classes = rows->ld = cuda_last(node->in[0]);
+  rows->classes = rows->ld = rows->ld_out = cuda_last(node->in[0]);
   rows->each = rows->rows / node->in[0]->shape.dim[0];
   rows->smoothing = attr->smoothing;
   rows->ignores = attr->ignores;

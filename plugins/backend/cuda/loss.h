@@ -12,7 +12,7 @@ typedef struct cuda_loss_rows {
   const float *share;   /* or instead [rows, ld]: shares of the classes; only without ranks */
   const float *weight;  /* of each class, or NULL if all are 1 */
   int64_t rows, classes;
-  int64_t ld;          /* elements from one row to the next */
+  int64_t ld, ld_out;  /* elements from one row to the next; of the gradient */
   int64_t first, each; /* index of the first row in the node; rows of a sample */
   double smoothing;
   float softcap; /* logits z are softcap * tanh(z / softcap); 0: they are z */
@@ -24,8 +24,8 @@ typedef struct cuda_loss_rows {
 /* [step] Writes loss [rows] and, unless NULL, rank [rows]: the number of classes before the label, or -1 if it is
  * ignored. */
 brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_rows *rows, float *loss, int32_t *rank);
-/* [step] Writes dlogits of dtype_out, with the ld of the logits. It may overwrite the logits if the types are the same.
- * If they are not, ld is a multiple of 8 and both start at multiples of 16 bytes. loss: cuda_loss_forward's result for
+/* [step] Writes dlogits of dtype_out. It may overwrite the logits, each row its own. If the types differ, ld and ld_out
+ * are multiples of 8 and both start at multiples of 16 bytes. loss: cuda_loss_forward's result for
  * these logits, which saves a pass over them, or NULL. */
 brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out, const cuda_loss_rows *rows,
                                const float *loss, void *dlogits);

@@ -20,7 +20,8 @@
  *
  * The product adds the bias if the library supports that; otherwise an epilogue kernel goes over the chunk.
  *
- * Logits are fp32. In bf16 and fp16, dz has that type (it is multiplied with such values), and memory of its own. */
+ * Logits are fp32. In bf16 and fp16, dz has that type, as it is multiplied with such values: it takes the first half of
+ * its row of logits, so that a chunk has more rows. */
 #include <stdlib.h>
 
 #include "epilogue.h"
@@ -43,14 +44,14 @@ static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0},
 /* Scratch: x in plain order, then as below. The bias is a copy in the logits' type, of the length ld. dx of a chunk is
  * summed over two spans in fp32. */
 typedef struct plan {
-  int64_t rows, features, classes, ld;
-  int64_t chunk; /* rows of a chunk */
-  uint32_t type; /* of the factors */
-  bool converts; /* the parameter has another type */
+  int64_t rows, features, classes, ld, ld_dz; /* ld_dz: elements from a row of dz to the next */
+  int64_t chunk;                              /* rows of a chunk */
+  uint32_t type;                              /* of the factors */
+  bool converts;                              /* the parameter has another type */
   bool bias, bias_in_epilogue[PARTS];
   int spans;
   int64_t span[SPANS + 1]; /* the first class of each, and the end */
-  uint64_t parameter_bytes, bias_bytes, logits_bytes, gradient_bytes, sum_bytes;
+  uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes;
   cuda_product_plan *product[PARTS][USES][SPANS];
 } plan;
 
@@ -94,14 +95,14 @@ static cuda_product product_of(const plan *p, enum use use, int64_t rows, int sp
     m.ldd = p->ld;
   } else if (use == TO_X) { /* dz product */
     m.m = rows, m.n = p->features, m.k = classes;
-    m.lda = p->ld;
+    m.lda = p->ld_dz;
     m.ldb = m.ldd = p->features;
     m.accumulate = span > 0;
     if (!p->sum_bytes) m.type_d = dx->dtype;
   } else { /* dz^T x */
     m.m = classes, m.n = p->features, m.k = rows;
     m.transpose_a = true;
-    m.lda = p->ld;
+    m.lda = p->ld_dz;
     m.ldb = m.ldd = p->features;
     m.accumulate = true;
   }
@@ -164,11 +165,10 @@ static plan plan_of(const brim_node *node, kind k)
   p.converts = product->dtype != x->dtype;
   p.bias = node->in_count > k.bias;
   cut_classes(&p);
-  const bool apart = k.backward && p.type != BRIM_DTYPE_F32;
-  const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float), gradient = (uint64_t)p.ld * brim_dtype_bytes(p.type);
-  p.chunk = cuda_loss_chunk_rows(p.rows, (int64_t)(row_bytes + (apart ? gradient : 0)));
+  p.ld_dz = p.ld * (int64_t)sizeof(float) / (int64_t)brim_dtype_bytes(p.type);
+  const uint64_t row_bytes = (uint64_t)p.ld * sizeof(float);
+  p.chunk = cuda_loss_chunk_rows(p.rows, (int64_t)row_bytes);
   p.logits_bytes = cuda_round_up((uint64_t)p.chunk * row_bytes, CUDA_ALIGNMENT);
-  if (apart) p.gradient_bytes = cuda_round_up((uint64_t)p.chunk * gradient, CUDA_ALIGNMENT);
   if (k.backward && p.spans > 1 && node->out[k.dx]->dtype != BRIM_DTYPE_F32)
     p.sum_bytes = cuda_round_up((uint64_t)(p.chunk * p.features) * sizeof(float), CUDA_ALIGNMENT);
   if (p.bias) p.bias_bytes = cuda_round_up((uint64_t)p.ld * sizeof(float), CUDA_ALIGNMENT);
@@ -207,9 +207,9 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
+  need->begins = k.backward;
   need->further_bytes = further_bytes(p, node, k);
-  need->workspace_bytes +=
-      p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->gradient_bytes + p->sum_bytes + scratch_bytes;
+  need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->sum_bytes + scratch_bytes;
   *state = p;
   return BRIM_OK;
 }
@@ -233,9 +233,9 @@ typedef struct running {
   cuda_backend *backend;
   const plan *p;
   const char *x;
-  const void *product;                     /* of x's type */
-  const float *bias;                       /* [ld] */
-  char *logits, *gradient, *sum, *scratch; /* sum: of dx, in fp32, or NULL for dx itself */
+  const void *product;          /* of x's type */
+  const float *bias;            /* [ld] */
+  char *logits, *sum, *scratch; /* logits: then dz; sum: of dx, in fp32, or NULL for dx itself */
   const int32_t *label;
   cuda_loss_rows rows;
 } running;
@@ -266,13 +266,13 @@ static brim_status begin(cuda_backend *b, const brim_launch *launch, kind k, run
   if (!r->x || !r->rows.control) return BRIM_EDEVICE;
   r->product = p->converts ? at : launch->in[1];
   r->logits = at + p->parameter_bytes + p->bias_bytes;
-  r->gradient = p->gradient_bytes ? r->logits + p->logits_bytes : r->logits;
-  r->scratch = r->logits + p->logits_bytes + p->gradient_bytes + p->sum_bytes;
+  r->scratch = r->logits + p->logits_bytes + p->sum_bytes;
   r->sum = p->sum_bytes ? r->scratch - p->sum_bytes : NULL;
   r->label = (const int32_t *)launch->in[2];
   r->rows.logits = r->logits;
   r->rows.classes = p->classes;
   r->rows.ld = p->ld;
+  r->rows.ld_out = p->ld_dz;
   r->rows.each = p->rows / node->in[0]->shape.dim[0];
   r->rows.smoothing = attr->smoothing;
   r->rows.softcap = (float)attr->softcap;
@@ -293,7 +293,7 @@ static const void *offset(const void *at, int64_t values, uint32_t dtype)
 }
 
 /* `with`: the parameter, or x. An operand with classes starts at the span's first class. */
-static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d)
+static brim_status multiply(const running *r, enum use use, const void *a, const void *with, void *d, bool writes)
 {
   for (int span = 0; span < r->p->spans; span++) {
     const int64_t first = r->p->span[span];
@@ -303,6 +303,7 @@ static brim_status multiply(const running *r, enum use use, const void *a, const
     o.b = use == TO_PRODUCT ? with : offset(with, first * r->p->features, type);
     o.bias = use == LOGITS && r->bias ? r->bias + first : NULL;
     o.d = use == TO_X ? d : (float *)d + (use == LOGITS ? first : first * r->p->features);
+    o.writes = writes;
     o.scratch = r->scratch;
     BRIM_TRY(cuda_product_run(r->backend, r->p->product[part_of(r)][use][span], &o));
   }
@@ -333,7 +334,7 @@ static brim_status make_logits(running *r, int64_t first)
   r->rows.first = first;
   r->rows.rows = cuda_min(r->p->chunk, r->p->rows - first);
   r->rows.label = r->label + first;
-  BRIM_TRY(multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits));
+  BRIM_TRY(multiply(r, LOGITS, x_of_chunk(r), r->product, r->logits, false));
   return r->p->bias_in_epilogue[part_of(r)] ? add_bias(r) : BRIM_OK;
 }
 
@@ -350,13 +351,16 @@ static brim_status add_gradients(const running *r, const brim_launch *launch, ki
   const uint32_t parameters = node->out_count - k.dx - 1, dtype = node->out[k.dx]->dtype;
   void *const *out = launch->out + k.dx;
   char *dx = (char *)out[0] + (uint64_t)(r->rows.first * p->features) * brim_dtype_bytes(dtype);
-  BRIM_TRY(cuda_loss_backward(r->backend, BRIM_DTYPE_F32, p->type, &r->rows, loss + r->rows.first, r->gradient));
-  BRIM_TRY(multiply(r, TO_X, r->gradient, r->product, r->sum ? r->sum : dx));
+  BRIM_TRY(cuda_loss_backward(r->backend, BRIM_DTYPE_F32, p->type, &r->rows, loss + r->rows.first, r->logits));
+  BRIM_TRY(multiply(r, TO_X, r->logits, r->product, r->sum ? r->sum : dx, false));
   if (r->sum) BRIM_TRY(cuda_convert(r->backend, BRIM_DTYPE_F32, r->sum, dtype, dx, r->rows.rows * p->features));
-  if (parameters > 0) BRIM_TRY(multiply(r, TO_PRODUCT, r->gradient, x_of_chunk(r), out[1]));
+  const bool first = r->rows.first == 0;
+  if (parameters > 0)
+    BRIM_TRY(multiply(r, TO_PRODUCT, r->logits, x_of_chunk(r), out[1],
+                      first && !cuda_adds_to(r->backend, launch, k.dx + 1)));
   if (parameters < 2) return BRIM_OK;
-  return cuda_column_sum(r->backend, p->type, r->gradient, r->rows.rows, p->classes, p->ld, (float *)out[2],
-                         r->scratch);
+  return cuda_column_sum(r->backend, p->type, r->logits, r->rows.rows, p->classes, p->ld_dz, (float *)out[2],
+                         !first || cuda_adds_to(r->backend, launch, k.dx + 2), r->scratch);
 }
 
 /* loss: of all rows; the forward pass writes it, the backward pass reads it. */

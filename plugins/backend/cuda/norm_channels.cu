@@ -153,14 +153,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
  * many groups as samples and often only 32 or 64 channels, so there are few blocks to hide the latency; hence large
  * tiles. */
 enum { GROUPS = 128 };
+
+/* The two outputs, and whether each has a sum to add to. */
+typedef struct norm_sums {
+  float *at[2];
+  bool adds[2];
+} norm_sums;
+
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    add_groups(float *first, float *second, const float2 *of_group, int64_t groups, int64_t channels)
+    add_groups(norm_sums to, const float2 *of_group, int64_t groups, int64_t channels)
 {
   __shared__ float2 tile[GROUPS][CUDA_WARP];
   const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
   const int64_t c = (int64_t)blockIdx.x * CUDA_WARP + lane;
   const bool adds = warp == 0 && c < channels;
-  float a = adds ? first[c] : 0.0f, b = adds ? second[c] : 0.0f;
+  float a = adds && to.adds[0] ? to.at[0][c] : 0.0f, b = adds && to.adds[1] ? to.at[1][c] : 0.0f;
   for (int64_t g = 0; g < groups; g += GROUPS) {
     const int rows = (int)cuda_min(GROUPS, groups - g);
 #pragma unroll 8
@@ -174,15 +181,20 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     __syncthreads();
   }
   if (!adds) return;
-  first[c] = a;
-  second[c] = b;
+  to.at[0][c] = a;
+  to.at[1][c] = b;
 }
 
-brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *first, float *second,
+brim_status norm_add_groups(cuda_backend *b, const brim_launch *launch, uint32_t out, const cuda_norm_cut *cut,
                             const float2 *of_group)
 {
-  return cuda_launch(b, add_groups, cuda_rows(cuda_divide_up(cut->channels, CUDA_WARP), CUDA_THREADS), first, second,
-                     of_group, cut->groups, cut->channels);
+  norm_sums to = {};
+  for (uint32_t i = 0; i < 2; i++) {
+    to.at[i] = (float *)launch->out[out + i];
+    to.adds[i] = cuda_adds_to(b, launch, out + i);
+  }
+  return cuda_launch(b, add_groups, cuda_rows(cuda_divide_up(cut->channels, CUDA_WARP), CUDA_THREADS), to, of_group,
+                     cut->groups, cut->channels);
 }
 
 /* ---- scaling ---- */
@@ -316,6 +328,7 @@ static CUDA_PREPARE(norm_prepare)
   const cuda_norm_cut cut = moments_cut(node);
   need->workspace_bytes = sums_bytes(&cut);
   if (node->attr.norm.groups == 0) need->workspace_bytes += (uint64_t)(cut.groups * cut.channels) * sizeof(float2);
+  need->begins = 1;
   return BRIM_OK;
 }
 
@@ -355,7 +368,7 @@ static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
   BRIM_TRY(cuda_launch(b, warp ? combine_moments<true> : combine_moments<false>, cuda_norm_teams(sets, warp), out, sums,
                        cut));
   if (!batch) return BRIM_OK;
-  return norm_add_groups(b, &cut, (float *)launch->out[3], (float *)launch->out[4], of_group);
+  return norm_add_groups(b, launch, 3, &cut, of_group);
 }
 
 /* The operations after a norm. */

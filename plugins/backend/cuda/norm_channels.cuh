@@ -109,9 +109,10 @@ template <int W, typename S> static __device__ inline void column_sums(S *v, int
   __syncthreads();
 }
 
-/* norm_channels.cu: [step] Adds of_group [groups][channels] to two outputs, group by group in order. Each group's
- * contribution is rounded by itself, so results do not depend on where micro-batches end. */
-brim_status norm_add_groups(cuda_backend *b, const cuda_norm_cut *cut, float *first, float *second,
+/* norm_channels.cu: [step] Adds of_group [groups][channels] to the outputs `out` and `out` + 1, or writes the sums,
+ * group by group in order. Each group's contribution is rounded by itself, so results do not depend on where
+ * micro-batches end. */
+brim_status norm_add_groups(cuda_backend *b, const brim_launch *launch, uint32_t out, const cuda_norm_cut *cut,
                             const float2 *of_group);
 
 /* [plan] How the work on x's channels is cut, from the shape of x and its order in memory (x: in[0]). */

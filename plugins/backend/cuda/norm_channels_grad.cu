@@ -316,7 +316,7 @@ static brim_status launch_scale(cuda_backend *b, const scaling_grad<T> &s, const
 
 /* The positions of an operation's tensors. x is in[0], weight in[1], bias in[2] if the kernel needs it. */
 typedef struct places {
-  uint32_t mean, rstd, dy, result, dx, dweight, dbias;
+  uint32_t mean, rstd, dy, result, dx, dweight; /* dbias follows dweight */
 } places;
 
 static brim_status combine(cuda_backend *b, const brim_launch *launch, const places &at, const channel_values &of,
@@ -328,7 +328,7 @@ static brim_status combine(cuda_backend *b, const brim_launch *launch, const pla
                        cuda_norm_teams(cut->groups * cut->channels, warp), sets, scratch->sums, *cut));
   if (cut->set_channels > 1)
     BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_teams(cut->groups * cut->sets, true), sets, *cut));
-  return norm_add_groups(b, cut, (float *)launch->out[at.dweight], (float *)launch->out[at.dbias], scratch->of_group);
+  return norm_add_groups(b, launch, at.dweight, cut, scratch->of_group);
 }
 
 template <enum masking MASK, typename T>
@@ -351,7 +351,8 @@ static brim_status run(cuda_backend *b, const brim_launch *launch, const places 
   BRIM_TRY(combine(b, launch, at, of, &scratch, &cut));
   const T *dy = MASK == MASK_BY_RESULT ? in.masked : in.dy;
   const scaling_grad<T> s = {in.x, dy, (T *)launch->out[at.dx], of, scratch.of_set};
-  return launch_scale < MASK == MASK_BY_X ? MASK_BY_X : MASK_NONE > (b, s, &cut);
+  constexpr enum masking LEFT = MASK == MASK_BY_X ? MASK_BY_X : MASK_NONE;
+  return launch_scale<LEFT>(b, s, &cut);
 }
 
 static CUDA_PREPARE(grad_prepare)
@@ -360,6 +361,7 @@ static CUDA_PREPARE(grad_prepare)
   const cuda_norm_cut cut = cut_of(node);
   gradient_scratch scratch;
   need->workspace_bytes += lay_out(&scratch, NULL, &cut);
+  need->begins = 1;
   return BRIM_OK;
 }
 
@@ -370,8 +372,8 @@ static CUDA_PREPARE(grad_prepare)
     CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return (run<its_mask, T>((cuda_backend *)self, launch, at)));        \
   }                                                                                                                    \
   BRIM_KERNEL(id) = {.op = its_op, .prepare = grad_prepare, .run = id##_run}
-/* x, weight, ...: mean, rstd, dy, result; dx, dweight, dbias */
-GRADIENT(batch_norm_grad, "batch_norm_grad", MASK_NONE, 2, 3, 4, 0, 0, 1, 2);
-GRADIENT(group_norm_grad, "group_norm_grad", MASK_NONE, 2, 3, 4, 0, 0, 1, 2);
-GRADIENT(batch_norm_relu_grad, "batch_norm+relu_grad", MASK_BY_X, 3, 4, 5, 0, 0, 1, 2);
-GRADIENT(batch_norm_add_relu_grad, "batch_norm+add+relu_grad", MASK_BY_RESULT, 2, 3, 5, 4, 1, 2, 3);
+GRADIENT(batch_norm_grad, "batch_norm_grad", MASK_NONE, .mean = 2, .rstd = 3, .dy = 4, .dweight = 1);
+GRADIENT(group_norm_grad, "group_norm_grad", MASK_NONE, .mean = 2, .rstd = 3, .dy = 4, .dweight = 1);
+GRADIENT(batch_norm_relu_grad, "batch_norm+relu_grad", MASK_BY_X, .mean = 3, .rstd = 4, .dy = 5, .dweight = 1);
+GRADIENT(batch_norm_add_relu_grad, "batch_norm+add+relu_grad", MASK_BY_RESULT, .mean = 2, .rstd = 3, .dy = 5,
+         .result = 4, .dx = 1, .dweight = 2);

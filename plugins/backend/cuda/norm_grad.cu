@@ -188,7 +188,8 @@ template <typename T, int W> static __global__ void __launch_bounds__(CUDA_THREA
  * or dbias. There are few blocks, so each is as large as possible. */
 enum { PART_WARPS = 32 };
 static __global__ void __launch_bounds__(PART_WARPS *CUDA_WARP)
-    add_parts(float *dweight, float *dbias, const float *part, int64_t parts, int64_t length)
+    add_parts(float *dweight, float *dbias, bool adds_weight, bool adds_bias, const float *part, int64_t parts,
+              int64_t length)
 {
   __shared__ double of_warp[PART_WARPS][CUDA_WARP];
   const int lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
@@ -202,7 +203,7 @@ static __global__ void __launch_bounds__(PART_WARPS *CUDA_WARP)
   if (warp > 0 || column >= length) return;
   for (int w = 1; w < PART_WARPS; w++) sum += of_warp[w][lane];
   float *gradient = blockIdx.y ? dbias : dweight;
-  gradient[column] += (float)sum;
+  gradient[column] = ((blockIdx.y ? adds_bias : adds_weight) ? gradient[column] : 0) + (float)sum;
 }
 
 /* ---- operations ---- */
@@ -248,7 +249,8 @@ static brim_status run(cuda_backend *b, const brim_launch *launch, bool centred,
   BRIM_TRY(launch_typed(b, x->dtype, &r, v));
   cuda_geometry g = cuda_rows(cuda_divide_up(v.length, CUDA_WARP), PART_WARPS * CUDA_WARP);
   g.blocks[1] = centred ? 2 : 1;
-  return cuda_launch(b, add_parts, g, (float *)launch->out[1], centred ? (float *)launch->out[2] : NULL, v.part,
+  return cuda_launch(b, add_parts, g, (float *)launch->out[1], centred ? (float *)launch->out[2] : NULL,
+                     cuda_adds_to(b, launch, 1), centred && cuda_adds_to(b, launch, 2), v.part,
                      cuda_norm_parts_of(v.rows, v.length, pack), v.length);
 }
 
@@ -258,6 +260,7 @@ static CUDA_PREPARE(grad_prepare)
   const brim_tensor *x = node->in[0];
   const int64_t length = cuda_last(x), parts = cuda_norm_parts_of(cuda_rows_of(x), length, pack_of(x->dtype));
   need->workspace_bytes += (uint64_t)(parts * 2 * length) * sizeof(float);
+  need->begins = 1;
   return BRIM_OK;
 }
 

@@ -20,6 +20,9 @@ static const brim_param params[] = {
                "measure algorithms that the profile lacks, and add the fastest to it"),
     BRIM_PARAM(BOOL, cuda_params, gelu_epilogue, "true", NULL,
                "true: cuBLASLt applies gelu_tanh to bf16 products; false: a separate kernel does"),
+    BRIM_PARAM(ENUM, cuda_plugin_params, attention, "library", CUDA_ATTENTIONS,
+               "library: cuDNN computes attention in 16 bits where it can, else brim's kernels on tensor cores, else "
+               "those in fp32; own: never cuDNN; own_fp32: only those in fp32"),
     BRIM_PARAM(ENUM, cuda_plugin_params, card, "none", CUDA_CARDS,
                "plan for a GPU that is only described, on a host that may have none; nothing can run on it"),
     BRIM_PARAMS_END};

@@ -38,6 +38,7 @@ typedef struct cuda_product {
 typedef struct cuda_operands {
   const void *a, *b, *bias;
   void *d, *kept;
+  bool writes;   /* of a product that accumulates: d is written in this run, and not read */
   void *scratch; /* prepare's scratch_bytes, 256-byte aligned */
 } cuda_operands;
 
@@ -54,13 +55,13 @@ brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, con
 /* [init] Does nothing for NULL. */
 void cuda_product_release(cuda_product_plan *plan);
 
-/* linear.cu. [step] sum[c] += over rows r of x[r][c], for a parameter's gradient: x [rows,columns] of dtype, ld
- * elements from one row to the next; each row starts at a multiple of 16 bytes if columns fill whole packs; sum F32.
- * Adds up parts of the rows, then the parts; the division depends on type, rows and columns alone. scratch:
- * cuda_column_sum_bytes [plan]. */
+/* linear.cu. [step] sum[c] = (adds ? sum[c] : 0) + over rows r of x[r][c], for a parameter's gradient: x [rows,columns]
+ * of dtype, ld elements from one row to the next; each row starts at a multiple of 16 bytes if columns fill whole
+ * packs; sum F32. Adds up parts of the rows, then the parts; the division depends on type, rows and columns alone.
+ * scratch: cuda_column_sum_bytes [plan]. */
 uint64_t cuda_column_sum_bytes(uint32_t dtype, int64_t rows, int64_t columns);
 brim_status cuda_column_sum(cuda_backend *b, uint32_t dtype, const void *x, int64_t rows, int64_t columns, int64_t ld,
-                            float *sum, void *scratch);
+                            float *sum, bool adds, void *scratch);
 
 #ifdef __cplusplus
 }

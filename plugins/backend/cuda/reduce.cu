@@ -239,18 +239,18 @@ static __global__ void __launch_bounds__(CUDA_THREADS) add_kernel(float *y, cons
 
 enum { TILE = 8192 }; /* values that a block of add_samples_kernel has at a time, in 32 KiB */
 
-/* y[o] += x[0][o], += x[1][o], ... in this order, so one thread has to add up a column. The block loads tiles of
+/* y[o] += or = x[0][o], += x[1][o], ... in this order, so one thread has to add up a column. The block loads tiles of
  * samples, so that the thread does not wait for each. */
 template <typename T>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    add_samples_kernel(float *y, const T *x, int64_t samples, int64_t outputs, int columns)
+    add_samples_kernel(float *y, const T *x, bool adds, int64_t samples, int64_t outputs, int columns)
 {
   __shared__ float tile[TILE];
   const int threads = CUDA_THREADS / columns, column = threadIdx.x % columns, thread = threadIdx.x / columns;
   const int64_t rows = TILE / columns;
   for (int64_t first = (int64_t)blockIdx.x * columns; first < outputs; first += (int64_t)gridDim.x * columns) {
     const int64_t o = first + column;
-    float sum = thread == 0 && o < outputs ? y[o] : 0;
+    float sum = adds && thread == 0 && o < outputs ? y[o] : 0;
     for (int64_t n = 0; n < samples; n += rows) {
       const int count = (int)cuda_min(rows, samples - n);
 #pragma unroll 8
@@ -300,6 +300,7 @@ static uint64_t samples_bytes(const summing *s)
 static CUDA_PREPARE(sum_to_prepare)
 {
   (void)self, (void)program, (void)state;
+  need->begins = 1;
   const summing s = summing_of(node);
   const uint32_t dtype = node->in[0]->dtype;
   need->workspace_bytes =
@@ -307,12 +308,13 @@ static CUDA_PREPARE(sum_to_prepare)
   return BRIM_OK;
 }
 
-static brim_status add_samples(cuda_backend *b, float *y, const void *x, uint32_t dtype, int64_t samples,
+static brim_status add_samples(cuda_backend *b, float *y, const void *x, uint32_t dtype, bool adds, int64_t samples,
                                int64_t outputs)
 {
   const int columns = cuda_power_of_2_from(outputs, CUDA_WARP);
   const cuda_geometry g = cuda_rows(cuda_divide_up(outputs, columns), CUDA_THREADS);
-  CUDA_WITH_TYPE(dtype, T, return cuda_launch(b, add_samples_kernel<T>, g, y, (const T *)x, samples, outputs, columns));
+  CUDA_WITH_TYPE(dtype, T,
+                 return cuda_launch(b, add_samples_kernel<T>, g, y, (const T *)x, adds, samples, outputs, columns));
 }
 
 static CUDA_RUN(sum_to_run)
@@ -320,7 +322,7 @@ static CUDA_RUN(sum_to_run)
   cuda_backend *b = (cuda_backend *)self;
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
   const summing s = summing_of(launch->node);
-  const target to = {launch->out[0], y->dtype, cuda_adds(y), 1};
+  const target to = {launch->out[0], y->dtype, cuda_adds_to(b, launch, 0), 1};
   if (s.by_sample) {
     const void *sums = launch->in[0];
     if (!s.within_is_copy) {
@@ -329,7 +331,7 @@ static CUDA_RUN(sum_to_run)
       sums = launch->workspace;
     }
     return add_samples(b, (float *)launch->out[0], sums, s.within_is_copy ? x->dtype : (uint32_t)BRIM_DTYPE_F32,
-                       x->shape.dim[0], s.whole.outputs);
+                       to.adds, x->shape.dim[0], s.whole.outputs);
   }
   if (cuda_reduction_is_copy(&s.whole) && y->dtype == BRIM_DTYPE_F32)
     CUDA_WITH_TYPE(x->dtype, T,

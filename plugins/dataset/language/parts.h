@@ -121,7 +121,6 @@ typedef struct decode_step {
   pattern find;
   slice text;
   size_t start, stop; /* most characters that are removed */
-  bool skips_first;
 } decode_step;
 
 typedef struct added_token {

@@ -397,12 +397,11 @@ static brim_status read_decode_strip(reading *r, const json_t *from, const char 
 
 static brim_status read_decode_metaspace(reading *r, const json_t *from, const char *path)
 {
-  enum prefix_when when;
+  enum prefix_when unused; /* concerns the start of a text only */
   NEXT_STEP(r, path, decode, decode_count);
   decode_step *d = free_step;
   d->kind = DECODE_METASPACE;
-  BRIM_TRY(read_scheme(r, from, path, &when));
-  d->skips_first = when != PREFIX_NEVER;
+  BRIM_TRY(read_scheme(r, from, path, &unused));
   return read_replacement(r, from, path, &d->text);
 }
 

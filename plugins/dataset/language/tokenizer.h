@@ -77,16 +77,4 @@ void tokenizer_encoder_close(tokenizer_encoder *e); /* NULL: a no-op */
 /* [any thread] Returns the bytes of a token in the middle of a text, which may be part of a character; 0 bytes for an
  * id that is not in the vocabulary. They live as long as t. */
 const char *tokenizer_piece(const tokenizer *t, int32_t id, size_t *bytes);
-/* [any thread] Decodes ids to UTF-8; bytes that are no character become U+FFFD. Skips unknown ids, and special tokens
- * if `skip_special`. The caller frees *text, which ends in '\0'. ENOMEM_HOST. */
-brim_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t count, bool skip_special, char **text,
-                             size_t *bytes);
-
-/* Decodes ids one by one, and returns whole characters only. */
-typedef struct tokenizer_stream tokenizer_stream;
-brim_status tokenizer_stream_begin(const tokenizer *t, bool skip_special, tokenizer_stream **out);
-/* Adds an id (-1: none). *text is the text that is complete now, perhaps empty; it is valid until the next call. With
- * `last` it is all the rest. */
-brim_status tokenizer_stream_add(tokenizer_stream *s, int32_t id, bool last, const char **text, size_t *bytes);
-void tokenizer_stream_end(tokenizer_stream *s);
 #endif

@@ -1,6 +1,6 @@
-/* For training.batch_size=auto and precision=auto: among the plans that fit, by their exact peaks, chooses the one with
- * the fastest step, by the device profile. Among plans that are equally fast within the noise it prefers the largest
- * micro-batch and fp32. It never changes a batch_size or precision that the user has set. */
+/* For training.batch_size=auto and precision=policy: among the plans that fit, by their exact peaks, chooses the one
+ * with the fastest step, by the device profile. Among plans that are equally fast within the noise it prefers the
+ * largest micro-batch and fp32. It never changes a batch_size or precision that the user has set. */
 #include "brim/brim.h"
 
 #define NOISE 0.02  /* of a predicted time */
@@ -116,7 +116,8 @@ static const brim_policy_ops ops = {.size = sizeof ops, .choose_plan = choose_pl
 static const brim_plugin plugin = {.size = sizeof plugin,
                                    .kind = BRIM_POLICY,
                                    .id = "auto_plan",
-                                   .help = "chooses the fastest plan that fits, for batch_size=auto and precision=auto",
+                                   .help =
+                                       "chooses the fastest plan that fits, for batch_size=auto and precision=policy",
                                    .ops = &ops};
 static const brim_plugin *const plugins[] = {&plugin, NULL};
 BRIM_MODULE("brim-policies", "1.0", plugins)

@@ -51,7 +51,7 @@ void multiply(const cuda_product &p, const cuda_operands &o, int64_t matrix)
     for (int64_t j = 0; j < p.n; j++) {
       const int64_t at = matrix * p.stride_d + i * p.ldd + j;
       float value = sum[static_cast<size_t>(j)];
-      if (p.accumulate) value += emulated_load(p.type_d, o.d, at);
+      if (p.accumulate && !o.writes) value += emulated_load(p.type_d, o.d, at);
       if (p.bias) value += emulated_load(p.type_d, o.bias, j);
       if (p.keep) emulated_store(p.type_d, o.kept, at, value);
       emulated_store(p.type_d, o.d, at, apply(p.function, value));

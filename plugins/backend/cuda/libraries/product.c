@@ -306,7 +306,7 @@ brim_status cuda_product_prepare(cuda_backend *b, const cuda_product *product, c
 
 brim_status cuda_product_run(cuda_backend *b, const cuda_product_plan *plan, const cuda_operands *o)
 {
-  const float one = 1, beta = plan->accumulate ? 1 : 0;
+  const float one = 1, beta = plan->accumulate && !o->writes ? 1 : 0;
   cuda_product_plan now = *plan; /* the description is changed through it */
   if (plan->bias) BRIM_TRY(set_bias(&now, o->bias));
   if (plan->keep) BRIM_TRY(set_kept(&now, o->kept));
