@@ -162,7 +162,7 @@ static brim_tensor *make_dropout_relu(bench *b)
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
   brim_tensor *x = bench_pick(b, 0, 1) == 0 ? bench_input2(b, c * h) : bench_input4(b, c, h, w);
   brim_tensor *y = brim_dropout(b->g, brim_relu(b->g, x), (double)bench_pick(b, 1, 9) / 10);
-  return b->o.evaluate || !bench_offers(b->o.backend, "dropout+relu") ? y : fused(b, "dropout+relu", y);
+  return b->o.evaluate ? y : fused(b, "dropout+relu", y);
 }
 BENCH_ROW(dropout_relu) = {"dropout+relu", make_dropout_relu, .by_sample = true};
 
@@ -173,8 +173,7 @@ static brim_tensor *make_max_pool_relu(bench *b)
                                  .stride = {bench_pick(b, 1, 2), bench_pick(b, 1, 3)},
                                  .padding = {bench_pick(b, 0, kernel / 2), 0}};
   const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, kernel), w = bench_pick_extent(b, kernel);
-  brim_tensor *y = brim_max_pool2d(b->g, brim_relu(b->g, bench_input4(b, c, h, w)), o);
-  return bench_offers(b->o.backend, "max_pool2d+relu") ? fused(b, "max_pool2d+relu", y) : y;
+  return fused(b, "max_pool2d+relu", brim_max_pool2d(b->g, brim_relu(b->g, bench_input4(b, c, h, w)), o));
 }
 BENCH_ROW(max_pool_relu) = {"max_pool2d+relu", make_max_pool_relu, .by_sample = true};
 
