@@ -12,6 +12,7 @@
 #include "conformance/bench.h"
 #include "conformance/golden.h"
 #include "conformance/load.h"
+#include "graph/fuse.h"
 
 static golden fixture;
 static loaded plugin;
@@ -114,6 +115,18 @@ static brim_tensor *make_max(bench *b)
 static brim_tensor *make_max1d(bench *b)
 {
   return brim_max_pool1d(b->g, input(b), 3, 2, 1);
+}
+/* relu and max pooling as one node. */
+static brim_tensor *make_relu_max(bench *b)
+{
+  const double *o = golden_find(&fixture, prefix, "options")->value;
+  const brim_pool2d_options options = {.kernel = {(int64_t)o[0], (int64_t)o[1]},
+                                       .stride = {(int64_t)o[2], (int64_t)o[3]},
+                                       .padding = {(int64_t)o[4], (int64_t)o[5]}};
+  brim_tensor *y = brim_max_pool2d(b->g, brim_relu(b->g, input(b)), options);
+  brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
+  assert_int_equal(b->g->node_count, 1);
+  return y;
 }
 static brim_tensor *make_avg(bench *b)
 {
@@ -231,6 +244,16 @@ static void test_pooling_matches_pytorch(void **state)
   check_case("global1d.", make_global);
 }
 
+static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "relu_max%d.", i);
+    check_case(name, make_relu_max);
+  }
+}
+
 /* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
@@ -266,6 +289,7 @@ int main(void)
       cmocka_unit_test(test_transposed_convolutions_match_pytorch),
       cmocka_unit_test(test_upsampling_matches_pytorch),
       cmocka_unit_test(test_pooling_matches_pytorch),
+      cmocka_unit_test(test_relu_and_max_pooling_match_pytorch_as_one_node),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -190,6 +190,7 @@ static void test_relu_after_batch_norm_matches_pytorch(void **state)
     end_adds = i % 2 == 1;
     const bench_row row = {"batch_norm", make_end, .norm_group = (int64_t)find("group")->value[0]};
     bench *b = create(name, &row, false);
+    assert_string_equal(b->g->node[1]->op, end_adds ? "batch_norm+add+relu_grad" : "batch_norm+relu_grad");
     if (end_adds) set(b, b->g->tensor[1], "a");
     check_gradients(b, true);
     if (end_adds) check(b, brim_autodiff_gradient(b->g, b->g->tensor[1]), "da");
