@@ -115,7 +115,6 @@ static CUDA_RUN(max_pool2d_relu_run)
   return run((cuda_backend *)self, launch, true);
 }
 BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cuda_follow_prepare, .run = max_pool2d_run};
-
 BRIM_KERNEL(max_pool2d_relu) = {.op = "max_pool2d+relu", .prepare = cuda_follow_prepare, .run = max_pool2d_relu_run};
 
 /* The result has the order of the index, that of the forward pass, as has the result of relu, if there is one. */

@@ -1,6 +1,6 @@
 /* Batch norm and group norm of [N,C,...], optionally followed by an addition, relu or both; P places follow the
- * channels. Statistics are of
- * a set: a group of samples and a channel (batch norm), or a sample and a group of channels (group norm).
+ * channels. Statistics are of a set: a group of samples and a channel (batch norm), or a sample and a group of channels
+ * (group norm).
  *
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)     M values in a set
  *     y    = (x - mean) * rstd * weight[c] + bias[c]

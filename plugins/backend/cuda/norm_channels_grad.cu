@@ -53,16 +53,18 @@ static __device__ inline mask_line mask_line_of(const channel_values &of, int64_
   return {of.mean[set], 0, 0};
 }
 
-/* Loads W values of x and of the dy that count; writes the latter for MASK_BY_RESULT. line(k): that of value k. */
-template <enum masking MASK, int W, typename T, typename LINE>
-static __device__ inline void load_masked(const gradient_inputs<T> &in, int64_t at, LINE line, float *x, float *dy)
+/* Loads W values of x and of the dy that count; writes the latter for MASK_BY_RESULT. line: of each value, or of all if
+ * LINES is 1. */
+template <enum masking MASK, int W, int LINES, typename T>
+static __device__ inline void load_masked(const gradient_inputs<T> &in, int64_t at, const mask_line *line, float *x,
+                                          float *dy)
 {
   cuda_load_values<W>(in.x + at, x);
   cuda_load_values<W>(in.dy + at, dy);
   if constexpr (MASK == MASK_BY_X) {
 #pragma unroll
     for (int k = 0; k < W; k++) {
-      const mask_line &l = line(k);
+      const mask_line &l = line[LINES == 1 ? 0 : k];
       dy[k] = masked<T>(norm_result(x[k], l.mean, l.factor, l.bias), dy[k]);
     }
   }
@@ -84,12 +86,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const int64_t index = cuda_quotient(&cut.by_channels, i), c = i - index * cut.channels;
     const piece p = piece_at(cut, index);
     const mask_line line = mask_line_of<MASK>(in.of, set_of(cut, p.group, c), c);
-    const auto line_of = [&](int) -> const mask_line & { return line; };
     float sum = 0, product = 0;
 #pragma unroll 2
     for (int64_t r = p.from + team_lane<WARP>() * W; r < p.to; r += team_size<WARP>() * W) {
       float x[W], dy[W];
-      load_masked<MASK, W>(in, run_at(cut, p, c, r), line_of, x, dy);
+      load_masked<MASK, W, 1>(in, run_at(cut, p, c, r), &line, x, dy);
 #pragma unroll
       for (int k = 0; k < W; k++) {
         sum += dy[k];
@@ -109,7 +110,6 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
     const column_place at = column_place_of<W>(cut, i);
     mask_line line[W];
-    const auto line_of = [&](int k) -> const mask_line & { return line[k]; };
     float sum[W] = {}, product[W] = {};
     if (at.inside) {
 #pragma unroll
@@ -118,7 +118,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 #pragma unroll 2
       for (int64_t r = at.first; r < at.p.to; r += at.rows) {
         float x[W], dy[W];
-        load_masked<MASK, W>(in, column_at(cut, at.p, at.channel, r), line_of, x, dy);
+        load_masked<MASK, W, W>(in, column_at(cut, at.p, at.channel, r), line, x, dy);
 #pragma unroll
         for (int k = 0; k < W; k++) {
           sum[k] += dy[k];
