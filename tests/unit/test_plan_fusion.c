@@ -76,6 +76,7 @@ static void fusion_never_needs_more_memory(void **unused)
                                    BRIM_FUSE_RESIDUAL_NORM,
                                    BRIM_FUSE_DROPOUT_ADD,
                                    BRIM_FUSE_QKV,
+                                   BRIM_FUSE_NORM_ADD,
                                    BRIM_FUSE_ALL};
   brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn,         build_residual,   build_blocks,
                                                                build_activations, build_attentions, build_norm_blocks};
@@ -123,6 +124,7 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
                {BRIM_FUSE_NORM_ACTIVATION, 2}, /* and its gradient */
                {BRIM_FUSE_RESIDUAL_NORM, 4},
                {BRIM_FUSE_DROPOUT_ADD, 3},
+               {BRIM_FUSE_NORM_ADD, 0},
                {BRIM_FUSE_ALL, 12}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     brim_plan *plan = plan_of(build_blocks, 4, cases[i].kind);
@@ -148,6 +150,30 @@ static void the_end_of_a_residual_block_is_one_node(void **unused)
   const brim_node *gradient = find_node(p, "batch_norm+add+relu_grad");
   assert_int_equal(p->tensor_buffer[gradient->out[1]->id], p->tensor_buffer[gradient->in[0]->id]);
   brim_plan_free(plan);
+}
+
+/* Recompute treats a sum and the norm before it separately. */
+static void fusion_with_recompute_never_needs_more_memory(void **unused)
+{
+  (void)unused;
+  for (enum brim_recompute_kind kind = BRIM_RECOMPUTE_BLOCKS; kind <= BRIM_RECOMPUTE_AUTO; kind++)
+    for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
+      static const uint64_t fusions[] = {BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_ALL};
+      brim_plan *plan[2];
+      for (int i = 0; i < 2; i++) {
+        brim_plan_request request = request_of(build_norm_blocks, batch);
+        request.graph.fuse = fusions[i];
+        request.recompute = kind;
+        request.budget_bytes = 1; /* auto: the least memory */
+        assert_int_equal(brim_plan_create(&request, &plan[i]), BRIM_OK);
+        assert_int_equal(brim_plan_check(plan[i]), BRIM_OK);
+      }
+      assert_int_equal(count_ops(&plan[1]->program[0], "batch_norm+add"), 0);
+      assert_true(count_ops(&plan[1]->program[0], "batch_norm+relu_grad") > 0);
+      assert_true(plan[1]->peak_bytes <= plan[0]->peak_bytes);
+      brim_plan_free(plan[0]);
+      brim_plan_free(plan[1]);
+    }
 }
 
 /* The first linear's result is read twice, the second's is the output, and the third's goes through a view to relu. */
@@ -264,6 +290,7 @@ int main(void)
       cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
       cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
       cmocka_unit_test(the_end_of_a_residual_block_is_one_node),
+      cmocka_unit_test(fusion_with_recompute_never_needs_more_memory),
       cmocka_unit_test(results_with_other_readers_are_not_fused_away),
       cmocka_unit_test(the_input_of_an_activation_is_kept_in_training_only),
       cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),

@@ -224,7 +224,9 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. */
+/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
+ * treats the two separately: later blocks need the sum, but not the norm's statistics; and x is computed again when the
+ * gradient of a relu after the sum has freed its operands. */
 static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
@@ -233,6 +235,7 @@ static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *seco
   memcpy(first->in, before, first->in_count * sizeof *before);
   first->in[first->in_count++] = a;
   first->out[0] = second->out[0];
+  g->merges_more = true;
   return true;
 }
 
@@ -363,11 +366,11 @@ BRIM_OP(batch_norm_inference_relu) = {
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4), 0,                       \
            "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6, 1,   \
            infer_first, its_gradient, its_kind, its_join)
-BATCH_NORM_ADD(batch_norm_add, "batch_norm+add", gradient_norm_add, BRIM_FUSE_RESIDUAL_NORM, join_norm_add);
+BATCH_NORM_ADD(batch_norm_add, "batch_norm+add", gradient_norm_add, BRIM_FUSE_NORM_ADD, join_norm_add);
 BATCH_NORM_ADD(batch_norm_add_relu, "batch_norm+add+relu", gradient_batch_norm_add_relu, BRIM_FUSE_NORM_ACTIVATION,
                join_activation);
-BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add, "batch_norm_inference+add", gradient_norm_add,
-                         BRIM_FUSE_RESIDUAL_NORM, join_norm_add);
+BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add, "batch_norm_inference+add", gradient_norm_add, BRIM_FUSE_NORM_ADD,
+                         join_norm_add);
 BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", gradient_norm_add_relu,
                          BRIM_FUSE_NORM_ACTIVATION, join_activation);
 BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
