@@ -97,8 +97,8 @@ typedef struct brim_upsample2d_attr {
  * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * (weight + offset), rstd [...]:
  *                      1 / sqrt(mean of squares + eps)
  * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight +=
- * layer_norm_grad+add  in: a, x, weight, mean, rstd, dy        out: a + dx, dweight +=, dbias +=; layer_norm_grad, whose
- *                      dx is added to the gradient that x has from other nodes
+ * layer_norm_grad+add  in: a, x, weight, mean, rstd, dy        out: a + dx, dweight +=, dbias +=; layer_norm_grad,
+ *                      whose dx is added to the gradient that x has from other nodes
  * rms_norm_grad+add    in: a, x, weight, rstd, dy              out: a + dx, dweight += */
 /* clang-format on */
 typedef struct brim_norm_attr {
