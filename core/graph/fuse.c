@@ -134,6 +134,36 @@ static bool move_before_view(const pass *p, const brim_node *first, brim_node *v
   return true;
 }
 
+/* Whether a node gives a norm's result. Its gradient does not need relu's result. */
+static bool is_norm(const brim_graph *g, const brim_tensor *t)
+{
+  return t->producer >= 0 && g->node[t->producer]->descriptor->kind == BRIM_KIND_NORM;
+}
+
+/* Moves relu after a following max pooling or dropout, if the backend has kernels for both: relu and these give the
+ * same results in either order. Then no gradient needs the larger result of relu. Backends that lack the kernels have
+ * relu in the epilogue of the product before it. */
+static bool move_after(const pass *p, size_t i)
+{
+  brim_graph *g = p->g;
+  brim_node *relu = g->node[i], *next = g->node[i + 1];
+  brim_tensor *between = relu->out[0], *last = next->out[0];
+  const brim_op *op = strcmp(relu->op, "relu") == 0 ? fused_of(next, relu) : NULL;
+  const bool moves = strcmp(next->op, "max_pool2d") == 0 || strcmp(next->op, "dropout") == 0;
+  const brim_node *then = i + 2 < g->node_count ? g->node[i + 2] : NULL;
+  if (then && reads(then, last) && fused_of(next, then)) return false; /* dropout and an addition */
+  if (!op || !moves || next->in[0] != between || p->readers[between->id] > 1 || is_norm(g, relu->in[0])) return false;
+  if (!(p->fusions & op->fusion.kind) || (p->offers && !p->offers(p->arg, op->name))) return false;
+  next->in[0] = relu->in[0];
+  next->out[0] = relu->in[0] = between; /* now next's result */
+  between->shape = last->shape;
+  between->bytes = last->bytes;
+  relu->out[0] = last;
+  g->node[i] = next;
+  g->node[i + 1] = relu;
+  return true;
+}
+
 void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void *arg, const char *op), const void *arg)
 {
   if (g->status != BRIM_OK || g->node_count == 0) return;
@@ -141,6 +171,7 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
   pass p = {.g = g, .fusions = fusions, .offers = offers, .arg = arg};
   p.readers = brim_graph_readers(g);
   p.gone = BRIM_ARENA_NEW(&g->arena, bool, g->tensor_count);
+  for (size_t i = 0; i + 1 < g->node_count; i++) (void)move_after(&p, i);
   size_t kept = 0;
   for (size_t i = 0; i < g->node_count; i++) {
     brim_node *n = g->node[i];
@@ -185,7 +216,7 @@ void brim_graph_fuse_loss(brim_graph *g)
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   memcpy(node, g->node + first, count * sizeof *node);
   g->forward_count = first;
-  g->keeps_logits = true;
+  g->merges_more = true;
   brim_graph_cut_backward(g);
   brim_graph_append(g, join_loss(g, node[0], node[2], op));
   brim_graph_append(g, node[1]);

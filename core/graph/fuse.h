@@ -5,15 +5,16 @@
 
 /* The kinds of fusion: bits of brim_graph_options.fuse, and their names, in this order, for the key graph.fuse. */
 enum brim_fusion_kind {
-  BRIM_FUSE_BIAS_ACTIVATION = 1, /* linear or conv2d, and an activation */
-  BRIM_FUSE_NORM_ACTIVATION = 2, /* batch, group or layer norm, and relu */
+  BRIM_FUSE_BIAS_ACTIVATION = 1, /* linear or conv2d, and an activation; max pooling or dropout, and relu */
+  BRIM_FUSE_NORM_ACTIVATION = 2, /* batch, group or layer norm, or a batch norm's sum, and relu */
   BRIM_FUSE_RESIDUAL_NORM = 4,   /* add, and layer norm or RMS norm of the sum */
   BRIM_FUSE_DROPOUT_ADD = 8,     /* dropout, and its addition to something else */
   BRIM_FUSE_LINEAR_LOSS = 16,    /* the last linear and softmax cross-entropy: see build.c */
   BRIM_FUSE_QKV = 32,            /* attention, and the slices of one tensor that it reads as q, k and v */
-  BRIM_FUSE_ALL = 63
+  BRIM_FUSE_NORM_ADD = 64,       /* batch norm, and add to its result */
+  BRIM_FUSE_ALL = 127
 };
-#define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss|qkv"
+#define BRIM_FUSE_NAMES "bias_activation|norm_activation|residual_norm|dropout_add|linear_loss|qkv|norm_add"
 
 /* Makes the fusions that `fusions` allows in a graph without a backward pass. offers(arg, op) says whether an operation
  * may be used; NULL: all may. A tensor that the author named (output, kept, wanted) stays; tensor ids and node indices

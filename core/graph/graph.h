@@ -108,9 +108,9 @@ struct brim_graph {
   bool uses_norm_group;   /* an operation has statistics of groups of samples */
   uint32_t real;          /* dtype of real numbers */
   bool training;
-  bool folds_later;  /* see brim_graph_options */
-  bool keeps_logits; /* brim_graph_fuse_loss found the pair that it merges */
-  bool builds_loss;  /* building the loss of a plugin: see graph/loss_build.h */
+  bool folds_later; /* see brim_graph_options */
+  bool merges_more; /* has nodes of brim_graph_fuse_loss or BRIM_FUSE_NORM_ADD, which plans with recompute lack */
+  bool builds_loss; /* building the loss of a plugin: see graph/loss_build.h */
   brim_tensor **tensor;
   bool *has_samples; /* by tensor id: see brim_graph_has_samples */
   size_t tensor_count, tensor_room;

@@ -402,6 +402,49 @@ static size_t extend_copies(brim_program *p, bool *moved)
   return count;
 }
 
+static int by_offset(const void *a, const void *b)
+{
+  const brim_buffer *x = *(const brim_buffer *const *)a, *y = *(const brim_buffer *const *)b;
+  return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* The lowest offset at which `b` could lie from node 0 on, between the other buffers where they are. others: room for
+ * all buffers. */
+static uint64_t find_gap(const brim_program *p, const brim_buffer *b, const brim_buffer **others)
+{
+  uint64_t at = 0;
+  size_t count = 0;
+  for (size_t i = 0; i < p->buffer_count; i++)
+    if (&p->buffer[i] != b && p->buffer[i].first <= b->last) others[count++] = &p->buffer[i];
+  qsort(others, count, sizeof(brim_buffer *), by_offset);
+  for (size_t i = 0; i < count && others[i]->offset < at + b->bytes; i++)
+    if (others[i]->offset + others[i]->bytes > at) at = others[i]->offset + others[i]->bytes;
+  return at;
+}
+
+/* Moves copies into gaps that are free from node 0 on, where no other buffer has to move and the height stays. Returns
+ * their number. moved: by node. */
+static size_t fill_gaps(brim_program *p, bool *moved)
+{
+  const brim_graph *g = p->graph;
+  brim_arena scratch = {0};
+  const brim_buffer **others = BRIM_ARENA_NEW(&scratch, const brim_buffer *, p->buffer_count);
+  size_t count = 0;
+  for (size_t i = 0; i < g->forward_count; i++) {
+    brim_buffer *b = buffer_of_copy(p, g->node[i]);
+    moved[i] = false;
+    if (!b || b->first != (int32_t)i) continue;
+    const uint64_t at = find_gap(p, b, others);
+    if (at + b->bytes > p->transient_bytes) continue;
+    b->offset = at;
+    b->first = 0;
+    moved[i] = true;
+    count++;
+  }
+  brim_arena_release(&scratch);
+  return count;
+}
+
 /* Moves these nodes before all others. */
 static void move_first(brim_program *p, const bool *moved, size_t count)
 {
@@ -439,7 +482,7 @@ void brim_layout_place_casts_first(brim_program *p)
 {
   const placed before = save(p);
   bool *moved = BRIM_ARENA_NEW(&p->graph->arena, bool, p->graph->node_count + 1);
-  const size_t count = p->group_count > 0 || p->graph->passes ? 0 : extend_copies(p, moved);
+  size_t count = p->group_count > 0 || p->graph->passes ? 0 : extend_copies(p, moved);
   if (count == 0) {
     brim_layout_place(p);
     return;
@@ -449,10 +492,12 @@ void brim_layout_place_casts_first(brim_program *p)
   if (first.height > before.height || first.height > p->live_bytes) {
     restore(p, &before);
     brim_layout_place(p);
-    if (p->transient_bytes < first.height) return;
-    restore(p, &first);
+    if (p->transient_bytes < first.height)
+      count = fill_gaps(p, moved);
+    else
+      restore(p, &first);
   }
-  move_first(p, moved, count);
+  if (count > 0) move_first(p, moved, count);
 }
 
 /* ---- casts that stay ---- */

@@ -25,7 +25,7 @@ ALLOWED = {
     "core/graph/lower.c": "has the descriptor of cast, and builds graphs of it",
     "core/graph/generate.c": "has the descriptor of cache_write, and builds graphs of it",
     "core/graph/fuse_qkv.c": "finds attention on slices of one tensor, and replaces these nodes",
-    "core/graph/fuse.c": "finds the last product and its loss, which become one node",
+    "core/graph/fuse.c": "finds the last product and its loss, which become one node, and relu before pooling",
     "core/builtin/loss.c": "the loss of that operation",
     "core/builtin/optimizer.c": "the optimizers of these operations",
     "core/engine/engine.c": "the default loss and optimizer",

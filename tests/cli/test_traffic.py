@@ -14,7 +14,8 @@ BYTES = {"f64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2, "u8": 1}
 # Outputs, from this one on, that a kernel adds to: read and written.
 ADDS = {"linear_grad_weight": 0, "conv2d_grad_weight": 0, "embedding_grad": 0, "linear_cross_entropy_grad": 1,
         "linear_cross_entropy+grad": 3, "layer_norm_grad": 1, "layer_norm_grad+add": 1,
-        "rms_norm_grad+add": 1, "batch_norm_grad": 1, "sum_to": 0, "accumulate": 0}
+        "rms_norm_grad+add": 1, "batch_norm_grad": 1, "batch_norm+relu_grad": 1, "batch_norm+add+relu_grad": 2,
+        "sum_to": 0, "accumulate": 0}
 
 
 def tensors(text, batch):

@@ -50,9 +50,22 @@ static brim_tensor *one_by_one(brim_graph *g, const char *name, brim_tensor *x)
   return brim_conv2d(g, name, x, 16, (brim_conv2d_options){.kernel = {1, 1}});
 }
 
+/* Residual blocks: the last has a convolution in its shortcut, so that neither operand of the sum is needed later. */
+static brim_tensor *residual_blocks(brim_graph *g, brim_tensor *x)
+{
+  brim_tensor *y = brim_relu(g, brim_batch_norm(g, "block0.bn0", three_by_three(g, "block0.conv0", x), 1e-5, 0.1));
+  x = brim_add(g, brim_batch_norm(g, "block0.bn1", three_by_three(g, "block0.conv1", y), 1e-5, 0.1), x);
+  y = brim_batch_norm(g, "block1.bn0", three_by_three(g, "block1.conv0", x), 1e-5, 0.1);
+  x = brim_relu(g, brim_add(g, y, x));
+  y = brim_batch_norm(g, "block2.bn0", three_by_three(g, "block2.conv0", x), 1e-5, 0.1);
+  x = brim_batch_norm(g, "block2.bn1", one_by_one(g, "block2.conv1", x), 1e-5, 0.1);
+  return brim_relu(g, brim_add(g, y, x));
+}
+
 /* After a gelu or silu comes another linear, maybe with dropout before it. */
 static brim_tensor *activated_layers(brim_graph *g, brim_tensor *x)
 {
+  x = brim_dropout(g, brim_relu(g, brim_linear(g, "act0", x, 23)), 0.3);
   x = brim_gelu(g, brim_linear(g, "act1", x, 37), BRIM_GELU_EXACT);
   x = brim_gelu(g, brim_linear(g, "act2", brim_dropout(g, x, 0.1), 40), BRIM_GELU_TANH);
   x = brim_gelu(g, brim_linear(g, "act3", x, 70), BRIM_GELU_QUICK);
@@ -81,6 +94,9 @@ brim_status build_all_fused(const void *self, brim_graph *g)
   brim_tensor *y = brim_relu(g, brim_batch_norm(g, "bn", three_by_three(g, "conv2", x), 1e-5, 0.1));
   y = brim_dropout(g, y, 0.25);
   x = brim_add(g, y, x);
+  x = residual_blocks(g, x);
+  x = brim_max_pool2d(g, brim_relu(g, three_by_three(g, "pooled", x)),
+                      (brim_pool2d_options){.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}});
   x = brim_relu(g, brim_group_norm(g, "gn", three_by_three(g, "conv3", x), 4, 1e-5));
   x = brim_leaky_relu(g, one_by_one(g, "conv4", x), 0.1);
   x = brim_sigmoid(g, one_by_one(g, "conv5", x));

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -155,6 +156,27 @@ static brim_tensor *make_dropout_add(bench *b)
 }
 BENCH_ROW(dropout_add) = {"dropout+add", make_dropout_add, .by_sample = true};
 
+/* The author's relu comes first; the pass moves it, if nothing but the next operation reads its result. */
+static brim_tensor *make_dropout_relu(bench *b)
+{
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, 1), w = bench_pick_extent(b, 1);
+  brim_tensor *x = bench_pick(b, 0, 1) == 0 ? bench_input2(b, c * h) : bench_input4(b, c, h, w);
+  brim_tensor *y = brim_dropout(b->g, brim_relu(b->g, x), (double)bench_pick(b, 1, 9) / 10);
+  return b->o.evaluate ? y : fused(b, "dropout+relu", y);
+}
+BENCH_ROW(dropout_relu) = {"dropout+relu", make_dropout_relu, .by_sample = true};
+
+static brim_tensor *make_max_pool_relu(bench *b)
+{
+  const int64_t kernel = b->o.size == SIZE_ONE ? 1 : bench_pick(b, 1, 3);
+  const brim_pool2d_options o = {.kernel = {kernel, kernel},
+                                 .stride = {bench_pick(b, 1, 2), bench_pick(b, 1, 3)},
+                                 .padding = {bench_pick(b, 0, kernel / 2), 0}};
+  const int64_t c = bench_pick_channels(b), h = bench_pick_extent(b, kernel), w = bench_pick_extent(b, kernel);
+  return fused(b, "max_pool2d+relu", brim_max_pool2d(b->g, brim_relu(b->g, bench_input4(b, c, h, w)), o));
+}
+BENCH_ROW(max_pool_relu) = {"max_pool2d+relu", make_max_pool_relu, .by_sample = true};
+
 static brim_tensor *conv2d_before(bench *b, activation *then)
 {
   const int64_t kernel = bench_pick(b, 1, 3), groups = bench_pick(b, 1, 2), c = groups * bench_pick_channels(b);
@@ -238,22 +260,80 @@ static brim_tensor *make_batch_norm_relu(bench *b)
 }
 BENCH_ROW(batch_norm_relu) = {"batch_norm+relu", make_batch_norm_relu, .by_sample = true, .norm_group = 4};
 
+/* The end of a residual block. The other operand may be an input, which has an order in memory of its own and may not
+ * be overwritten, or the result of another operation, or the norm's own input. */
+static brim_tensor *other_operand(bench *b, brim_tensor *x)
+{
+  const brim_shape shape = brim_shape_of(x);
+  switch (bench_pick(b, 0, 3)) {
+  case 0:
+    return x;
+  case 1:
+    return bench_input(b, &shape, "a");
+  default:
+    return brim_relu(b->g, x);
+  }
+}
+
+static brim_tensor *make_batch_norm_sum(bench *b, bool rectifies)
+{
+  const int64_t more = b->o.size == SIZE_ANY && bench_pick(b, 0, 2) == 0 ? 64 : 0;
+  const int64_t channels = b->o.size == SIZE_BLOCKED ? 16 * bench_pick(b, 1, 5) : bench_pick_channels(b) + more;
+  brim_tensor *x = input_of_channels(b, channels), *a = other_operand(b, x);
+  brim_tensor *y = brim_batch_norm(b->g, "norm", x, 0.5, 0.1);
+  y = bench_pick(b, 0, 1) ? brim_add(b->g, y, a) : brim_add(b->g, a, y);
+  const char *norm = b->o.evaluate ? "batch_norm_inference" : "batch_norm";
+  char op[64];
+  snprintf(op, sizeof op, "%s+add%s", norm, rectifies ? "+relu" : "");
+  return rectifies ? rectified(b, op, brim_relu(b->g, y)) : fused(b, op, y);
+}
+static brim_tensor *make_batch_norm_add(bench *b)
+{
+  return make_batch_norm_sum(b, false);
+}
+static brim_tensor *make_batch_norm_add_relu(bench *b)
+{
+  return make_batch_norm_sum(b, true);
+}
+BENCH_ROW(batch_norm_add) = {"batch_norm+add", make_batch_norm_add, .by_sample = true, .terms = 4, .norm_group = 4};
+BENCH_ROW(batch_norm_add_relu) = {"batch_norm+add+relu", make_batch_norm_add_relu, .by_sample = true, .terms = 4,
+                                  .norm_group = 4};
+
 /* In evaluation; there is no gradient. */
-static brim_tensor *make_batch_norm_inference_relu(bench *b)
+static brim_tensor *make_batch_norm_inference(bench *b, const char *op)
 {
   brim_graph *g = b->g;
   const int64_t channels = b->o.size == SIZE_BLOCKED ? 16 * bench_pick(b, 1, 5) : bench_pick_channels(b);
   const brim_shape shape = {1, {channels}};
   const brim_init zero = {BRIM_INIT_CONSTANT, 0}, one = {BRIM_INIT_CONSTANT, 1};
   brim_tensor *in[5] = {input_of_channels(b, channels)};
+  brim_tensor *a = strstr(op, "+add") ? other_operand(b, in[0]) : NULL;
   in[1] = bench_parameter(b, "weight", &shape, 1);
   in[2] = bench_parameter(b, "bias", &shape, 1);
   in[3] = brim_graph_buffer(g, "running_mean", &shape, zero, 0.1);
   in[4] = brim_graph_buffer(g, "running_var", &shape, one, 0.1);
   brim_tensor *y = brim_graph_apply(g, "batch_norm_inference", "norm", in, 5, &(brim_attr){.norm = {.eps = 0.5}});
-  fused(b, "batch_norm_inference+relu", brim_relu(g, y));
+  if (a) y = brim_add(g, a, y);
+  if (strstr(op, "+relu")) y = brim_relu(g, y);
+  fused(b, op, y);
   return NULL;
 }
+static brim_tensor *make_batch_norm_inference_relu(bench *b)
+{
+  return make_batch_norm_inference(b, "batch_norm_inference+relu");
+}
+static brim_tensor *make_batch_norm_inference_add(bench *b)
+{
+  return make_batch_norm_inference(b, "batch_norm_inference+add");
+}
+static brim_tensor *make_batch_norm_inference_add_relu(bench *b)
+{
+  return make_batch_norm_inference(b, "batch_norm_inference+add+relu");
+}
+BENCH_ROW(batch_norm_inference_add) = {"batch_norm_inference+add", make_batch_norm_inference_add, .by_sample = true,
+                                       .terms = 4};
+BENCH_ROW(batch_norm_inference_add_relu) = {"batch_norm_inference+add+relu", make_batch_norm_inference_add_relu,
+                                            .by_sample = true, .terms = 4};
 BENCH_ROW(batch_norm_inference_relu) = {"batch_norm_inference+relu", make_batch_norm_inference_relu, .by_sample = true};
 
 /* The sum may be needed later, or only by the norm; its operands too. */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "conformance/golden_case.h"
+#include "graph/fuse.h"
 
 const char golden_case_fixture[] = "conv.txt";
 
@@ -111,6 +112,18 @@ static brim_tensor *make_max1d(bench *b)
 {
   return brim_max_pool1d(b->g, input(b), 3, 2, 1);
 }
+/* relu and max pooling as one node. */
+static brim_tensor *make_relu_max(bench *b)
+{
+  const double *o = golden_case_find("options")->value;
+  const brim_pool2d_options options = {.kernel = {(int64_t)o[0], (int64_t)o[1]},
+                                       .stride = {(int64_t)o[2], (int64_t)o[3]},
+                                       .padding = {(int64_t)o[4], (int64_t)o[5]}};
+  brim_tensor *y = brim_max_pool2d(b->g, brim_relu(b->g, input(b)), options);
+  brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
+  assert_int_equal(b->g->node_count, 1);
+  return y;
+}
 static brim_tensor *make_avg(bench *b)
 {
   return brim_avg_pool2d(b->g, input(b), (brim_pool2d_options){.kernel = {3, 4}, .stride = {2, 3}, .padding = {1, 2}});
@@ -180,6 +193,16 @@ static void test_pooling_matches_pytorch(void **state)
   golden_case_check("global1d.", make_global);
 }
 
+static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "relu_max%d.", i);
+    golden_case_check(name, make_relu_max);
+  }
+}
+
 /* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
@@ -201,6 +224,7 @@ int main(void)
       cmocka_unit_test(test_transposed_convolutions_match_pytorch),
       cmocka_unit_test(test_upsampling_matches_pytorch),
       cmocka_unit_test(test_pooling_matches_pytorch),
+      cmocka_unit_test(test_relu_and_max_pooling_match_pytorch_as_one_node),
       cmocka_unit_test(test_conv1d_has_the_parameters_of_pytorchs_module),
   };
   return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "conformance/golden_case.h"
+#include "graph/fuse.h"
 
 #define EPS 1e-5
 #define MOMENTUM 0.1
@@ -43,6 +44,21 @@ static brim_tensor *make_batch_norm(bench *b)
     const brim_attr attr = {.moving_average = {p->momentum}};
     brim_graph_node_into(g, "moving_average", NULL, in, 2, &in[0], 1, &attr);
   }
+  return y;
+}
+
+static bool end_adds;
+
+/* A batch norm with relu, or with an addition and relu, as one node. */
+static brim_tensor *make_end(bench *b)
+{
+  brim_graph *g = b->g;
+  brim_tensor *x = golden_case_input(b, "x"), *a = end_adds ? golden_case_input(b, "a") : NULL;
+  g->norm_group = (int64_t)golden_case_find("group")->value[0];
+  brim_tensor *y = brim_batch_norm(g, "norm", x, EPS, MOMENTUM);
+  y = brim_relu(g, a ? brim_add(g, y, a) : y);
+  brim_graph_fuse(g, BRIM_FUSE_ALL, NULL, NULL);
+  assert_int_equal(g->node_count, 1);
   return y;
 }
 
@@ -107,6 +123,21 @@ static void test_batch_norm_takes_each_group_by_itself(void **state)
   check_batch_norm("batch_norm_flat.", 3, 3);
 }
 
+static void test_relu_after_batch_norm_matches_pytorch(void **state)
+{
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "end%d.", i);
+    end_adds = i % 2 == 1;
+    const bench_row row = {name, make_end};
+    bench *b = golden_case_create(&row, false);
+    assert_string_equal(b->g->node[1]->op, end_adds ? "batch_norm+add+relu_grad" : "batch_norm+relu_grad");
+    golden_case_run(b);
+    bench_free(b);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -115,6 +146,7 @@ int main(void)
       cmocka_unit_test(test_group_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_matches_pytorch),
       cmocka_unit_test(test_batch_norm_takes_each_group_by_itself),
+      cmocka_unit_test(test_relu_after_batch_norm_matches_pytorch),
   };
   return cmocka_run_group_tests(tests, golden_case_set_up, golden_case_tear_down);
 }

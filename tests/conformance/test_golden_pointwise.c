@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "conformance/golden_case.h"
+#include "graph/fuse.h"
 
 const char golden_case_fixture[] = "pointwise.txt";
 
@@ -58,6 +59,15 @@ static brim_tensor *make_maximum(bench *b)
 {
   return brim_elementwise(b->g, "y = max(min(x, z), n)", BRIM_ELEMENTS("x", golden_case_input(b, "x")),
                           BRIM_ELEMENTS("z", golden_case_input(b, "z")), BRIM_NUMBER("n", 0));
+}
+/* relu and dropout as one node. */
+static brim_tensor *make_relu_dropout(bench *b)
+{
+  const double p = (golden_case_prefix()[strlen("relu_dropout")] - '0') / 10.0;
+  brim_tensor *y = brim_dropout(b->g, brim_relu(b->g, golden_case_input(b, "x")), p);
+  brim_graph_fuse(b->g, BRIM_FUSE_ALL, NULL, NULL);
+  assert_int_equal(b->g->node_count, 1);
+  return y;
 }
 static brim_tensor *make_softmax(bench *b)
 {
@@ -122,6 +132,16 @@ static void test_functions_match_pytorch(void **state)
   golden_case_check("log_softmax.", make_log_softmax);
 }
 
+static void test_relu_and_dropout_match_pytorch_as_one_node(void **state)
+{
+  (void)state;
+  for (int tenths = 1; tenths <= 9; tenths++) {
+    char name[16];
+    snprintf(name, sizeof name, "relu_dropout%d.", tenths);
+    golden_case_check(name, make_relu_dropout);
+  }
+}
+
 static void test_broadcasting_and_its_gradients_match_pytorch(void **state)
 {
   (void)state;
@@ -143,6 +163,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_functions_match_pytorch),
+      cmocka_unit_test(test_relu_and_dropout_match_pytorch_as_one_node),
       cmocka_unit_test(test_broadcasting_and_its_gradients_match_pytorch),
       cmocka_unit_test(test_sums_over_axes_match_pytorch),
   };

@@ -6,13 +6,15 @@ transposed ones, for pooling and for upsampling, each with its gradients.
 
 For each case: its inputs, the result y, the incoming gradient dy, and the gradients of the inputs. The cases are
 repeated in tests/conformance/test_golden_conv.c. Pooled numbers repeat, so that windows have several maxima.
+
+The cases relu_max0 to relu_max5 are max_pool2d(relu(x)) of drawn shapes, with the kernel, stride and padding.
 """
 import pathlib
 
 import torch
 import torch.nn.functional as F
 
-from make_move import case
+from make_move import case, write
 
 
 def conv(out, name, function, x, filters, kernel, bias=True, groups=1, **options):
@@ -35,6 +37,18 @@ def resized(out, name, shape, **options):
 
 def pool(out, name, function, *shape):
     case(out, name, function, x=torch.randint(-3, 4, shape).double() / 2)
+
+
+def relu_max(out, name):
+    def draw(low, high):
+        return int(torch.randint(low, high + 1, ()))
+
+    kernel = draw(1, 3), draw(1, 3)
+    stride = draw(1, 3), draw(1, 3)
+    padding = draw(0, kernel[0] // 2), draw(0, kernel[1] // 2)
+    shape = draw(1, 3), draw(1, 4), kernel[0] + draw(0, 5), kernel[1] + draw(0, 5)
+    pool(out, name, lambda x: F.max_pool2d(F.relu(x), kernel, stride, padding), *shape)
+    write(out, f"{name}.options", torch.tensor([*kernel, *stride, *padding]).double())
 
 
 def main():
@@ -69,6 +83,8 @@ def main():
         resized(out, "bilinear_aligned", (2, 2, 3, 1), size=(7, 3), mode="bilinear", align_corners=True)
         resized(out, "nearest1d", (2, 3, 5), scale_factor=2, mode="nearest")
         resized(out, "linear1d", (2, 3, 5), size=8, mode="linear")
+        for i in range(6):
+            relu_max(out, f"relu_max{i}")
 
 
 if __name__ == "__main__":

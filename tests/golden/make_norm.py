@@ -8,6 +8,8 @@ result; y, dx, dweight, dbias. Batch norm also has running_mean and running_var 
 var_after, after it; `inference` is the result of evaluation for x then. If its samples are split into groups, each
 group is normalised separately, and the running averages are updated once with the mean of the groups' statistics. Sizes
 of groups, eps and momentum are repeated in tests/conformance/test_golden_norm.c.
+
+The cases end0 to end7 are relu(norm(x)) and relu(norm(x) + a), with a, its gradient da, and the size of a group.
 """
 import pathlib
 
@@ -70,6 +72,28 @@ def batch_norm(out, name, shape, groups):
     write(out, f"{name}.inference", layer.eval()(x))
 
 
+def relu_after_norm(out, name, adds):
+    """Of a drawn shape. Every group but the last has `group` samples."""
+    def draw(low, high):
+        return int(torch.randint(low, high + 1, ()))
+
+    shape = (draw(2, 8), draw(1, 5), *(draw(1, 4) for _ in range(draw(0, 1) * 2)))
+    group = draw(2, shape[0])
+    sizes = [group] * (shape[0] // group - 1) + [group + shape[0] % group]
+    layer = start(nn.BatchNorm1d(shape[1], eps=EPS) if len(shape) < 4 else nn.BatchNorm2d(shape[1], eps=EPS))
+    a = torch.randn(shape).requires_grad_()
+
+    def function(x):
+        y = torch.cat([layer(part) for part in x.split(sizes)])
+        return torch.relu(y + a if adds else y)
+
+    differentiate(out, name, layer, torch.randn(shape), function)
+    write(out, f"{name}.group", torch.tensor([group], dtype=torch.float64))
+    if adds:
+        write(out, f"{name}.a", a)
+        write(out, f"{name}.da", a.grad)
+
+
 def main():
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
@@ -85,6 +109,8 @@ def main():
         batch_norm(out, "batch_norm_groups", (7, 3, 2, 2), [3, 4])
         batch_norm(out, "batch_norm_flat", (9, 4), [3, 3, 3])
         batch_norm(out, "batch_norm_sequence", (4, 2, 5), [4])
+        for i in range(8):
+            relu_after_norm(out, f"end{i}", adds=i % 2 == 1)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,21 @@
 """Makes pointwise.txt: PyTorch's results, in double precision, for elementwise functions, softmax, operations on
 tensors that broadcast to each other, and sums over axes, each with its gradients.
 
-    python3 tests/golden/make_pointwise.py        # needs torch; writes into this folder
+    python3 tests/golden/make_pointwise.py        # needs torch and numpy; writes into this folder
 
 For each case: its inputs (those that begin with p_ have no samples), the result y, the incoming gradient dy, and the
 gradients of the inputs. The cases are repeated in tests/conformance/test_golden_pointwise.c.
+
+The cases relu_dropout1 to relu_dropout9 are dropout(relu(x)) of drawn shapes, with brim's masks for p = 0.1 to 0.9.
 """
 import pathlib
 
 import torch
 import torch.nn.functional as F
+
+from make_engine import dropout_mask
+
+SEED, STEP = 42, 7  # of tests/conformance/bench.c
 
 
 def write(out, name, tensor):
@@ -32,6 +38,15 @@ def case(out, name, function, **inputs):
     write(out, f"{name}.dy", dy)
     for key, value in inputs.items():
         write(out, f"{name}.d{key}", value.grad)
+
+
+def relu_dropout(out, name, p):
+    def draw(low, high):
+        return int(torch.randint(low, high + 1, ()))
+
+    shape = (draw(1, 4), draw(1, 6), *(draw(1, 5) for _ in range(draw(0, 1) * 2)))
+    mask = dropout_mask(SEED, STEP, 0, p, 0, shape).double() / (1 - p)
+    case(out, name, lambda x: torch.relu(x) * mask, x=torch.randn(shape))
 
 
 def main():
@@ -71,6 +86,8 @@ def main():
         case(out, "maximum",  # with equal operands
              lambda x, z: torch.maximum(torch.minimum(x, z), torch.zeros(())),
              x=torch.linspace(-3, 3, 13).reshape(1, 13), z=torch.linspace(3, -3, 13).reshape(1, 13))
+        for tenths in range(1, 10):
+            relu_dropout(out, f"relu_dropout{tenths}", tenths / 10)
 
 
 if __name__ == "__main__":

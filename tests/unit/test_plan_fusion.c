@@ -50,6 +50,23 @@ static void attention_on_one_tensor_needs_less_memory(void **unused)
   brim_plan_free(fused);
 }
 
+/* Residual blocks: without a convolution in the shortcut, and with one. */
+static brim_status build_norm_blocks(const void *self, brim_graph *g)
+{
+  (void)self;
+  static const char *const names[][4] = {{"a0", "b0", "c0", "d0"}, {"a1", "b1", "c1", "d1"}};
+  const brim_conv2d_options conv = {.kernel = {3, 3}, .padding = {1, 1}};
+  brim_tensor *x = brim_conv2d(g, "stem", brim_input(g), 8, conv);
+  for (int i = 0; i < 2; i++) {
+    brim_tensor *y = brim_relu(g, brim_batch_norm(g, names[i][1], brim_conv2d(g, names[i][0], x, 8, conv), 1e-5, 0.1));
+    y = brim_batch_norm(g, names[i][3], brim_conv2d(g, names[i][2], y, 8, conv), 1e-5, 0.1);
+    if (i == 1) x = brim_batch_norm(g, "bn", brim_conv2d(g, "shortcut", x, 8, conv), 1e-5, 0.1);
+    x = brim_relu(g, brim_add(g, y, x));
+  }
+  brim_output(g, brim_linear(g, "head", brim_flatten(g, x), brim_classes(g)));
+  return BRIM_OK;
+}
+
 /* Each kind by itself and all together, in training and in evaluation. */
 static void fusion_never_needs_more_memory(void **unused)
 {
@@ -59,9 +76,10 @@ static void fusion_never_needs_more_memory(void **unused)
                                    BRIM_FUSE_RESIDUAL_NORM,
                                    BRIM_FUSE_DROPOUT_ADD,
                                    BRIM_FUSE_QKV,
+                                   BRIM_FUSE_NORM_ADD,
                                    BRIM_FUSE_ALL};
-  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn, build_residual, build_blocks,
-                                                               build_activations, build_attentions};
+  brim_status (*const builds[])(const void *, brim_graph *) = {build_cnn,         build_residual,   build_blocks,
+                                                               build_activations, build_attentions, build_norm_blocks};
   for (size_t b = 0; b < sizeof builds / sizeof builds[0]; b++)
     for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
       brim_plan *plain = plan_of(builds[b], batch, 0);
@@ -81,10 +99,11 @@ static void fused_operations_are_named_after_both_and_by_the_author(void **unuse
   (void)unused;
   brim_plan *cnn = plan_of(build_cnn, 4, BRIM_FUSE_ALL), *blocks = plan_of(build_blocks, 4, BRIM_FUSE_ALL);
   assert_string_equal(find_node(&cnn->program[0], "conv2d+relu")->name, "conv1");
-  assert_string_equal(find_node(&cnn->program[0], "linear+relu")->name, "fc1");
-  assert_string_equal(find_node(&cnn->program[0], "linear+relu")->file, "plan_models.h");
-  assert_int_equal(count_ops(&cnn->program[0], "+"), 3);
+  assert_string_equal(find_node(&cnn->program[1], "linear+relu")->name, "fc1"); /* in training, dropout has the relu */
+  assert_string_equal(find_node(&cnn->program[1], "linear+relu")->file, "plan_models.h");
+  assert_int_equal(count_ops(&cnn->program[0], "+"), 5);
   assert_int_equal(count_ops(&cnn->program[0], "relu_grad"), 3);
+  assert_int_equal(count_ops(&cnn->program[0], "dropout+relu_grad"), 2);
   assert_string_equal(find_node(&blocks->program[0], "batch_norm+relu")->name, "bn");
   assert_string_equal(find_node(&blocks->program[0], "add+layer_norm")->name, "l0");
   assert_string_equal(find_node(&blocks->program[0], "add+rms_norm")->name, "end");
@@ -102,10 +121,11 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
     int count;
   } cases[] = {{0, 0},
                {BRIM_FUSE_BIAS_ACTIVATION, 3},
-               {BRIM_FUSE_NORM_ACTIVATION, 1},
+               {BRIM_FUSE_NORM_ACTIVATION, 2}, /* and its gradient */
                {BRIM_FUSE_RESIDUAL_NORM, 4},
                {BRIM_FUSE_DROPOUT_ADD, 3},
-               {BRIM_FUSE_ALL, 11}};
+               {BRIM_FUSE_NORM_ADD, 0},
+               {BRIM_FUSE_ALL, 12}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     brim_plan *plan = plan_of(build_blocks, 4, cases[i].kind);
     const int sums = count_ops(&plan->program[0], "linear_grad_input+add") +
@@ -113,6 +133,47 @@ static void each_kind_of_fusion_is_switched_by_itself(void **unused)
     assert_int_equal(count_ops(&plan->program[0], "+") - sums, cases[i].count);
     brim_plan_free(plan);
   }
+}
+
+/* The norm right before a sum takes it and the relu. dx overwrites x, and the other operand's gradient overwrites dy.
+ */
+static void the_end_of_a_residual_block_is_one_node(void **unused)
+{
+  (void)unused;
+  brim_plan *plan = plan_of(build_norm_blocks, 4, BRIM_FUSE_ALL);
+  const brim_program *p = &plan->program[0];
+  assert_int_equal(count_ops(p, "batch_norm+add+relu"), 4); /* with their gradients */
+  assert_int_equal(count_ops(p, "batch_norm+relu"), 4);
+  assert_int_equal(count_ops(&plan->program[1], "batch_norm_inference+add+relu"), 2);
+  assert_string_equal(find_node(p, "batch_norm+add+relu")->name, "d0");
+  assert_string_equal(find_node(p, "batch_norm+add+relu_grad")->name, "bn");
+  const brim_node *gradient = find_node(p, "batch_norm+add+relu_grad");
+  assert_int_equal(p->tensor_buffer[gradient->out[1]->id], p->tensor_buffer[gradient->in[0]->id]);
+  brim_plan_free(plan);
+}
+
+/* Recompute treats a sum and the norm before it separately. */
+static void fusion_with_recompute_never_needs_more_memory(void **unused)
+{
+  (void)unused;
+  for (enum brim_recompute_kind kind = BRIM_RECOMPUTE_BLOCKS; kind <= BRIM_RECOMPUTE_AUTO; kind++)
+    for (int64_t batch = 1; batch <= 300; batch = batch * 2 + 1) {
+      static const uint64_t fusions[] = {BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_NORM_ACTIVATION, BRIM_FUSE_ALL};
+      brim_plan *plan[2];
+      for (int i = 0; i < 2; i++) {
+        brim_plan_request request = request_of(build_norm_blocks, batch);
+        request.graph.fuse = fusions[i];
+        request.recompute = kind;
+        request.budget_bytes = 1; /* auto: the least memory */
+        assert_int_equal(brim_plan_create(&request, &plan[i]), BRIM_OK);
+        assert_int_equal(brim_plan_check(plan[i]), BRIM_OK);
+      }
+      assert_int_equal(count_ops(&plan[1]->program[0], "batch_norm+add"), 0);
+      assert_true(count_ops(&plan[1]->program[0], "batch_norm+relu_grad") > 0);
+      assert_true(plan[1]->peak_bytes <= plan[0]->peak_bytes);
+      brim_plan_free(plan[0]);
+      brim_plan_free(plan[1]);
+    }
 }
 
 /* The first linear's result is read twice, the second's is the output, and the third's goes through a view to relu. */
@@ -228,6 +289,8 @@ int main(void)
       cmocka_unit_test(fusion_never_needs_more_memory),
       cmocka_unit_test(fused_operations_are_named_after_both_and_by_the_author),
       cmocka_unit_test(each_kind_of_fusion_is_switched_by_itself),
+      cmocka_unit_test(the_end_of_a_residual_block_is_one_node),
+      cmocka_unit_test(fusion_with_recompute_never_needs_more_memory),
       cmocka_unit_test(results_with_other_readers_are_not_fused_away),
       cmocka_unit_test(the_input_of_an_activation_is_kept_in_training_only),
       cmocka_unit_test(a_leaky_relu_keeps_its_result_alone_if_the_slope_is_above_0),

@@ -2,7 +2,10 @@
  * are those of the two operations, looked up by name.
  *
  * The gradient of most activations needs only their result, so the tensor between the two is not kept. That of gelu and
- * silu needs their input: in training it is a second output. */
+ * silu needs their input: in training it is a second output.
+ *
+ * A batch norm with an addition can take an activation too: "batch_norm+add" and "relu" become "batch_norm+add+relu",
+ * the end of a residual block. */
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +73,49 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
   const brim_attr attr = {.activation = n->attr.fused.activation};
   if (in[1]) BRIM_TRY(brim_autodiff_emit(ad, second_of(n, "_grad")->name, n, &attr, in, 2, &n->out[1], 1));
   return gradient_of_first(ad, n, brim_autodiff_of(ad, n->out[1]));
+}
+
+/* ---- gradients of batch norms ---- */
+
+/* relu's gradient needs the sign of the norm's result, which the kernel computes again from x: it reads one tensor
+ * less than two kernels. */
+static brim_status gradient_batch_norm_relu(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[1], n->out[2], brim_autodiff_of(ad, n->out[0])};
+  if (!in[5] || !brim_autodiff_offers(ad, "batch_norm+relu_grad")) return gradient_by_result(ad, n);
+  return brim_autodiff_emit(ad, "batch_norm+relu_grad", n, NULL, in, 6, n->in, 3);
+}
+
+/* The gradient of the sum belongs to a and to the norm: a view of it, no copy. */
+static brim_status gradient_through_sum(brim_autodiff *ad, const brim_node *n, brim_tensor *flow)
+{
+  brim_tensor **a = &n->in[n->in_count - 1];
+  if (brim_autodiff_needs(ad, *a)) BRIM_TRY(brim_autodiff_emit(ad, "reshape", n, NULL, &flow, 1, a, 1));
+  return gradient_of_first(ad, n, flow);
+}
+
+static brim_status gradient_norm_add(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
+  return dy ? gradient_through_sum(ad, n, dy) : BRIM_OK;
+}
+
+static brim_status gradient_norm_add_relu(brim_autodiff *ad, const brim_node *n)
+{
+  brim_tensor *const in[] = {n->out[0], brim_autodiff_of(ad, n->out[0])};
+  if (!in[1]) return BRIM_OK;
+  brim_tensor *flow = brim_autodiff_compute(ad, "relu_grad", n, &(brim_attr){0}, in, 2, &n->out[0]->shape);
+  return flow ? gradient_through_sum(ad, n, flow) : BRIM_EINVAL; /* the graph has the error */
+}
+
+/* The kernel reads the result, of which relu's gradient needs the sign, and writes the gradient of the sum for a. */
+static brim_status gradient_batch_norm_add_relu(brim_autodiff *ad, const brim_node *n)
+{
+  static const char op[] = "batch_norm+add+relu_grad";
+  brim_tensor *const in[] = {n->in[0], n->in[1], n->out[1], n->out[2], n->out[0], brim_autodiff_of(ad, n->out[0])};
+  brim_tensor *const of[] = {n->in[3], n->in[0], n->in[1], n->in[2]};
+  if (!in[5] || !brim_autodiff_offers(ad, op)) return gradient_norm_add_relu(ad, n);
+  return brim_autodiff_emit(ad, op, n, NULL, in, 6, of, 4);
 }
 
 /* ---- halves ---- */
@@ -178,6 +224,21 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
+/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
+ * treats the two separately: later blocks need the sum, but not the norm's statistics; and x is computed again when the
+ * gradient of a relu after the sum has freed its operands. */
+static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
+{
+  brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
+  if (!is_whole(g, a, first->out[0])) return false;
+  first->in = BRIM_ARENA_NEW(&g->arena, brim_tensor *, first->in_count + 1);
+  memcpy(first->in, before, first->in_count * sizeof *before);
+  first->in[first->in_count++] = a;
+  first->out[0] = second->out[0];
+  g->merges_more = true;
+  return true;
+}
+
 /* Joins an addition and a norm to norm(a + b). Inputs: a, b and the norm's parameters; outputs: the sum and those of
  * the norm. With four dimensions, where backends may have layouts of their own, copies would cost more than fusion
  * saves. */
@@ -199,6 +260,20 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
   first->out_count = outputs;
   first->attr = second->attr;
   return true;
+}
+
+/* The norm's arithmetic, the sum's and the activation's. */
+static void cost_norm_add(const brim_node *n, brim_cost *out)
+{
+  const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
+  first_of(n)->cost(n, out);
+  out->flops += strstr(n->op, "+relu") ? 2 * count : count;
+}
+
+/* See batch_norm.c; and a comparison, and for "batch_norm+relu_grad" the result again. */
+static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
+{
+  out->flops = (n->out_count > 3 ? 12 : 15) * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
 /* ---- descriptors ---- */
@@ -251,7 +326,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .in_count = 3,
                             .out_count = 5,
                             .inplace = BRIM_OP_INPLACE(0),
-                            .gradient = gradient_by_result,
+                            .gradient = gradient_batch_norm_relu,
                             .cost = cost_both};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
@@ -263,7 +338,59 @@ BRIM_OP(batch_norm_inference_relu) = {
     .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
+    .gradient = gradient_by_result,
     .cost = cost_both};
+
+/* The end of a residual block. */
+#define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_outputs, its_infer,             \
+                 its_gradient, its_kind, its_join)                                                                     \
+  BRIM_OP(id) = {.name = its_op,                                                                                       \
+                 .kind = BRIM_KIND_NORM,                                                                               \
+                 .traits = {.sum = BRIM_SUM_NEXT},                                                                     \
+                 .fusion = {its_kind, BRIM_STAYS_NEVER, its_join},                                                     \
+                 .wide_in = its_wide_in,                                                                               \
+                 .wide_out = its_wide_out,                                                                             \
+                 .signature = its_signature,                                                                           \
+                 .in_count = its_inputs,                                                                               \
+                 .out_count = its_outputs,                                                                             \
+                 .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(its_inputs - 1),                                      \
+                 .infer = its_infer,                                                                                   \
+                 .gradient = its_gradient,                                                                             \
+                 .cost = cost_norm_add}
+#define BATCH_NORM_ADD(id, its_op, its_gradient, its_kind, its_join)                                                   \
+  NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2), BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),                           \
+           "x [N,C,...], weight [C], bias [C], a [N,C,...] -> y [N,C,...], mean [G,C], rstd [G,C], mean_sum [C], "     \
+           "var_sum [C]",                                                                                              \
+           4, 5, NULL, its_gradient, its_kind, its_join)
+#define BATCH_NORM_INFERENCE_ADD(id, its_op, its_gradient, its_kind, its_join)                                         \
+  NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4), 0,                       \
+           "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6, 1,   \
+           infer_first, its_gradient, its_kind, its_join)
+BATCH_NORM_ADD(batch_norm_add, "batch_norm+add", gradient_norm_add, BRIM_FUSE_NORM_ADD, join_norm_add);
+BATCH_NORM_ADD(batch_norm_add_relu, "batch_norm+add+relu", gradient_batch_norm_add_relu, BRIM_FUSE_NORM_ACTIVATION,
+               join_activation);
+BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add, "batch_norm_inference+add", gradient_norm_add, BRIM_FUSE_NORM_ADD,
+                         join_norm_add);
+BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", gradient_norm_add_relu,
+                         BRIM_FUSE_NORM_ACTIVATION, join_activation);
+BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
+                                 .kind = BRIM_KIND_NORM,
+                                 .signature = "x, weight, bias, mean, rstd, dy -> dx, dweight, dbias",
+                                 .in_count = 6,
+                                 .out_count = 3,
+                                 .accumulates = BRIM_OP_FROM(1),
+                                 .inplace = BRIM_OP_INPLACE(5),
+                                 .cost = cost_batch_norm_grads};
+/* da is complete before any of dx is written, so dx may have the memory of y, of dy, or of a da that is never read. */
+BRIM_OP(batch_norm_add_relu_grad) = {.name = "batch_norm+add+relu_grad",
+                                     .kind = BRIM_KIND_NORM,
+                                     .signature = "x, weight, mean, rstd, y, dy -> da, dx, dweight, dbias",
+                                     .in_count = 6,
+                                     .out_count = 4,
+                                     .accumulates = BRIM_OP_FROM(2),
+                                     .inplace = BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
+                                     .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
+                                     .cost = cost_batch_norm_grads};
 BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
@@ -356,6 +483,64 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .halve = halve_sum_norm,
                          .cost = cost_sum_norm};
 
+/* ---- relu after max pooling and dropout ---- */
+
+static uint64_t hash_of_dropout(const brim_attr *attr)
+{
+  return brim_op_find("dropout")->hash(attr);
+}
+
+/* The kernel of the first one's gradient masks dy by the sign of the result. */
+static brim_status gradient_max_pool_relu(brim_autodiff *ad, const brim_node *n)
+{
+  static const char op[] = "max_pool2d+relu_grad";
+  brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0]), n->out[1], n->out[0]};
+  if (!in[0] || !brim_autodiff_offers(ad, op)) return gradient_by_result(ad, n);
+  return brim_autodiff_emit(ad, op, n, NULL, in, 3, n->in, 1);
+}
+
+/* No mask is drawn: the result is 0 where a value is dropped. */
+static brim_status gradient_dropout_relu(brim_autodiff *ad, const brim_node *n)
+{
+  if (!brim_autodiff_offers(ad, "dropout+relu_grad")) return gradient_by_result(ad, n);
+  return brim_autodiff_pass(ad, n, "dropout+relu_grad", n->out[0]);
+}
+
+BRIM_OP(max_pool2d_relu) = {.name = "max_pool2d+relu",
+                            .kind = BRIM_KIND_POOLING,
+                            .traits = BRIM_OP_APART,
+                            .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
+                            .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
+                            .in_count = 1,
+                            .out_count = 2,
+                            .infer = infer_first,
+                            .gradient = gradient_max_pool_relu,
+                            .cost = cost_both};
+BRIM_OP(max_pool2d_relu_grad) = {.name = "max_pool2d+relu_grad",
+                                 .kind = BRIM_KIND_POOLING,
+                                 .traits = BRIM_OP_APART,
+                                 .signature = "dy, index, y -> dx",
+                                 .in_count = 3,
+                                 .out_count = 1};
+BRIM_OP(dropout_relu) = {.name = "dropout+relu",
+                         .traits = BRIM_OP_APART,
+                         .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
+                         .signature = "x [...] -> y [...]",
+                         .in_count = 1,
+                         .out_count = 1,
+                         .inplace = BRIM_OP_INPLACE(0),
+                         .infer = infer_first,
+                         .gradient = gradient_dropout_relu,
+                         .hash = hash_of_dropout,
+                         .cost = cost_both};
+BRIM_OP(dropout_relu_grad) = {.name = "dropout+relu_grad",
+                              .traits = BRIM_OP_APART,
+                              .signature = "y, dy -> dx",
+                              .in_count = 2,
+                              .out_count = 1,
+                              .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),
+                              .hash = hash_of_dropout};
+
 /* ---- a + dropout(x) ---- */
 
 static brim_status infer_dropout_add(brim_graph *g, brim_node *n)
@@ -373,11 +558,6 @@ static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "dropout_grad", n, NULL, in, 1, &n->in[1], 1);
 }
 
-static uint64_t hash_dropout_add(const brim_attr *attr)
-{
-  return brim_op_find("dropout")->hash(attr);
-}
-
 BRIM_OP(dropout_add) = {
     .name = "dropout+add",
     .fusion = {BRIM_FUSE_DROPOUT_ADD, BRIM_STAYS_NEVER, join_dropout_add},
@@ -388,4 +568,4 @@ BRIM_OP(dropout_add) = {
     .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
     .infer = infer_dropout_add,
     .gradient = gradient_dropout_add,
-    .hash = hash_dropout_add};
+    .hash = hash_of_dropout};

@@ -15,12 +15,15 @@ extern "C" {
  * has the inputs, outputs and attributes of the first, and the result of the second. A backend may lack any of them.
  *     linear+relu, linear+leaky_relu, linear+sigmoid, linear+tanh
  *     conv2d+relu, conv2d+leaky_relu, conv2d+sigmoid, conv2d+tanh
- *     batch_norm+relu, batch_norm_inference+relu, group_norm+relu, layer_norm+relu
+ *     batch_norm+relu, batch_norm_inference+relu, group_norm+relu, layer_norm+relu, max_pool2d+relu, dropout+relu
  *     linear+gelu, linear+silu   out: y, [before [...,O]]: the result of linear, needed for the gradient; in training
  *                          only
  *                          attr.fused.activation has the second's attributes. leaky_relu's slope is above 0, so that y
  *                          has the sign of its input.
  *     linear+add, linear_grad_input+add   see linear
+ *     batch_norm+add, batch_norm+add+relu, batch_norm_inference+add, batch_norm_inference+add+relu
+ *                          in: the norm's, then a, of x's shape   out: the norm's, with y + a, or relu(y + a), for y,
+ *                          which is rounded before it is added
  *     add+layer_norm       in: a, b, weight [F], bias [F]   out: sum = a + b, y = layer_norm of sum, mean, rstd
  *     add+rms_norm         in: a, b, weight [F]             out: sum, y, rstd */
 
@@ -47,6 +50,7 @@ typedef struct brim_conv2d_attr {
 /* max_pool2d           in: x [N,C,H,W]        out: y [N,C,P,Q], index u8 [N,C,P,Q]: row*S+column of the
  *                      first greatest value in its window (at most 256 values; positions outside x do not count)
  * max_pool2d_grad      in: dy, index          out: dx
+ * max_pool2d+relu_grad in: dy, index, y       out: dx   y: the result of relu
  * avg_pool2d           in: x                  out: y   mean over R*S values, or over those inside x (exclude_padding)
  * avg_pool2d_grad      in: dy                 out: dx
  *                      P = (H + 2*padding - R) / stride + 1
@@ -80,6 +84,10 @@ typedef struct brim_upsample2d_attr {
  *                      the gradients of running_mean and running_var: the sums of the groups' means and unbiased
  *                      variances (0 for a single value).
  * batch_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=; group by group
+ * batch_norm+relu_grad in: x, weight, bias, mean, rstd, dy     out: dx, dweight +=, dbias +=: batch_norm_grad of
+ *                      relu_grad of y and dy; y, rounded as it was stored, is computed from x
+ * batch_norm+add+relu_grad  in: x, weight, mean, rstd, y, dy   out: da = relu_grad of y and dy; and batch_norm_grad of
+ *                      da: dx, dweight +=, dbias +=
  * batch_norm_inference in: x, weight, bias, running_mean [C], running_var [C]    out: y, with these statistics
  * group_norm           in: x [N,C,...], weight [C], bias [C]   out: y, mean [N,groups], rstd [N,groups]: statistics
  *                      over C / groups channels and all positions
@@ -88,7 +96,10 @@ typedef struct brim_upsample2d_attr {
  * layer_norm_grad      in: x, weight, mean, rstd, dy           out: dx, dweight +=, dbias +=
  * rms_norm             in: x [...,F], weight [F]               out: y = x * rstd * (weight + offset), rstd [...]:
  *                      1 / sqrt(mean of squares + eps)
- * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight += */
+ * rms_norm_grad        in: x, weight, rstd, dy                 out: dx, dweight +=
+ * layer_norm_grad+add  in: a, x, weight, mean, rstd, dy        out: a + dx, dweight +=, dbias +=; layer_norm_grad,
+ *                      whose dx is added to the gradient that x has from other nodes
+ * rms_norm_grad+add    in: a, x, weight, rstd, dy              out: a + dx, dweight += */
 /* clang-format on */
 typedef struct brim_norm_attr {
   double eps;
@@ -108,6 +119,7 @@ typedef struct brim_cast_attr {
 /* dropout              in: x                  out: y = x * mask / (1 - p)
  * dropout_grad         in: dy                 out: dx
  * dropout+add          in: a, x               out: y = a + dropout(x); a and x have one shape
+ * dropout+relu_grad    in: y, dy              out: dx = dy / (1 - p) where y is above 0, else 0
  * The mask comes from brim_dropout_keep() in brim/random.h; nothing is stored. */
 typedef struct brim_dropout_attr {
   double p;        /* probability of dropping, [0, 1) */
@@ -390,7 +402,9 @@ typedef union brim_attr {
 enum brim_op_sum {
   BRIM_SUM_NONE,
   BRIM_SUM_FIRST, /* out[0] = in[0] + in[1]; the other outputs are computed from out[0] as it is stored */
-  BRIM_SUM_LAST   /* out[0] = in[0] + the operation on in[1], rounded to the type of out[0] */
+  BRIM_SUM_LAST,  /* out[0] = in[0] + the operation on in[1], rounded to the type of out[0] */
+  BRIM_SUM_NEXT   /* out[0] = the operation on the other inputs, rounded to the type of out[0], + the last input, or
+                     relu of that sum. Since ABI 1.13 */
 };
 typedef struct brim_op_traits {
   /* A bit for each input and output whose first dimension is N; bits of tensors that a node lacks may be set. Such an

@@ -44,7 +44,7 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node)
 {
   const cpu_activation *t = table_of(b);
   const brim_activation_attr *attr = &node->attr.fused.activation;
-  const char *second = strchr(node->op, '+');
+  const char *second = strrchr(node->op, '+');
   const bool is_gelu = second && strcmp(second, "+gelu") == 0; /* else the attributes may be another operation's */
   const struct {
     const char *op;

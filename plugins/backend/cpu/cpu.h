@@ -174,11 +174,23 @@ size_t cpu_kernels_make(const brim_kernel *const **out);
 /* Returns whether a tensor is stored in 16 bits, so that the kernel gets a widened copy in scratch, which it may
  * change.
  */
-#define CPU_WIDENED (-2)
+#define CPU_WIDENED_BF16 (-2)
+#define CPU_WIDENED_F16 (-3)
 static inline bool cpu_is_widened(const brim_tensor *t)
 {
-  return t->producer == CPU_WIDENED;
+  return t->producer == CPU_WIDENED_BF16 || t->producer == CPU_WIDENED_F16;
 }
+/* Returns the greatest number that becomes 0 when it is stored as this tensor's numbers are: half of the smallest that
+ * the type has. */
+static inline float cpu_stored_as_zero(const brim_tensor *t)
+{
+  if (t->producer == CPU_WIDENED_BF16) return 0x1p-134f;
+  return t->producer == CPU_WIDENED_F16 ? 0x1p-25f : 0;
+}
+
+/* norm_channels.c: the input that this result of a kernel may overwrite, so that the scratch of both is the same; -1
+ * for none, as of other kernels. All the kernel's tensors have one size and are widened. */
+int32_t cpu_norm_overwritten(const brim_kernel *kernel, size_t result);
 
 /* For updates: the factor of the gradient, a parameter's decay, and the arguments of Adam's vector code. */
 double cpu_gradient_factor(const brim_launch *launch);

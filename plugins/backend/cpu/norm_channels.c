@@ -1,5 +1,6 @@
-/* Batch norm, group norm and their gradients, on [N,C,...] in any memory order; with a fused relu, applied while a
- * piece is in the cache.
+/* Batch norm, group norm and their gradients, on [N,C,...] in any memory order; with a fused addition and relu, applied
+ * while a piece is in the cache. So is the gradient of relu, before the sums: its result goes to the memory of dx, or
+ * of the gradient of the other operand, and is used from there.
  *
  * Statistics belong to a set (a group of samples and a channel, or a sample and a group of channels). First, each
  * sample and channel is summed in double precision; then the sums of a set are combined in the order of the samples and
@@ -33,9 +34,13 @@ typedef struct work {
   int64_t channels;        /* group norm: of a set; 0 for batch norm */
   double eps;
   const float *x, *dy, *weight, *bias;
+  const float *a;                       /* is added to the result before relu; or NULL */
   float *y;                             /* or dx */
+  const float *result;                  /* backward: y, whose sign masks dy */
+  float *masked;                        /* backward: where the masked dy is written, and read as dy; or NULL */
+  float least;                          /* backward, without `result`: the greatest y that is stored as 0 */
   float *mean, *rstd;                   /* written by the forward pass */
-  const float *given_mean, *given_rstd; /* read by the backward pass */
+  const float *given_mean, *given_rstd; /* the same, to read */
   const float *running_mean, *running_var;
   float *first_sum, *second_sum; /* mean_sum and var_sum, or dweight and dbias */
   sums *of_unit;                 /* [units][C] */
@@ -141,15 +146,37 @@ static void combine_channels(void *arg, int64_t n, int32_t thread)
   }
 }
 
+/* The coefficients of the result, from the statistics of the sets. */
+static void find_scales(const work *w, const piece *p, cpu_norm_lanes *by)
+{
+  for (int64_t l = 0; l < p->plane.lanes; l++) {
+    const int64_t c = p->channel + l, set = set_of(w, p->unit, c);
+    by->mean[l] = w->given_mean[set];
+    by->factor[l] = w->given_rstd[set] * w->weight[c];
+    by->shift[l] = w->bias[c];
+    by->slope[l] = 0;
+  }
+}
+
+/* A piece consists of contiguous runs, v->stride apart. */
+typedef struct runs {
+  int64_t number, count;
+} runs;
+
+static runs runs_of(const cpu_norm_plane *v)
+{
+  return v->lanes == v->stride ? (runs){1, v->pixels * v->lanes} : (runs){v->pixels, v->lanes};
+}
+
 static void scale_piece(const work *w, const piece *p, cpu_norm_lanes *by)
 {
-  const cpu_norm_plane *v = &p->plane;
+  const runs r = runs_of(&p->plane);
   float *y = w->y + p->at;
-  w->simd->scale(v, by, w->x + p->at, y);
-  if (!w->relu) return;
-  const bool whole = v->lanes == v->stride; /* the piece is contiguous */
-  const int64_t runs = whole ? 1 : v->pixels, count = whole ? v->pixels * v->lanes : v->lanes;
-  for (int64_t i = 0; i < runs; i++, y += v->stride) w->pointwise->relu(y, y, count);
+  if (w->a)
+    w->simd->scale_add(&p->plane, by, w->x + p->at, w->a + p->at, y);
+  else
+    w->simd->scale(&p->plane, by, w->x + p->at, y);
+  for (int64_t i = 0; w->relu && i < r.number; i++, y += p->plane.stride) w->pointwise->relu(y, y, r.count);
 }
 
 static void scale(void *arg, int64_t task, int32_t thread)
@@ -159,13 +186,7 @@ static void scale(void *arg, int64_t task, int32_t thread)
   cpu_norm_lanes by;
   for (int64_t i = task * w->per_task; i < cpu_min((task + 1) * w->per_task, w->tasks); i++) {
     const piece p = piece_of(w, i);
-    for (int64_t l = 0; l < p.plane.lanes; l++) {
-      const int64_t c = p.channel + l, set = set_of(w, p.unit, c);
-      by.mean[l] = w->mean[set];
-      by.factor[l] = w->rstd[set] * w->weight[c];
-      by.shift[l] = w->bias[c];
-      by.slope[l] = 0;
-    }
+    find_scales(w, &p, &by);
     scale_piece(w, &p, &by);
   }
 }
@@ -190,16 +211,32 @@ static void scale_by_running(void *arg, int64_t task, int32_t thread)
 
 /* ---- backward ---- */
 
+/* Writes dy to w->masked, as relu's gradient passes it: 0 where the result is at most 0. */
+static void mask_piece(const work *w, const piece *p)
+{
+  const runs r = runs_of(&p->plane);
+  cpu_norm_lanes by;
+  if (!w->result) {
+    find_scales(w, p, &by);
+    w->simd->mask(&p->plane, &by, w->least, w->x + p->at, w->dy + p->at, w->masked + p->at);
+    return;
+  }
+  for (int64_t i = 0, at = p->at; i < r.number; i++, at += p->plane.stride)
+    w->pointwise->relu_grad(w->result + at, w->dy + at, w->masked + at, r.count);
+}
+
 static void find_products(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const work *w = arg;
+  const float *dy = w->masked ? w->masked : w->dy;
   float mean[CPU_NORM_LANES];
   double sum[CPU_NORM_LANES], product[CPU_NORM_LANES];
   for (int64_t i = task * w->per_task; i < cpu_min((task + 1) * w->per_task, w->tasks); i++) {
     const piece p = piece_of(w, i);
     for (int64_t l = 0; l < p.plane.lanes; l++) mean[l] = w->given_mean[set_of(w, p.unit, p.channel + l)];
-    w->simd->products(&p.plane, w->x + p.at, w->dy + p.at, mean, sum, product);
+    if (w->masked) mask_piece(w, &p);
+    w->simd->products(&p.plane, w->x + p.at, dy + p.at, mean, sum, product);
     sums *to = w->of_unit + p.unit * w->C + p.channel;
     for (int64_t l = 0; l < p.plane.lanes; l++) to[l] = (sums){sum[l], product[l]};
   }
@@ -268,6 +305,7 @@ static void scale_grad(void *arg, int64_t task, int32_t thread)
 {
   (void)thread;
   const work *w = arg;
+  const float *dy = w->masked ? w->masked : w->dy;
   cpu_norm_lanes by;
   for (int64_t i = task * w->per_task; i < cpu_min((task + 1) * w->per_task, w->tasks); i++) {
     const piece p = piece_of(w, i);
@@ -278,7 +316,7 @@ static void scale_grad(void *arg, int64_t task, int32_t thread)
       by.shift[l] = w->shift[set];
       by.slope[l] = w->slope[set];
     }
-    w->simd->scale_grad(&p.plane, &by, w->x + p.at, w->dy + p.at, w->y + p.at);
+    w->simd->scale_grad(&p.plane, &by, w->x + p.at, dy + p.at, w->y + p.at);
   }
 }
 
@@ -337,14 +375,46 @@ static CPU_PREPARE(norm_prepare)
   return BRIM_OK;
 }
 
-static brim_status run_norm(cpu_backend *b, const brim_launch *launch, bool relu)
+/* Scratch for the operand of the sum in x's order, which is needed after the kernel's other scratch. */
+static void prepare_sum(const brim_node *node, brim_kernel_need *need)
+{
+  const uint64_t bytes = cpu_layout_bytes(node->in[node->in_count - 1], node->in[0]->channel_block);
+  if (bytes > need->workspace_bytes) need->workspace_bytes = bytes;
+}
+
+static CPU_PREPARE(norm_add_prepare)
+{
+  BRIM_TRY(norm_prepare(self, program, node, need, state));
+  prepare_sum(node, need);
+  return BRIM_OK;
+}
+
+static CPU_PREPARE(inference_add_prepare)
+{
+  BRIM_TRY(cpu_follow_prepare(self, program, node, need, state));
+  prepare_sum(node, need);
+  return BRIM_OK;
+}
+
+/* The operations after a norm. */
+typedef enum ending { END_NONE, END_RELU, END_ADD, END_ADD_RELU } ending;
+
+static void fill_ending(work *w, cpu_backend *b, const brim_launch *launch, ending end)
+{
+  const uint32_t last = launch->node->in_count - 1;
+  w->relu = end == END_RELU || end == END_ADD_RELU;
+  if (end == END_ADD || end == END_ADD_RELU)
+    w->a = cpu_layout_of(b, launch->node->in[last], launch->in[last], launch->node->in[0]->channel_block,
+                         launch->workspace);
+}
+
+static brim_status run_norm(cpu_backend *b, const brim_launch *launch, ending end)
 {
   work w = work_of(launch->node, cpu_max(1, launch->node->attr.norm.group));
   fill(&w, b, launch);
-  w.relu = relu;
   w.bias = launch->in[2];
-  w.mean = launch->out[1];
-  w.rstd = launch->out[2];
+  w.given_mean = w.mean = launch->out[1];
+  w.given_rstd = w.rstd = launch->out[2];
   w.of_unit = launch->workspace;
   run_pieces(&w, find_moments);
   if (w.channels > 0) {
@@ -354,25 +424,16 @@ static brim_status run_norm(cpu_backend *b, const brim_launch *launch, bool relu
     w.second_sum = launch->out[4];
     run_strips(&w, combine_groups);
   }
+  fill_ending(&w, b, launch, end);
   run_pieces(&w, scale);
   return BRIM_OK;
 }
 
-static CPU_RUN(norm_run)
-{
-  return run_norm(self, launch, false);
-}
-
-static CPU_RUN(norm_relu_run)
-{
-  return run_norm(self, launch, true);
-}
-
-static brim_status run_inference(cpu_backend *b, const brim_launch *launch, bool relu)
+static brim_status run_inference(cpu_backend *b, const brim_launch *launch, ending end)
 {
   work w = work_of(launch->node, CPU_NORM_LANES);
   fill(&w, b, launch);
-  w.relu = relu;
+  fill_ending(&w, b, launch, end);
   w.bias = launch->in[2];
   w.running_mean = launch->in[3];
   w.running_var = launch->in[4];
@@ -380,42 +441,50 @@ static brim_status run_inference(cpu_backend *b, const brim_launch *launch, bool
   return BRIM_OK;
 }
 
-static CPU_RUN(inference_run)
-{
-  return run_inference(self, launch, false);
-}
+/* The positions of a gradient's tensors; bias and y are 0 for an operation that lacks them. */
+typedef struct gradient {
+  uint32_t bias, mean, rstd, y, dy, dx, dweight, dbias;
+} gradient;
 
-static CPU_RUN(inference_relu_run)
+/* dx takes the order of x, and dy and y are converted to it. */
+static brim_status prepare_gradient(const brim_node *node, const gradient *g, brim_kernel_need *need)
 {
-  return run_inference(self, launch, true);
-}
-
-/* dx takes the order of x, and dy is converted to it. */
-static CPU_PREPARE(norm_grad_prepare)
-{
-  BRIM_TRY(cpu_follow_prepare(self, program, node, need, state));
+  const int64_t block = node->in[0]->channel_block;
   const work w = work_of(node, cpu_max(1, node->attr.norm.group));
-  need->workspace_bytes = cpu_aligned(cpu_layout_bytes(node->in[4], node->in[0]->channel_block)) + sums_bytes(&w);
-  need->workspace_bytes += 2 * (uint64_t)brim_shape_count(&node->in[2]->shape) * sizeof(float);
+  need->workspace_bytes = cpu_aligned(cpu_layout_bytes(node->in[g->dy], block)) + sums_bytes(&w);
+  need->workspace_bytes += cpu_aligned(2 * (uint64_t)brim_shape_count(&node->in[g->mean]->shape) * sizeof(float));
+  if (g->y) need->workspace_bytes += cpu_layout_bytes(node->in[g->y], block);
   return BRIM_OK;
 }
 
-static CPU_RUN(norm_grad_run)
+/* Takes scratch, in the order of prepare_gradient. */
+static void fill_gradient(work *w, cpu_backend *b, const brim_launch *launch, const gradient *g)
 {
   const brim_node *node = launch->node;
-  const int64_t block = node->in[0]->channel_block;
-  work w = work_of(node, cpu_max(1, node->attr.norm.group));
-  fill(&w, self, launch);
+  const int64_t block = node->in[0]->channel_block, sets = brim_shape_count(&node->in[g->mean]->shape);
   char *at = launch->workspace;
-  w.given_mean = launch->in[2];
-  w.given_rstd = launch->in[3];
-  w.dy = cpu_layout_of(self, node->in[4], launch->in[4], block, at);
-  at += cpu_aligned(cpu_layout_bytes(node->in[4], block));
-  w.of_unit = (sums *)(void *)at;
-  w.shift = (float *)(void *)(at + sums_bytes(&w));
-  w.slope = w.shift + brim_shape_count(&node->in[2]->shape);
-  w.first_sum = launch->out[1];
-  w.second_sum = launch->out[2];
+  w->y = launch->out[g->dx];
+  w->given_mean = launch->in[g->mean];
+  w->given_rstd = launch->in[g->rstd];
+  w->first_sum = launch->out[g->dweight];
+  w->second_sum = launch->out[g->dbias];
+  w->dy = cpu_layout_of(b, node->in[g->dy], launch->in[g->dy], block, at);
+  at += cpu_aligned(cpu_layout_bytes(node->in[g->dy], block));
+  w->of_unit = (sums *)(void *)at;
+  w->shift = (float *)(void *)(at + sums_bytes(w));
+  w->slope = w->shift + sets;
+  at += sums_bytes(w) + cpu_aligned(2 * (uint64_t)sets * sizeof(float));
+  if (g->bias) w->bias = launch->in[g->bias];
+  if (g->y) w->result = cpu_layout_of(b, node->in[g->y], launch->in[g->y], block, at);
+  if (g->bias || g->y) w->masked = launch->out[0];
+  w->least = cpu_stored_as_zero(node->in[0]);
+}
+
+static brim_status run_gradient(cpu_backend *b, const brim_launch *launch, const gradient *g)
+{
+  work w = work_of(launch->node, cpu_max(1, launch->node->attr.norm.group));
+  fill(&w, b, launch);
+  fill_gradient(&w, b, launch, g);
   run_pieces(&w, find_products);
   if (w.channels > 0) {
     cpu_pool_run(w.pool, w.N, combine_channels_grad, &w);
@@ -427,12 +496,45 @@ static CPU_RUN(norm_grad_run)
   return BRIM_OK;
 }
 
-CPU_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
-CPU_KERNEL(batch_norm_inference) = {.op = "batch_norm_inference", .prepare = cpu_follow_prepare, .run = inference_run};
-CPU_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
-CPU_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
-CPU_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = norm_grad_prepare, .run = norm_grad_run};
-CPU_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
-CPU_KERNEL(batch_norm_inference_relu) = {
-    .op = "batch_norm_inference+relu", .prepare = cpu_follow_prepare, .run = inference_relu_run};
-CPU_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
+#define NORM(id, its_op, its_prepare, its_run, its_ending)                                                             \
+  static CPU_RUN(id##_run)                                                                                             \
+  {                                                                                                                    \
+    return its_run(self, launch, its_ending);                                                                          \
+  }                                                                                                                    \
+  CPU_KERNEL(id) = {.op = its_op, .prepare = its_prepare, .run = id##_run}
+NORM(batch_norm, "batch_norm", norm_prepare, run_norm, END_NONE);
+NORM(batch_norm_relu, "batch_norm+relu", norm_prepare, run_norm, END_RELU);
+NORM(batch_norm_add, "batch_norm+add", norm_add_prepare, run_norm, END_ADD);
+NORM(batch_norm_add_relu, "batch_norm+add+relu", norm_add_prepare, run_norm, END_ADD_RELU);
+NORM(batch_norm_inference, "batch_norm_inference", cpu_follow_prepare, run_inference, END_NONE);
+NORM(batch_norm_inference_relu, "batch_norm_inference+relu", cpu_follow_prepare, run_inference, END_RELU);
+NORM(batch_norm_inference_add, "batch_norm_inference+add", inference_add_prepare, run_inference, END_ADD);
+NORM(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", inference_add_prepare, run_inference,
+     END_ADD_RELU);
+NORM(group_norm, "group_norm", norm_prepare, run_norm, END_NONE);
+NORM(group_norm_relu, "group_norm+relu", norm_prepare, run_norm, END_RELU);
+
+#define GRADIENT(id, its_op, ...)                                                                                      \
+  static const gradient of_##id = {__VA_ARGS__};                                                                       \
+  static CPU_PREPARE(id##_prepare)                                                                                     \
+  {                                                                                                                    \
+    BRIM_TRY(cpu_follow_prepare(self, program, node, need, state));                                                    \
+    return prepare_gradient(node, &of_##id, need);                                                                     \
+  }                                                                                                                    \
+  static CPU_RUN(id##_run)                                                                                             \
+  {                                                                                                                    \
+    return run_gradient(self, launch, &of_##id);                                                                       \
+  }                                                                                                                    \
+  CPU_KERNEL(id) = {.op = its_op, .prepare = id##_prepare, .run = id##_run}
+GRADIENT(batch_norm_grad, "batch_norm_grad", .mean = 2, .rstd = 3, .dy = 4, .dweight = 1, .dbias = 2);
+GRADIENT(group_norm_grad, "group_norm_grad", .mean = 2, .rstd = 3, .dy = 4, .dweight = 1, .dbias = 2);
+GRADIENT(batch_norm_relu_grad, "batch_norm+relu_grad", .bias = 2, .mean = 3, .rstd = 4, .dy = 5, .dweight = 1,
+         .dbias = 2);
+GRADIENT(batch_norm_add_relu_grad, "batch_norm+add+relu_grad", .mean = 2, .rstd = 3, .y = 4, .dy = 5, .dx = 1,
+         .dweight = 2, .dbias = 3);
+
+int32_t cpu_norm_overwritten(const brim_kernel *kernel, size_t result)
+{
+  if (kernel->run != batch_norm_add_relu_grad_run || result > 1) return -1;
+  return (int32_t)(result == 0 ? of_batch_norm_add_relu_grad.dy : of_batch_norm_add_relu_grad.y);
+}

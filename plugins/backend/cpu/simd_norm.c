@@ -200,6 +200,48 @@ static void scale(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, f
   for (int64_t at = 0; at < end; at += step) scale_lanes(by, x + at, y + at, lanes < end - at ? lanes : end - at);
 }
 
+static inline void scale_add_lanes(const cpu_norm_lanes *by, const float *x, const float *a, float *y, int64_t lanes)
+{
+  int64_t l = 0;
+  for (; l + LANES <= lanes; l += LANES) {
+    const vf scaled = (load(x + l) - load(by->mean + l)) * load(by->factor + l) + load(by->shift + l);
+    store(y + l, scaled + load(a + l));
+  }
+  for (; l < lanes; l++) y[l] = (x[l] - by->mean[l]) * by->factor[l] + by->shift[l] + a[l];
+}
+
+static void scale_add(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *a, float *y)
+{
+  const int64_t lanes = repeat(p, by), step = lanes == p->lanes ? p->stride : lanes;
+  const int64_t end = (p->pixels - 1) * p->stride + p->lanes;
+  for (int64_t at = 0; at < end; at += step)
+    scale_add_lanes(by, x + at, a + at, y + at, lanes < end - at ? lanes : end - at);
+}
+
+static inline void mask_lanes(const cpu_norm_lanes *by, float least, const float *x, const float *dy, float *masked,
+                              int64_t lanes)
+{
+  const vf zero = {0}, limit = zero + least;
+  int64_t l = 0;
+  for (; l + LANES <= lanes; l += LANES) {
+    const vf y = (load(x + l) - load(by->mean + l)) * load(by->factor + l) + load(by->shift + l);
+    store(masked + l, choose(y <= limit, zero, load(dy + l)));
+  }
+  for (; l < lanes; l++) {
+    const float y = (x[l] - by->mean[l]) * by->factor[l] + by->shift[l];
+    masked[l] = y <= least ? 0 : dy[l];
+  }
+}
+
+static void mask(const cpu_norm_plane *p, cpu_norm_lanes *by, float least, const float *x, const float *dy,
+                 float *masked)
+{
+  const int64_t lanes = repeat(p, by), step = lanes == p->lanes ? p->stride : lanes;
+  const int64_t end = (p->pixels - 1) * p->stride + p->lanes;
+  for (int64_t at = 0; at < end; at += step)
+    mask_lanes(by, least, x + at, dy + at, masked + at, lanes < end - at ? lanes : end - at);
+}
+
 static inline void scale_lanes_grad(const cpu_norm_lanes *by, const float *x, const float *dy, float *dx, int64_t lanes)
 {
   int64_t l = 0;
@@ -293,6 +335,8 @@ const cpu_norm_simd CPU_NAME(cpu_norm) = {
     .moments = moments,
     .products = products,
     .scale = scale,
+    .scale_add = scale_add,
+    .mask = mask,
     .scale_grad = scale_grad,
     .row = row,
     .row_grad = row_grad,

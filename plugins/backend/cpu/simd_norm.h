@@ -38,6 +38,11 @@ typedef struct cpu_norm_simd {
   void (*products)(const cpu_norm_plane *p, const float *x, const float *dy, const float *mean, double *sum,
                    double *product);
   void (*scale)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, float *y);
+  /* The same, and y += a. */
+  void (*scale_add)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *a, float *y);
+  /* masked = 0 where scale's y is at most `least`, else dy. */
+  void (*mask)(const cpu_norm_plane *p, cpu_norm_lanes *by, float least, const float *x, const float *dy,
+               float *masked);
   void (*scale_grad)(const cpu_norm_plane *p, cpu_norm_lanes *by, const float *x, const float *dy, float *dx);
   void (*row)(cpu_norm_row *r, const float *x, float *y);
   /* Adds to dweight and dbias (NULL for none). */

@@ -50,7 +50,9 @@ typedef struct part {
 typedef struct second {
   cpu_function function; /* of the rounded result */
   float factor;
-  bool adds; /* the rounded result to in[0] */
+  bool adds; /* the rounded result to in[0], for which the kernel gets zeros */
+  bool next; /* adds the rounded result to the last input, which the kernel does not read, */
+  void (*relu)(const float *x, float *y, int64_t count); /* and then applies this; NULL: nothing */
 } second;
 
 /* The state of a prepared node. */
@@ -64,7 +66,8 @@ typedef struct wrapped {
   int64_t rows, slice; /* samples in all, and at a time; 0 if everything at once */
   part part[2];        /* a slice, and the rest after whole slices */
   size_t parts;
-  void **place; /* by operand, while it runs */
+  void **place;     /* by operand, while it runs */
+  uint64_t ordered; /* second.next: where the operand of the sum in the result's order is in the scratch */
 } wrapped;
 
 /* ---- conversions ---- */
@@ -189,8 +192,9 @@ static const brim_op_traits *find_slicing(const brim_node *n)
 static second second_of(const cpu_backend *b, const brim_node *n)
 {
   const cpu_epilogue epilogue = cpu_epilogue_of(b, n);
-  const second s = {epilogue.function, epilogue.factor,
-                    brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
+  second s = {epilogue.function, epilogue.factor, brim_node_traits(n)->sum == BRIM_SUM_LAST && is_small(n->in[0])};
+  s.next = brim_node_traits(n)->sum == BRIM_SUM_NEXT;
+  if (s.next && epilogue.relu) s.relu = b->simd->relu;
   return is_small(n->out[0]) ? s : (second){0};
 }
 
@@ -218,6 +222,9 @@ static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_t
     while (w->operand[o->same].t != o->t) o->same++;
     if (w->second.adds) o->same = i; /* x + dropout(x): zeros stand for the first */
   }
+  /* The operand of the sum is not widened here, unless its order in memory must be changed. */
+  operand *last = &w->operand[n->in_count - 1];
+  if (w->second.next && last->t->channel_block == n->in[0]->channel_block) last->small = false;
   return BRIM_OK;
 }
 
@@ -238,10 +245,8 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   p->pointer = brim_try_calloc(w->operands, sizeof *p->pointer);
   if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
-  if (w->second.function) {
-    p->node.op = w->kernel->op;
-    p->node.out_count = 1;
-  }
+  if (w->second.function || w->second.next) p->node.op = w->kernel->op;
+  if (w->second.function) p->node.out_count = 1;
   p->node.in = p->pointer;
   p->node.out = p->pointer + n->in_count;
   for (size_t i = 0; i < w->operands; i++) {
@@ -252,7 +257,7 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
     *t = *o->t;
     if (o->small) {
       t->dtype = BRIM_DTYPE_F32;
-      t->producer = CPU_WIDENED;
+      t->producer = o->t->dtype == BRIM_DTYPE_F16 ? CPU_WIDENED_F16 : CPU_WIDENED_BF16;
       t->bytes *= 2;
     }
     if (!o->sliced) continue;
@@ -293,6 +298,14 @@ static bool parts_agree(const wrapped *w, const brim_node *n)
   return true;
 }
 
+/* The operand whose widened copy operand i, a result, may overwrite, or i itself. With it, the gradient of a norm, a
+ * sum and relu needs no more scratch than two kernels do. */
+static size_t overwritten(const wrapped *w, const brim_node *n, size_t i)
+{
+  const int32_t input = i < n->in_count ? -1 : cpu_norm_overwritten(w->kernel, i - n->in_count);
+  return input < 0 || !w->operand[input].small ? i : w->operand[input].same;
+}
+
 static brim_status prepare_parts(cpu_backend *self, const brim_program_info *program, const brim_node *node,
                                  brim_kernel_need *need, wrapped *w, const brim_op_traits *s)
 {
@@ -321,8 +334,13 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
   for (size_t i = 0; i < w->operands; i++) {
     if (!w->operand[i].small || w->operand[i].same != i) continue;
     if (w->second.function && i > node->in_count) continue; /* rounded from the result's scratch */
-    w->operand[i].offset = need->workspace_bytes;
-    need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
+    const size_t at = overwritten(w, node, i);
+    w->operand[i].offset = at != i ? w->operand[at].offset : need->workspace_bytes;
+    if (at == i) need->workspace_bytes += cpu_aligned(w->part[0].tensor[i].bytes);
+  }
+  if (w->second.next) {
+    w->ordered = need->workspace_bytes;
+    need->workspace_bytes += cpu_layout_bytes(w->part[0].pointer[node->in_count - 1], node->out[0]->channel_block);
   }
   return BRIM_OK;
 }
@@ -355,7 +373,7 @@ static CPU_PREPARE(prepare_kernel)
   w->kernel = reads_small ? reads_small : kernel_of(node->op);
   if (has_small(node) && !reads_small) {
     w->second = second_of(self, node);
-    if (w->second.function) w->kernel = first_kernel(node->op);
+    if (w->second.function || w->second.next) w->kernel = first_kernel(node->op);
     return prepare_wide(self, program, node, need, state);
   }
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
@@ -434,7 +452,8 @@ typedef struct ending {
   const cpu_half *half;
   second second;
   float *x;
-  const uint16_t *a; /* the operand to add; perhaps the result's own memory */
+  const uint16_t *a; /* the operand to add; perhaps the result's own memory; */
+  const float *wide; /* or this, which is that operand in another order */
   uint16_t *between; /* the first half's value if it is a result too, else NULL */
   uint16_t *y;
   int64_t count;
@@ -455,11 +474,24 @@ static void end_piece(void *arg, int64_t task, int32_t thread)
     if (e->second.function) {
       e->second.function(x, x, count, e->second.factor);
     } else {
-      e->half->widen(e->a + i, a, count);
-      for (int64_t k = 0; k < count; k++) x[k] += a[k];
+      const float *other = e->wide ? e->wide + i : a;
+      if (!e->wide) e->half->widen(e->a + i, a, count);
+      for (int64_t k = 0; k < count; k++) x[k] += other[k];
     }
+    if (e->second.relu) e->second.relu(x, x, count);
     e->half->round(x, e->y + i, count);
   }
+}
+
+/* The operand of a sum after the first half; such a node runs on all samples at once. */
+static void find_next(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, ending *e)
+{
+  const uint32_t last = launch->node->in_count - 1;
+  if (w->operand[last].small)
+    e->wide = cpu_layout_of(b, p->pointer[last], w->place[last], launch->node->out[0]->channel_block,
+                            (char *)launch->workspace + w->ordered);
+  else
+    e->a = launch->in[last];
 }
 
 static void end_part(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, int64_t row)
@@ -472,7 +504,8 @@ static void end_part(cpu_backend *b, const wrapped *w, const part *p, const brim
               .y = (uint16_t *)(void *)at_row(w, y, launch->out[0], row),
               .count = (int64_t)(p->tensor[y->same].bytes / sizeof(float))};
   if (w->second.adds) e.a = (const uint16_t *)(void *)at_row(w, &w->operand[0], launch->in[0], row);
-  if (n->out_count > 1) e.between = (uint16_t *)(void *)at_row(w, y + 1, launch->out[1], row);
+  if (w->second.next) find_next(b, w, p, launch, &e);
+  if (w->second.function && n->out_count > 1) e.between = (uint16_t *)(void *)at_row(w, y + 1, launch->out[1], row);
   cpu_pool_run(b->pool, cpu_divide_up(e.count, PIECE), end_piece, &e);
 }
 
@@ -498,11 +531,12 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
                              .out = w->place + n->in_count,
                              .workspace = launch->workspace,
                              .step = &step};
+  const bool ends = w->second.function || w->second.adds || w->second.next;
   BRIM_TRY(w->kernel->run(b, &inner));
-  if (w->second.function || w->second.adds) end_part(b, w, p, launch, row);
+  if (ends) end_part(b, w, p, launch, row);
   for (size_t i = n->in_count; i < w->operands; i++) {
     const operand *o = &w->operand[i];
-    if (o->small && !w->second.function && !w->second.adds)
+    if (o->small && !ends)
       convert(b, round_piece, o->t->dtype, w->place[i], at_row(w, o, launch->out[i - n->in_count], row),
               p->tensor[o->same].bytes / sizeof(float));
   }

@@ -56,7 +56,8 @@ template <int KIND> static brim_status function(cuda_backend *b, const brim_laun
 template <int KIND> static brim_status gradient(cuda_backend *b, const brim_launch *l)
 {
   const int64_t count = brim_shape_count(&l->node->out[0]->shape);
-  const float factor = (float)l->node->attr.activation.factor;
+  const brim_attr *attr = &l->node->attr;
+  const float factor = (float)(KIND == CUDA_DROPPED_RELU ? 1 / (1 - attr->dropout.p) : attr->activation.factor);
   const void *dy = cuda_same_order_input(b, l, 1);
   if (!dy) return BRIM_EDEVICE;
   CUDA_WITH_TYPE(l->node->in[0]->dtype, T,
@@ -65,14 +66,14 @@ template <int KIND> static brim_status gradient(cuda_backend *b, const brim_laun
 }
 
 /* `how` is function or gradient. */
-#define KERNEL(id, how, kind, prepare_)                                                                                \
+#define KERNEL(id, op_, how, kind, prepare_)                                                                           \
   static CUDA_RUN(id##_run)                                                                                            \
   {                                                                                                                    \
     return how<kind>((cuda_backend *)self, launch);                                                                    \
   }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .prepare = prepare_, .run = id##_run}
-#define FUNCTION(id, kind) KERNEL(id, function, kind, cuda_follow_prepare)
-#define GRADIENT(id, kind) KERNEL(id, gradient, kind, cuda_same_order_prepare)
+  BRIM_KERNEL(id) = {.op = op_, .prepare = prepare_, .run = id##_run}
+#define FUNCTION(id, kind) KERNEL(id, #id, function, kind, cuda_follow_prepare)
+#define GRADIENT(id, kind) KERNEL(id, #id, gradient, kind, cuda_same_order_prepare)
 FUNCTION(relu, CUDA_RELU);
 FUNCTION(leaky_relu, CUDA_LEAKY_RELU);
 FUNCTION(silu, CUDA_SILU);
@@ -81,6 +82,7 @@ FUNCTION(tanh, CUDA_TANH);
 FUNCTION(exp, CUDA_EXP);
 FUNCTION(scale, CUDA_SCALE);
 GRADIENT(relu_grad, CUDA_RELU);
+KERNEL(dropout_relu_grad, "dropout+relu_grad", gradient, CUDA_DROPPED_RELU, cuda_same_order_prepare);
 GRADIENT(leaky_relu_grad, CUDA_LEAKY_RELU);
 GRADIENT(silu_grad, CUDA_SILU);
 GRADIENT(sigmoid_grad, CUDA_SIGMOID);

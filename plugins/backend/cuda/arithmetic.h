@@ -24,7 +24,8 @@ enum cuda_activation_kind {
   CUDA_SIGMOID,
   CUDA_TANH,
   CUDA_EXP,
-  CUDA_SCALE /* factor * x */
+  CUDA_SCALE,       /* factor * x */
+  CUDA_DROPPED_RELU /* a gradient alone, of relu of dropout, which multiplies by factor what it keeps */
 };
 typedef struct cuda_activation {
   int kind; /* enum cuda_activation_kind */
@@ -118,6 +119,8 @@ CUDA_ANYWHERE float cuda_activation_gradient(cuda_activation a, float kept, floa
   switch (a.kind) {
   case CUDA_RELU:
     return kept <= 0 ? 0 : dy;
+  case CUDA_DROPPED_RELU: /* a dropped value is 0 */
+    return kept <= 0 ? 0 : a.factor * dy;
   case CUDA_LEAKY_RELU:
     return kept <= 0 ? a.factor * dy : dy;
   case CUDA_GELU:

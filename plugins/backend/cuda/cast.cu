@@ -1,14 +1,33 @@
 /* Converts values from one storage type to another, rounded to nearest. Each element is read and written once, as
  * many by a thread as both sides need to move at least 16 bytes at a time. A training program in 16 bits casts every
- * parameter, and most are tiny, so one launch processes a table of them (update_table.h). */
+ * parameter, and most are tiny, so one launch processes a table of them (update_table.h).
+ *
+ * A parameter of rank 4 is most likely the weight of a convolution, [K,D,R,S]. If convolutions want channels-last
+ * weights, the cast writes [K,R,S,D], so that none of them needs a copy: neighbouring threads write neighbouring
+ * values, and read values R*S apart, which the R*S passes over the same lines find in the cache. */
 #include <string.h>
 
 #include "kernel.cuh"
 extern "C" {
+#include "dnn.h"
 #include "update.h"
 }
 
 /* ---- the kernel ---- */
+
+template <typename To, typename From>
+static __device__ inline void cast_transposed(const cuda_table_entry &e, int64_t start)
+{
+  const From *x = static_cast<const From *>(e.tensor[0]);
+  To *y = static_cast<To *>(e.tensor[1]);
+  const int64_t end = cuda_min(e.count, start + CUDA_UPDATE_PIECE), whole = (int64_t)e.matrix.depth * e.matrix.taps;
+  const int64_t first = start / whole * whole; /* of a matrix; the rest of an index is below whole + the piece */
+  for (int64_t i = start + threadIdx.x; i < end; i += CUDA_THREADS) {
+    const int64_t k = (i - first) / whole;
+    const uint32_t at = (uint32_t)(i - first - k * whole), tap = at / e.matrix.depth, d = at - tap * e.matrix.depth;
+    cuda_store(&y[i], cuda_load(&x[first + k * whole + (int64_t)d * e.matrix.taps + tap]));
+  }
+}
 
 template <typename To, typename From> static __device__ inline void cast_piece(const cuda_table_entry &e, int64_t start)
 {
@@ -43,7 +62,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS) cast_kernel(const __grid_
 {
   for (uint32_t part = blockIdx.x; part < table.head.parts; part += gridDim.x) {
     const cuda_table_entry &e = table.entry[cuda_table_find(table.entry, table.head.entries, part)];
-    cast_piece<To, From>(e, (int64_t)(part - e.first) * CUDA_UPDATE_PIECE);
+    const int64_t start = (int64_t)(part - e.first) * CUDA_UPDATE_PIECE;
+    if (e.matrix.taps > 1)
+      cast_transposed<To, From>(e, start);
+    else
+      cast_piece<To, From>(e, start);
   }
 }
 
@@ -81,6 +104,11 @@ static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, si
     e.count = brim_shape_count(&y->shape);
     e.tensor[0] = launch[i]->in[0];
     e.tensor[1] = launch[i]->out[0];
+    e.matrix.taps = 1;
+    if (!cuda_in_order(y, cuda_channels_last(x))) {
+      e.matrix.depth = (uint32_t)y->shape.dim[1];
+      e.matrix.taps = (uint32_t)(y->shape.dim[2] * y->shape.dim[3]);
+    }
     const int64_t parts = cuda_update_parts(e.count);
     const bool same = x->dtype == from && y->dtype == to;
     if (same && cuda_table_add(&table, &e, parts, CUDA_TABLE_PARTS_MAX)) continue;
@@ -93,9 +121,25 @@ static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, si
   return launch_casts(b, to, from, &table);
 }
 
+/* Whether the result is a copy of a weight for convolutions, and is small enough for indices of 32 bits. */
+static bool is_for_convolutions(const cuda_backend *b, const brim_node *node)
+{
+  const brim_tensor *x = node->in[0], *y = node->out[0];
+  if (x->role != BRIM_ROLE_PARAMETER || y->shape.rank != 4 || y->dtype == BRIM_DTYPE_F32) return false;
+  const int64_t matrix = brim_shape_count(&y->shape) / y->shape.dim[0];
+  return matrix <= INT32_MAX && cuda_dnn_prefers_last(b, y->dtype);
+}
+
+static CUDA_PREPARE(prepare)
+{
+  BRIM_TRY(cuda_follow_prepare(self, program, node, need, state));
+  if (is_for_convolutions(static_cast<const cuda_backend *>(self), node)) cuda_layout_set(node->out[0], true);
+  return BRIM_OK;
+}
+
 static CUDA_RUN(run)
 {
   return run_all(static_cast<cuda_backend *>(self), &launch, 1);
 }
-BRIM_KERNEL(cast) = {.op = "cast", .prepare = cuda_follow_prepare, .run = run};
+BRIM_KERNEL(cast) = {.op = "cast", .prepare = prepare, .run = run};
 CUDA_GATHERING(cast, run_all, true);

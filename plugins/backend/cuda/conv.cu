@@ -4,8 +4,9 @@
  * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. Later operations
  * can keep that order. If the library has no plan for that order, the other is tried; our own kernels take any order.
  *
- * Weights are [K,D,R,S] everywhere outside of this file (checkpoints, optimizers, other backends). Channels-last
- * convolutions need [K,R,S,D], a copy in scratch, which moves each weight once, while each is used N*P*Q times.
+ * Weights are [K,D,R,S] in checkpoints, optimizers and other backends. Channels-last convolutions need [K,R,S,D]. In 16
+ * bits the cast of a weight writes it in that order (cast.cu). Another weight is copied into scratch, which moves each
+ * value once, while each is used N*P*Q times.
  * Gradients of weights are computed into scratch, because the library writes them and the kernel must add. */
 #include "conv.h"
 
@@ -23,7 +24,7 @@
 typedef struct plan {
   cuda_conv conv;
   cuda_dnn_plan *dnn;    /* NULL for kernels of our own */
-  uint64_t weight_bytes; /* of the copy of the weight or its gradient, or 0 */
+  uint64_t weight_bytes; /* of the weight's gradient in scratch, or 0 */
 } plan;
 
 static void release(void *self, void *state)
@@ -81,23 +82,34 @@ static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
   return BRIM_OK;
 }
 
-/* Returns the weight's size if a copy of it is needed, else 0. */
-static uint64_t copy_bytes(const plan *p)
+/* The weight of a node as a tensor of rank 4. */
+static brim_tensor weight_of(const plan *p, const brim_node *node)
 {
-  if (!p->dnn || !p->conv.x_last || cuda_conv_weight_is_last(&p->conv)) return 0;
-  return cuda_round_up((uint64_t)cuda_conv_weights(&p->conv) * brim_dtype_bytes(p->conv.dtype), CUDA_ALIGNMENT);
+  const cuda_conv *v = &p->conv;
+  brim_tensor weight = *node->in[1];
+  if (weight.shape.rank != 4) weight.shape = (brim_shape){4, {v->K, v->D, v->R, v->S}};
+  return weight;
+}
+
+/* Our own kernels read plain weights. */
+static bool wants_last(const plan *p)
+{
+  return p->dnn && p->conv.x_last;
+}
+
+/* Returns the weight's size if a copy of it is needed, else 0. */
+static uint64_t copy_bytes(const plan *p, const brim_node *node)
+{
+  const brim_tensor weight = weight_of(p, node);
+  return cuda_ordered_bytes(&weight, wants_last(p));
 }
 
 /* Returns the weight in the convolution's order. If that is a copy in *scratch, *scratch then points past it. Returns
  * NULL with an error set if the launch failed. */
-static const void *weight_for(cuda_backend *b, const plan *p, const void *weight, void **scratch)
+static const void *weight_for(cuda_backend *b, const plan *p, const brim_launch *launch, void **scratch)
 {
-  const cuda_conv *v = &p->conv;
-  const brim_shape shape = {4, {v->K, v->D, v->R, v->S}};
-  if (p->weight_bytes == 0) return weight;
-  void *to = *scratch;
-  *scratch = (char *)to + p->weight_bytes;
-  return cuda_layout_convert(b, &shape, v->dtype, weight, to, true) == BRIM_OK ? to : NULL;
+  const brim_tensor weight = weight_of(p, launch->node);
+  return cuda_ordered(b, &weight, launch->in[1], wants_last(p), scratch);
 }
 
 /* ---- y ---- */
@@ -110,8 +122,7 @@ static brim_status prepare_forward(cuda_backend *b, const brim_node *node, plan 
     p->conv.x_last = cuda_channels_last(node->in[0]);
     p->conv.y_last = cuda_dnn_prefers_last(b, p->conv.dtype);
   }
-  p->weight_bytes = copy_bytes(p);
-  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) + p->weight_bytes + bytes;
+  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.x_last) + copy_bytes(p, node) + bytes;
   cuda_layout_set(node->out[0], p->conv.y_last);
   return BRIM_OK;
 }
@@ -161,7 +172,7 @@ static CUDA_RUN(conv2d_run)
   const plan *p = (const plan *)launch->state;
   void *scratch = launch->workspace, *y = launch->out[0];
   const void *x = cuda_ordered(b, launch->node->in[0], launch->in[0], p->conv.x_last, &scratch);
-  const void *weight = weight_for(b, p, launch->in[1], &scratch);
+  const void *weight = weight_for(b, p, launch, &scratch);
   if (!x || !weight) return BRIM_EDEVICE;
   if (p->dnn)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, (void *)x, (void *)weight, y, scratch));
@@ -188,8 +199,7 @@ static brim_status prepare_grad_input(cuda_backend *b, const brim_node *node, pl
     p->conv.y_last = cuda_channels_last(node->in[0]);
     p->conv.x_last = cuda_dnn_prefers_last(b, p->conv.dtype);
   }
-  p->weight_bytes = copy_bytes(p);
-  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.y_last) + p->weight_bytes + bytes;
+  need->workspace_bytes = cuda_ordered_bytes(node->in[0], p->conv.y_last) + copy_bytes(p, node) + bytes;
   cuda_layout_set(node->out[0], p->conv.x_last);
   return BRIM_OK;
 }
@@ -208,7 +218,7 @@ static CUDA_RUN(grad_input_run)
   const plan *p = (const plan *)launch->state;
   void *scratch = launch->workspace, *dx = launch->out[0];
   const void *dy = cuda_ordered(b, launch->node->in[0], launch->in[0], p->conv.y_last, &scratch);
-  const void *weight = weight_for(b, p, launch->in[1], &scratch);
+  const void *weight = weight_for(b, p, launch, &scratch);
   if (!dy || !weight) return BRIM_EDEVICE;
   if (p->dnn)
     BRIM_TRY(cuda_dnn_run(b, p->dnn, dx, (void *)weight, (void *)dy, scratch));

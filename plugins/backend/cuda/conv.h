@@ -19,11 +19,6 @@ static inline int64_t cuda_conv_weights(const cuda_conv *v)
 {
   return v->K * v->D * v->R * v->S;
 }
-/* Whether [K,D,R,S] and [K,R,S,D] are the same in memory. */
-static inline bool cuda_conv_weight_is_last(const cuda_conv *v)
-{
-  return v->D == 1 || v->R * v->S == 1;
-}
 
 /* conv_direct.cu: for convolutions that the library refuses. weight [K,D,R,S]. [step] */
 brim_status cuda_conv_direct(cuda_backend *b, const cuda_conv *v, const void *x, const void *weight, void *y);

@@ -1,4 +1,4 @@
-/* Dropout and its gradient, which both multiply by the mask; and add+dropout.
+/* Dropout and its gradient, which both multiply by the mask; and dropout with an addition or relu.
  *
  *     y = x * (kept ? 1 / (1 - p) : 0)          y = a + x * (kept ? 1 / (1 - p) : 0)
  *
@@ -10,6 +10,7 @@
  *   - planes of single channels (NCHW): four channels of 16 bytes of pixels each, so that reads still go along rows;
  *     its mask fits into a word.
  * The key, from the step's seed and number, is made by each thread, on the device. */
+#include "arithmetic.h"
 #include "kernel.cuh"
 
 /* How blocks of random numbers cover a tensor. Rows: `length` elements and `groups` blocks each, `rows` in a sample.
@@ -18,6 +19,7 @@ typedef struct pattern {
   double p;
   uint64_t stream;
   float scale;
+  bool relu; /* follows */
   int64_t samples, rows, length, groups;
 } pattern;
 
@@ -51,27 +53,30 @@ template <typename T> static __device__ inline float rounded(float value)
   cuda_store(&stored, value);
   return cuda_load(&stored);
 }
-static __device__ inline float dropped(float x, uint32_t kept, float scale)
+static __device__ inline float dropped(const pattern &d, float x, uint32_t kept)
 {
-  return __fmul_rn(x, kept & 1 ? scale : 0); /* NaN is passed on */
+  const float y = __fmul_rn(x, kept & 1 ? d.scale : 0); /* NaN is passed on */
+  return d.relu ? cuda_activate({CUDA_RELU, 0}, y) : y;
 }
 
 /* a: added, unless NULL. Bit k of `bits` belongs to element k. */
-template <typename T> static __device__ inline void drop_pack(T *y, const T *x, const T *a, uint32_t bits, float scale)
+template <typename T>
+static __device__ inline void drop_pack(T *y, const T *x, const T *a, uint32_t bits, const pattern &d)
 {
   cuda_pack<T> v, w;
   v.load(x);
   if (a) w.load(a);
 #pragma unroll
   for (int k = 0; k < cuda_pack<T>::count; k++) {
-    v.v[k] = dropped(v.v[k], bits >> k, scale);
+    v.v[k] = dropped(d, v.v[k], bits >> k);
     if (a) v.v[k] = __fadd_rn(w.v[k], rounded<T>(v.v[k]));
   }
   v.store(y);
 }
-template <typename T> static __device__ inline void drop_one(T *y, const T *x, const T *a, uint32_t kept, float scale)
+template <typename T>
+static __device__ inline void drop_one(T *y, const T *x, const T *a, uint32_t kept, const pattern &d)
 {
-  float v = dropped(cuda_load(x), kept, scale);
+  float v = dropped(d, cuda_load(x), kept);
   if (a) v = __fadd_rn(cuda_load(a), rounded<T>(v));
   cuda_store(y, v);
 }
@@ -104,7 +109,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     uint32_t bits = 0;
 #pragma unroll
     for (int j = 0; j < P / 4; j++) bits |= kept4(m, n, at * (P / 4) + j) << 4 * j;
-    drop_pack(y + i * P, x + i * P, a ? a + i * P : nullptr, bits, d.scale);
+    drop_pack(y + i * P, x + i * P, a ? a + i * P : nullptr, bits, d);
   }
 }
 
@@ -121,7 +126,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
     const uint32_t bits = kept4(m, n, block);
 #pragma unroll
     for (int j = 0; j < 4; j++)
-      if (4 * group + j < d.length) drop_one(y + at + j, x + at + j, a ? a + at + j : nullptr, bits >> j, d.scale);
+      if (4 * group + j < d.length) drop_one(y + at + j, x + at + j, a ? a + at + j : nullptr, bits >> j, d);
   }
 }
 
@@ -147,9 +152,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
       const int64_t at = (n * d.rows + 4 * group + j) * d.length + pack * V;
       if (4 * group + j >= d.rows) break;
       if constexpr (V == 1)
-        drop_one(y + at, x + at, a ? a + at : nullptr, bits >> j, d.scale);
+        drop_one(y + at, x + at, a ? a + at : nullptr, bits >> j, d);
       else
-        drop_pack(y + at, x + at, a ? a + at : nullptr, bits >> (j * V), d.scale);
+        drop_pack(y + at, x + at, a ? a + at : nullptr, bits >> (j * V), d);
     }
   }
 }
@@ -161,12 +166,12 @@ static bool in_planes(const brim_tensor *y)
   return y->shape.rank == 4 && !cuda_channels_last(y) && y->shape.dim[2] * y->shape.dim[3] > 1;
 }
 
-static pattern make_pattern(const brim_node *node)
+static pattern make_pattern(const brim_node *node, bool relu)
 {
   const brim_tensor *y = node->out[0];
   const int64_t samples = y->shape.dim[0], size = brim_shape_count(&y->shape) / samples;
   const brim_dropout_attr *attr = &node->attr.dropout;
-  pattern d = {attr->p, attr->stream, (float)(1 / (1 - attr->p)), samples, 1, size, cuda_divide_up(size, 4)};
+  pattern d = {attr->p, attr->stream, (float)(1 / (1 - attr->p)), relu, samples, 1, size, cuda_divide_up(size, 4)};
   if (y->shape.rank != 4) return d;
   const int64_t channels = y->shape.dim[1], pixels = size / channels;
   if (in_planes(y)) {
@@ -181,10 +186,11 @@ static pattern make_pattern(const brim_node *node)
   return d;
 }
 
-template <typename T> static brim_status drop(cuda_backend *b, const brim_launch *l, const void *from, const void *add)
+template <typename T>
+static brim_status drop(cuda_backend *b, const brim_launch *l, const void *from, const void *add, bool relu)
 {
   constexpr int P = cuda_pack<T>::count;
-  const pattern d = make_pattern(l->node);
+  const pattern d = make_pattern(l->node, relu);
   const cuda_control *control = cuda_control_of(b, l);
   if (!control) return BRIM_EDEVICE;
   T *y = static_cast<T *>(l->out[0]);
@@ -204,7 +210,13 @@ template <typename T> static brim_status drop(cuda_backend *b, const brim_launch
 static CUDA_RUN(dropout_run)
 {
   cuda_backend *b = static_cast<cuda_backend *>(self);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return drop<T>(b, launch, launch->in[0], nullptr));
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return drop<T>(b, launch, launch->in[0], nullptr, false));
+}
+
+static CUDA_RUN(dropout_relu_run)
+{
+  cuda_backend *b = static_cast<cuda_backend *>(self);
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return drop<T>(b, launch, launch->in[0], nullptr, true));
 }
 
 static CUDA_RUN(dropout_add_run)
@@ -212,9 +224,10 @@ static CUDA_RUN(dropout_add_run)
   cuda_backend *b = static_cast<cuda_backend *>(self);
   const void *x = cuda_same_order_input(b, launch, 1);
   if (!x) return BRIM_EDEVICE;
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return drop<T>(b, launch, x, launch->in[0]));
+  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return drop<T>(b, launch, x, launch->in[0], false));
 }
 
 BRIM_KERNEL(dropout) = {.op = "dropout", .prepare = cuda_follow_prepare, .run = dropout_run};
+BRIM_KERNEL(dropout_relu) = {.op = "dropout+relu", .prepare = cuda_follow_prepare, .run = dropout_relu_run};
 BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .prepare = cuda_follow_prepare, .run = dropout_run};
 BRIM_KERNEL(dropout_add) = {.op = "dropout+add", .prepare = cuda_same_order_prepare, .run = dropout_add_run};

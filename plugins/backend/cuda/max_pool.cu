@@ -1,4 +1,4 @@
-/* max_pool2d and its gradient.
+/* max_pool2d and its gradient, also of a max_pool2d that relu follows.
  *
  *     y[n,c,p,q] = the greatest x[n,c,h,w] in the window of (p, q); index: its place in the window, r * S + s
  *
@@ -6,13 +6,14 @@
  * of y, or channels-last a pack of its channels, of 16 bytes if they divide C. Overlapping windows read from the cache,
  * so x is read from memory once. The gradient is gathered: each element of dx adds up dy of the windows that selected
  * it, in the order of y. So dx is written once, without being zeroed first, and every sum has one order. */
+#include "arithmetic.h"
 #include "pool_windows.h"
 #include "words.cuh"
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS, 1)
     max_pool_kernel(T *__restrict__ y, uint8_t *__restrict__ index, const T *__restrict__ x, const cuda_pool p,
-                    int64_t count)
+                    int64_t count, bool relu)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
     const cuda_pixel at = cuda_pixel_of(&p, p.by_places, i);
@@ -36,6 +37,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
           which[k] = better ? (top + r) * kernel + left + s : which[k];
         }
       }
+    if (relu)
+#pragma unroll
+      for (int k = 0; k < V; k++) best[k] = cuda_activate({CUDA_RELU, 0}, best[k]);
     cuda_store_values(y + i * V, best);
     uint8_t bytes[V];
     typename cuda_word<V>::type word;
@@ -46,10 +50,11 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
   }
 }
 
+/* y: the result of relu, which masks dy; NULL: there is none. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
-    max_pool_grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const uint8_t *__restrict__ index,
-                         const cuda_pool p, int64_t count)
+    max_pool_grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const T *__restrict__ y,
+                         const uint8_t *__restrict__ index, const cuda_pool p, int64_t count)
 {
   for (int64_t i = cuda_first(); i < count; i += cuda_step_width()) {
     const cuda_pixel at = cuda_pixel_of(&p, p.by_extent, i);
@@ -65,6 +70,12 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
         float given[V];
         memcpy(bytes, &word, sizeof word);
         cuda_load_values(given, dy + place);
+        if (y) {
+          float result[V];
+          cuda_load_values(result, y + place);
+#pragma unroll
+          for (int k = 0; k < V; k++) given[k] = cuda_activation_gradient({CUDA_RELU, 0}, result[k], given[k]);
+        }
 #pragma unroll
         for (int k = 0; k < V; k++) sum[k] += bytes[k] == here ? given[k] : 0;
       }
@@ -72,13 +83,13 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-template <typename T, int V> static brim_status pool(cuda_backend *b, const brim_launch *launch)
+template <typename T, int V> static brim_status pool(cuda_backend *b, const brim_launch *launch, bool relu)
 {
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
   const cuda_pool p = cuda_pool_of(&launch->node->attr.pool2d, false, &x->shape, &y->shape, cuda_channels_last(x), V);
   const int64_t count = brim_shape_count(&y->shape) / V;
   return cuda_launch(b, max_pool_kernel<T, V>, cuda_stride(count, 1, b->processors), (T *)launch->out[0],
-                     (uint8_t *)launch->out[1], (const T *)launch->in[0], p, count);
+                     (uint8_t *)launch->out[1], (const T *)launch->in[0], p, count, relu);
 }
 
 /* Whether a channels-last tensor's channels are whole packs. */
@@ -87,48 +98,63 @@ template <typename T> static bool has_packs(const brim_tensor *t)
   return cuda_channels_last(t) && t->shape.dim[1] % cuda_pack<T>::count == 0;
 }
 
-static CUDA_RUN(max_pool2d_run)
+static brim_status run(cuda_backend *b, const brim_launch *launch, bool relu)
 {
-  cuda_backend *b = (cuda_backend *)self;
   const brim_tensor *x = launch->node->in[0];
   CUDA_WITH_TYPE(x->dtype, T, {
-    if (has_packs<T>(x)) return pool<T, cuda_pack<T>::count>(b, launch);
-    return pool<T, 1>(b, launch);
+    if (has_packs<T>(x)) return pool<T, cuda_pack<T>::count>(b, launch, relu);
+    return pool<T, 1>(b, launch, relu);
   });
 }
+static CUDA_RUN(max_pool2d_run)
+{
+  return run((cuda_backend *)self, launch, false);
+}
+static CUDA_RUN(max_pool2d_relu_run)
+{
+  return run((cuda_backend *)self, launch, true);
+}
 BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .prepare = cuda_follow_prepare, .run = max_pool2d_run};
+BRIM_KERNEL(max_pool2d_relu) = {.op = "max_pool2d+relu", .prepare = cuda_follow_prepare, .run = max_pool2d_relu_run};
 
-/* The result has the order of the index, that of the forward pass. */
+/* The result has the order of the index, that of the forward pass, as has the result of relu, if there is one. */
 static CUDA_PREPARE(max_pool2d_grad_prepare)
 {
   (void)self, (void)program, (void)state;
   const bool channels_last = cuda_channels_last(node->in[1]);
   cuda_layout_set(node->out[0], channels_last);
   need->workspace_bytes = cuda_ordered_bytes(node->in[0], channels_last);
+  if (node->in_count > 2) need->workspace_bytes += cuda_ordered_bytes(node->in[2], channels_last);
   return BRIM_OK;
 }
 
-template <typename T, int V> static brim_status pool_grad(cuda_backend *b, const brim_launch *launch, const void *dy)
+template <typename T, int V>
+static brim_status pool_grad(cuda_backend *b, const brim_launch *launch, const void *dy, const void *y)
 {
   const brim_tensor *index = launch->node->in[1], *dx = launch->node->out[0];
   const cuda_pool p =
       cuda_pool_of(&launch->node->attr.pool2d, false, &dx->shape, &index->shape, cuda_channels_last(index), V);
   const int64_t count = brim_shape_count(&dx->shape) / V;
   return cuda_launch(b, max_pool_grad_kernel<T, V>, cuda_stride(count, 1, b->processors), (T *)launch->out[0],
-                     (const T *)dy, (const uint8_t *)launch->in[1], p, count);
+                     (const T *)dy, (const T *)y, (const uint8_t *)launch->in[1], p, count);
 }
 
 static CUDA_RUN(max_pool2d_grad_run)
 {
   cuda_backend *b = (cuda_backend *)self;
-  const brim_tensor *dx = launch->node->out[0], *index = launch->node->in[1];
+  const brim_node *node = launch->node;
+  const brim_tensor *dx = node->out[0], *index = node->in[1];
+  const bool last = cuda_channels_last(index), masked = node->in_count > 2;
   void *scratch = launch->workspace;
-  const void *dy = cuda_ordered(b, launch->node->in[0], launch->in[0], cuda_channels_last(index), &scratch);
-  if (!dy) return BRIM_EDEVICE;
+  const void *dy = cuda_ordered(b, node->in[0], launch->in[0], last, &scratch);
+  const void *y = masked ? cuda_ordered(b, node->in[2], launch->in[2], last, &scratch) : NULL;
+  if (!dy || (masked && !y)) return BRIM_EDEVICE;
   CUDA_WITH_TYPE(dx->dtype, T, {
-    if (has_packs<T>(index)) return pool_grad<T, cuda_pack<T>::count>(b, launch, dy);
-    return pool_grad<T, 1>(b, launch, dy);
+    if (has_packs<T>(index)) return pool_grad<T, cuda_pack<T>::count>(b, launch, dy, y);
+    return pool_grad<T, 1>(b, launch, dy, y);
   });
 }
 BRIM_KERNEL(max_pool2d_grad) = {
     .op = "max_pool2d_grad", .prepare = max_pool2d_grad_prepare, .run = max_pool2d_grad_run};
+BRIM_KERNEL(max_pool2d_relu_grad) = {
+    .op = "max_pool2d+relu_grad", .prepare = max_pool2d_grad_prepare, .run = max_pool2d_grad_run};

@@ -1,5 +1,6 @@
-/* Batch norm and group norm of [N,C,...], optionally followed by relu; P places follow the channels. Statistics are of
- * a set: a group of samples and a channel (batch norm), or a sample and a group of channels (group norm).
+/* Batch norm and group norm of [N,C,...], optionally followed by an addition, relu or both; P places follow the
+ * channels. Statistics are of a set: a group of samples and a channel (batch norm), or a sample and a group of channels
+ * (group norm).
  *
  *     mean = sum of x / M      rstd = 1 / sqrt(sum of (x - mean)^2 / M + eps)     M values in a set
  *     y    = (x - mean) * rstd * weight[c] + bias[c]
@@ -202,6 +203,7 @@ typedef struct scaling {
   const float *mean, *deviation, *weight, *bias; /* mean and deviation of sets; weight and bias of channels */
   float eps;                                     /* running averages: rstd is 1 / sqrt(deviation + eps) */
   bool running, relu;
+  const void *a; /* is added before relu, in the order of x; or NULL */
 } scaling;
 
 typedef struct line {
@@ -215,10 +217,24 @@ static __device__ inline line line_of(const scaling &s, int64_t set, int64_t c)
   return {s.mean[set], rstd * s.weight[c], s.bias[c]};
 }
 
-template <typename T> static __device__ inline float on_line(const line &l, float x, bool relu)
+static __device__ inline float on_line(const line &l, float x)
 {
-  const float y = (x - l.mean) * l.factor + l.bias;
-  return relu ? rectified<T>(y) : y;
+  return norm_result(x, l.mean, l.factor, l.bias);
+}
+
+/* What follows the norm, for W values of which `count` exist. The norm's result is rounded as if it were stored. */
+template <int W, typename T>
+static __device__ inline void end_values(const scaling &s, float *v, int64_t place, int count)
+{
+  if (s.a) {
+    float a[W] = {};
+    load_some<W>(a, static_cast<const T *>(s.a) + place, count);
+#pragma unroll
+    for (int k = 0; k < W; k++) v[k] = rounded<T>(v[k]) + a[k];
+  }
+  if (s.relu)
+#pragma unroll
+    for (int k = 0; k < W; k++) v[k] = rectified<T>(v[k]);
 }
 
 /* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
@@ -240,8 +256,9 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1) scale_runs(T *y, const
         l = line_of(s, at.set, at.channel);
       }
       at.left--;
-      v[k] = on_line<T>(l, v[k], s.relu);
+      v[k] = on_line(l, v[k]);
     }
+    end_values<W, T>(s, v, i, here);
     store_some<W>(y + i, v, here);
   }
 }
@@ -261,7 +278,8 @@ static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns(T *y, const
       float v[W];
       cuda_load_values<W>(x + place, v);
 #pragma unroll
-      for (int k = 0; k < W; k++) v[k] = on_line<T>(l[k], v[k], s.relu);
+      for (int k = 0; k < W; k++) v[k] = on_line(l[k], v[k]);
+      end_values<W, T>(s, v, place, W);
       cuda_store_values<W>(y + place, v);
     }
   }
@@ -314,6 +332,28 @@ static CUDA_PREPARE(norm_prepare)
   return BRIM_OK;
 }
 
+/* The operand of the sum, in the order of x, is needed after the norm's other scratch. */
+static void prepare_sum(const brim_node *node, brim_kernel_need *need)
+{
+  const uint64_t bytes = cuda_ordered_bytes(node->in[node->in_count - 1], cuda_channels_last(node->in[0]));
+  if (bytes > 0) need->no_inplace = 1; /* it may not be overwritten in another order */
+  if (bytes > need->workspace_bytes) need->workspace_bytes = bytes;
+}
+
+static CUDA_PREPARE(norm_add_prepare)
+{
+  BRIM_TRY(norm_prepare(self, program, node, need, state));
+  prepare_sum(node, need);
+  return BRIM_OK;
+}
+
+static CUDA_PREPARE(inference_add_prepare)
+{
+  BRIM_TRY(cuda_follow_prepare(self, program, node, need, state));
+  prepare_sum(node, need);
+  return BRIM_OK;
+}
+
 static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
 {
   const brim_node *node = launch->node;
@@ -331,60 +371,61 @@ static brim_status find_statistics(cuda_backend *b, const brim_launch *launch)
   return norm_add_groups(b, launch, 3, &cut, of_group);
 }
 
-static brim_status scale(cuda_backend *b, const brim_launch *launch, const scaling &s)
+/* The operations after a norm. */
+enum ending { END_NONE, END_RELU, END_ADD, END_ADD_RELU };
+
+static brim_status scale(cuda_backend *b, const brim_launch *launch, scaling s, enum ending end)
 {
-  const cuda_norm_cut cut = cut_of(launch->node);
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T,
-                 return launch_scale(b, (T *)launch->out[0], (const T *)launch->in[0], s, &cut));
+  const brim_node *node = launch->node;
+  const uint32_t last = node->in_count - 1;
+  const cuda_norm_cut cut = cut_of(node);
+  void *scratch = launch->workspace;
+  s.relu = end == END_RELU || end == END_ADD_RELU;
+  if (end == END_ADD || end == END_ADD_RELU) {
+    s.a = cuda_ordered(b, node->in[last], launch->in[last], cuda_channels_last(node->in[0]), &scratch);
+    if (!s.a) return BRIM_EDEVICE;
+  }
+  CUDA_WITH_TYPE(node->in[0]->dtype, T, return launch_scale(b, (T *)launch->out[0], (const T *)launch->in[0], s, &cut));
 }
 
-static brim_status run_norm(cuda_backend *b, const brim_launch *launch, bool relu)
+static brim_status run_norm(cuda_backend *b, const brim_launch *launch, enum ending end)
 {
   BRIM_TRY(find_statistics(b, launch));
-  const scaling s = {(const float *)launch->out[1],
-                     (const float *)launch->out[2],
-                     (const float *)launch->in[1],
-                     (const float *)launch->in[2],
-                     0,
-                     false,
-                     relu};
-  return scale(b, launch, s);
+  scaling s = {};
+  s.mean = (const float *)launch->out[1];
+  s.deviation = (const float *)launch->out[2];
+  s.weight = (const float *)launch->in[1];
+  s.bias = (const float *)launch->in[2];
+  return scale(b, launch, s, end);
 }
 
 /* Uses the running averages: one set for each channel, of all samples. */
-static brim_status run_inference(cuda_backend *b, const brim_launch *launch, bool relu)
+static brim_status run_inference(cuda_backend *b, const brim_launch *launch, enum ending end)
 {
-  const scaling s = {(const float *)launch->in[3],
-                     (const float *)launch->in[4],
-                     (const float *)launch->in[1],
-                     (const float *)launch->in[2],
-                     (float)launch->node->attr.norm.eps,
-                     true,
-                     relu};
-  return scale(b, launch, s);
+  scaling s = {};
+  s.mean = (const float *)launch->in[3];
+  s.deviation = (const float *)launch->in[4];
+  s.weight = (const float *)launch->in[1];
+  s.bias = (const float *)launch->in[2];
+  s.eps = (float)launch->node->attr.norm.eps;
+  s.running = true;
+  return scale(b, launch, s, end);
 }
 
-static CUDA_RUN(norm_run)
-{
-  return run_norm((cuda_backend *)self, launch, false);
-}
-static CUDA_RUN(norm_relu_run)
-{
-  return run_norm((cuda_backend *)self, launch, true);
-}
-static CUDA_RUN(inference_run)
-{
-  return run_inference((cuda_backend *)self, launch, false);
-}
-static CUDA_RUN(inference_relu_run)
-{
-  return run_inference((cuda_backend *)self, launch, true);
-}
-BRIM_KERNEL(batch_norm) = {.op = "batch_norm", .prepare = norm_prepare, .run = norm_run};
-BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
-BRIM_KERNEL(group_norm) = {.op = "group_norm", .prepare = norm_prepare, .run = norm_run};
-BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .prepare = norm_prepare, .run = norm_relu_run};
-BRIM_KERNEL(batch_norm_inference) = {
-    .op = "batch_norm_inference", .prepare = cuda_follow_prepare, .run = inference_run};
-BRIM_KERNEL(batch_norm_inference_relu) = {
-    .op = "batch_norm_inference+relu", .prepare = cuda_follow_prepare, .run = inference_relu_run};
+#define NORM(id, its_op, its_prepare, its_run, its_ending)                                                             \
+  static CUDA_RUN(id##_run)                                                                                            \
+  {                                                                                                                    \
+    return its_run((cuda_backend *)self, launch, its_ending);                                                          \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = its_op, .prepare = its_prepare, .run = id##_run}
+NORM(batch_norm, "batch_norm", norm_prepare, run_norm, END_NONE);
+NORM(batch_norm_relu, "batch_norm+relu", norm_prepare, run_norm, END_RELU);
+NORM(batch_norm_add, "batch_norm+add", norm_add_prepare, run_norm, END_ADD);
+NORM(batch_norm_add_relu, "batch_norm+add+relu", norm_add_prepare, run_norm, END_ADD_RELU);
+NORM(group_norm, "group_norm", norm_prepare, run_norm, END_NONE);
+NORM(group_norm_relu, "group_norm+relu", norm_prepare, run_norm, END_RELU);
+NORM(batch_norm_inference, "batch_norm_inference", cuda_follow_prepare, run_inference, END_NONE);
+NORM(batch_norm_inference_relu, "batch_norm_inference+relu", cuda_follow_prepare, run_inference, END_RELU);
+NORM(batch_norm_inference_add, "batch_norm_inference+add", inference_add_prepare, run_inference, END_ADD);
+NORM(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", inference_add_prepare, run_inference,
+     END_ADD_RELU);

@@ -9,6 +9,13 @@ typedef struct alignas(16) piece_sums {
   double first, second;
 } piece_sums;
 
+/* The result of a norm; factor: rstd * weight. The gradient of a following relu computes it again and must get the same
+ * bits, so the compiler must not choose how it is rounded. */
+static __device__ inline float norm_result(float x, float mean, float factor, float bias)
+{
+  return fmaf(x - mean, factor, bias);
+}
+
 /* A piece: values [from, to) of the channels of group `group`, which begins at sample `sample`. */
 typedef struct piece {
   int64_t group, sample, from, to;

@@ -11,17 +11,73 @@
  *     dx = rstd * (weight * dy - shift - slope * (x - mean))
  *          shift = mean of g     slope = rstd^2 * mean of g * (x - mean)
  *
- * dx may overwrite dy: a thread reads an element before it writes it. */
+ * dx may overwrite dy: a thread reads an element before it writes it.
+ *
+ * If relu follows the norm, dy passes relu's gradient on the way: dy counts as 0 where the result is at most 0. Both
+ * passes compute the result again, from x. If an addition comes before the relu, the sign is that of the stored result.
+ * The first pass reads it and writes the masked dy, which is the gradient of the other operand; the second pass reads
+ * that. */
 #include "norm_channels.cuh"
 
 /* ---- sums of pieces ---- */
 
+/* Which values of dy count. */
+enum masking { MASK_NONE, MASK_BY_X, MASK_BY_RESULT };
+
+/* mean and rstd of sets; weight and bias of channels. */
+typedef struct channel_values {
+  const float *mean, *rstd, *weight, *bias; /* bias: for MASK_BY_X */
+} channel_values;
+
 template <typename T> struct gradient_inputs {
-  const T *x, *dy;
-  const float *mean; /* of sets */
+  const T *x, *dy, *result; /* result, masked: for MASK_BY_RESULT */
+  T *masked;
+  channel_values of;
 };
 
-template <typename T, int W, bool WARP>
+/* The gradient of relu; y: its argument or its result. */
+template <typename T> static __device__ inline float masked(float y, float dy)
+{
+  return cuda_activation_gradient({CUDA_RELU, 0}, rounded<T>(y), dy);
+}
+
+/* A channel's numbers for the masks of a set. */
+typedef struct mask_line {
+  float mean, factor, bias;
+} mask_line;
+
+template <enum masking MASK>
+static __device__ inline mask_line mask_line_of(const channel_values &of, int64_t set, int64_t c)
+{
+  if constexpr (MASK == MASK_BY_X) return {of.mean[set], of.rstd[set] * of.weight[c], of.bias[c]};
+  return {of.mean[set], 0, 0};
+}
+
+/* Loads W values of x and of the dy that count; writes the latter for MASK_BY_RESULT. line: of each value, or of all if
+ * LINES is 1. */
+template <enum masking MASK, int W, int LINES, typename T>
+static __device__ inline void load_masked(const gradient_inputs<T> &in, int64_t at, const mask_line *line, float *x,
+                                          float *dy)
+{
+  cuda_load_values<W>(in.x + at, x);
+  cuda_load_values<W>(in.dy + at, dy);
+  if constexpr (MASK == MASK_BY_X) {
+#pragma unroll
+    for (int k = 0; k < W; k++) {
+      const mask_line &l = line[LINES == 1 ? 0 : k];
+      dy[k] = masked<T>(norm_result(x[k], l.mean, l.factor, l.bias), dy[k]);
+    }
+  }
+  if constexpr (MASK == MASK_BY_RESULT) {
+    float y[W];
+    cuda_load_values<W>(in.result + at, y);
+#pragma unroll
+    for (int k = 0; k < W; k++) dy[k] = masked<T>(y[k], dy[k]);
+    cuda_store_values<W>(in.masked + at, dy);
+  }
+}
+
+template <typename T, int W, bool WARP, enum masking MASK>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     run_products(piece_sums *to, gradient_inputs<T> in, cuda_norm_cut cut)
 {
@@ -29,18 +85,16 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   for (int64_t i = team_index<WARP>(); i < total; i += team_count<WARP>()) {
     const int64_t index = cuda_quotient(&cut.by_channels, i), c = i - index * cut.channels;
     const piece p = piece_at(cut, index);
-    const float mean = in.mean[set_of(cut, p.group, c)];
+    const mask_line line = mask_line_of<MASK>(in.of, set_of(cut, p.group, c), c);
     float sum = 0, product = 0;
 #pragma unroll 2
     for (int64_t r = p.from + team_lane<WARP>() * W; r < p.to; r += team_size<WARP>() * W) {
-      const int64_t at = run_at(cut, p, c, r);
       float x[W], dy[W];
-      cuda_load_values<W>(in.x + at, x);
-      cuda_load_values<W>(in.dy + at, dy);
+      load_masked<MASK, W, 1>(in, run_at(cut, p, c, r), &line, x, dy);
 #pragma unroll
       for (int k = 0; k < W; k++) {
         sum += dy[k];
-        product += dy[k] * (x[k] - mean);
+        product += dy[k] * (x[k] - line.mean);
       }
     }
     sum = cuda_team_sum<!WARP>(sum);
@@ -49,26 +103,26 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   }
 }
 
-template <typename T, int W>
+template <typename T, int W, enum masking MASK>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     column_products(piece_sums *to, gradient_inputs<T> in, cuda_norm_cut cut)
 {
   for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
     const column_place at = column_place_of<W>(cut, i);
-    float mean[W], sum[W] = {}, product[W] = {};
+    mask_line line[W];
+    float sum[W] = {}, product[W] = {};
     if (at.inside) {
 #pragma unroll
-      for (int k = 0; k < W; k++) mean[k] = in.mean[set_of(cut, at.p.group, at.channel + k)];
+      for (int k = 0; k < W; k++)
+        line[k] = mask_line_of<MASK>(in.of, set_of(cut, at.p.group, at.channel + k), at.channel + k);
 #pragma unroll 2
       for (int64_t r = at.first; r < at.p.to; r += at.rows) {
-        const int64_t place = column_at(cut, at.p, at.channel, r);
         float x[W], dy[W];
-        cuda_load_values<W>(in.x + place, x);
-        cuda_load_values<W>(in.dy + place, dy);
+        load_masked<MASK, W, W>(in, column_at(cut, at.p, at.channel, r), line, x, dy);
 #pragma unroll
         for (int k = 0; k < W; k++) {
           sum[k] += dy[k];
-          product[k] += dy[k] * (x[k] - mean[k]);
+          product[k] += dy[k] * (x[k] - line[k].mean);
         }
       }
     }
@@ -146,31 +200,33 @@ static __global__ void __launch_bounds__(CUDA_THREADS) combine_channels(gradient
 /* ---- dx ---- */
 
 template <typename T> struct scaling_grad {
-  const T *x, *dy;
+  const T *x, *dy; /* MASK_BY_RESULT: dy is masked already */
   T *dx;
-  const float *mean, *rstd, *weight;
+  channel_values of;
   const float2 *of_set;
 };
 
 typedef struct line {
-  float mean, rstd, weight, shift, slope;
+  float mean, rstd, weight, bias, shift, slope;
 } line;
 
-template <typename T> static __device__ inline line line_of(const scaling_grad<T> &s, int64_t set, int64_t c)
+template <enum masking MASK, typename T>
+static __device__ inline line line_of(const scaling_grad<T> &s, int64_t set, int64_t c)
 {
   const float2 of_set = s.of_set[set];
-  return {s.mean[set], s.rstd[set], s.weight[c], of_set.x, of_set.y};
+  return {s.of.mean[set], s.of.rstd[set], s.of.weight[c], MASK == MASK_BY_X ? s.of.bias[c] : 0, of_set.x, of_set.y};
 }
 
 /* The product is rounded by itself, not in a fused multiply-add: if all g of a set are equal, or there is only one, the
  * mean has that rounding too, and they must cancel. */
-static __device__ inline float on_line(const line &l, float x, float dy)
+template <typename T, enum masking MASK> static __device__ inline float on_line(const line &l, float x, float dy)
 {
+  if constexpr (MASK == MASK_BY_X) dy = masked<T>(norm_result(x, l.mean, l.rstd * l.weight, l.bias), dy);
   return l.rstd * (__fmul_rn(l.weight, dy) - l.shift - l.slope * (x - l.mean));
 }
 
 /* Runs: packs of the whole tensor, whose values may lie in several planes (sample, channel). */
-template <typename T>
+template <typename T, enum masking MASK>
 static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs_grad(scaling_grad<T> s, cuda_norm_cut cut)
 {
   constexpr int W = cuda_pack<T>::count;
@@ -181,21 +237,21 @@ static __global__ void __launch_bounds__(CUDA_THREADS) scale_runs_grad(scaling_g
     load_some<W>(x, s.x + i, here);
     load_some<W>(dy, s.dy + i, here);
     plane_walk at = plane_of(cut, i);
-    line l = line_of(s, at.set, at.channel);
+    line l = line_of<MASK>(s, at.set, at.channel);
 #pragma unroll
     for (int k = 0; k < W; k++) {
       if (at.left == 0 && k < here) {
         next_plane(&at, cut);
-        l = line_of(s, at.set, at.channel);
+        l = line_of<MASK>(s, at.set, at.channel);
       }
       at.left--;
-      dy[k] = on_line(l, x[k], dy[k]);
+      dy[k] = on_line<T, MASK>(l, x[k], dy[k]);
     }
     store_some<W>(s.dx + i, dy, here);
   }
 }
 
-template <typename T, int W>
+template <typename T, int W, enum masking MASK>
 static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns_grad(scaling_grad<T> s, cuda_norm_cut cut)
 {
   for (int64_t i = blockIdx.x; i < cut.pieces * cut.strips; i += gridDim.x) {
@@ -203,14 +259,14 @@ static __global__ void __launch_bounds__(CUDA_THREADS) scale_columns_grad(scalin
     if (!at.inside) continue;
     line l[W];
 #pragma unroll
-    for (int k = 0; k < W; k++) l[k] = line_of(s, set_of(cut, at.p.group, at.channel + k), at.channel + k);
+    for (int k = 0; k < W; k++) l[k] = line_of<MASK>(s, set_of(cut, at.p.group, at.channel + k), at.channel + k);
     for (int64_t r = at.first; r < at.p.to; r += at.rows) {
       const int64_t place = column_at(cut, at.p, at.channel, r);
       float x[W], dy[W];
       cuda_load_values<W>(s.x + place, x);
       cuda_load_values<W>(s.dy + place, dy);
 #pragma unroll
-      for (int k = 0; k < W; k++) dy[k] = on_line(l[k], x[k], dy[k]);
+      for (int k = 0; k < W; k++) dy[k] = on_line<T, MASK>(l[k], x[k], dy[k]);
       cuda_store_values<W>(s.dx + place, dy);
     }
   }
@@ -236,52 +292,67 @@ static uint64_t lay_out(gradient_scratch *s, char *at, const cuda_norm_cut *cut)
   return (sums + several) * sizeof(piece_sums) + (channels + (uint64_t)(cut->groups * cut->sets)) * sizeof(float2);
 }
 
-template <typename T>
+template <enum masking MASK, typename T>
 static brim_status launch_products(cuda_backend *b, piece_sums *to, const gradient_inputs<T> &in,
                                    const cuda_norm_cut *cut)
 {
   const cuda_geometry g = cuda_norm_pieces(cut);
   CUDA_WITH_WIDTH(cut->wide, T, W, {
-    if (cut->columns) return cuda_launch(b, column_products<T, W>, g, to, in, *cut);
-    if (cut->warp) return cuda_launch(b, run_products<T, W, true>, g, to, in, *cut);
-    return cuda_launch(b, run_products<T, W, false>, g, to, in, *cut);
+    if (cut->columns) return cuda_launch(b, column_products<T, W, MASK>, g, to, in, *cut);
+    if (cut->warp) return cuda_launch(b, run_products<T, W, true, MASK>, g, to, in, *cut);
+    return cuda_launch(b, run_products<T, W, false, MASK>, g, to, in, *cut);
   });
 }
 
-template <typename T>
+template <enum masking MASK, typename T>
 static brim_status launch_scale(cuda_backend *b, const scaling_grad<T> &s, const cuda_norm_cut *cut)
 {
   const int64_t count = cut->samples * cut->channels * cut->places;
   if (!cut->columns)
-    return cuda_launch(b, scale_runs_grad<T>, cuda_stride(count, cuda_pack<T>::count, b->processors), s, *cut);
-  CUDA_WITH_WIDTH(cut->wide, T, W, return cuda_launch(b, scale_columns_grad<T, W>, cuda_norm_pieces(cut), s, *cut));
+    return cuda_launch(b, scale_runs_grad<T, MASK>, cuda_stride(count, cuda_pack<T>::count, b->processors), s, *cut);
+  CUDA_WITH_WIDTH(cut->wide, T, W,
+                  return cuda_launch(b, scale_columns_grad<T, W, MASK>, cuda_norm_pieces(cut), s, *cut));
 }
 
-static brim_status combine(cuda_backend *b, const brim_launch *launch, const gradient_scratch *scratch,
-                           const cuda_norm_cut *cut)
+/* The positions of an operation's tensors. x is in[0], weight in[1], bias in[2] if the kernel needs it. */
+typedef struct places {
+  uint32_t mean, rstd, dy, result, dx, dweight; /* dbias follows dweight */
+} places;
+
+static brim_status combine(cuda_backend *b, const brim_launch *launch, const places &at, const channel_values &of,
+                           const gradient_scratch *scratch, const cuda_norm_cut *cut)
 {
-  const gradient_sets sets = {(const float *)launch->in[3], (const float *)launch->in[1], scratch->of_set,
-                              scratch->of_group, scratch->of_channel};
+  const gradient_sets sets = {of.rstd, of.weight, scratch->of_set, scratch->of_group, scratch->of_channel};
   const bool warp = cuda_norm_is_for_warp(cut->group_pieces);
   BRIM_TRY(cuda_launch(b, warp ? combine_products<true> : combine_products<false>,
                        cuda_norm_teams(cut->groups * cut->channels, warp), sets, scratch->sums, *cut));
   if (cut->set_channels > 1)
     BRIM_TRY(cuda_launch(b, combine_channels, cuda_norm_teams(cut->groups * cut->sets, true), sets, *cut));
-  return norm_add_groups(b, launch, 1, cut, scratch->of_group);
+  return norm_add_groups(b, launch, at.dweight, cut, scratch->of_group);
 }
 
-template <typename T> static brim_status run(cuda_backend *b, const brim_launch *launch)
+template <enum masking MASK, typename T>
+static brim_status run(cuda_backend *b, const brim_launch *launch, const places &at)
 {
   const cuda_norm_cut cut = cut_of(launch->node);
-  const T *x = (const T *)launch->in[0], *dy = (const T *)cuda_same_order_input(b, launch, 4);
-  const float *weight = (const float *)launch->in[1];
-  const float *mean = (const float *)launch->in[2], *rstd = (const float *)launch->in[3];
-  if (!dy) return BRIM_EDEVICE;
+  const channel_values of = {(const float *)launch->in[at.mean], (const float *)launch->in[at.rstd],
+                             (const float *)launch->in[1], (const float *)launch->in[2]};
+  gradient_inputs<T> in = {(const T *)launch->in[0], (const T *)cuda_same_order_input(b, launch, at.dy), nullptr,
+                           nullptr, of};
+  if (!in.dy) return BRIM_EDEVICE;
+  if constexpr (MASK == MASK_BY_RESULT) {
+    in.result = (const T *)cuda_same_order_input(b, launch, at.result);
+    in.masked = (T *)launch->out[0];
+    if (!in.result) return BRIM_EDEVICE;
+  }
   gradient_scratch scratch;
   lay_out(&scratch, (char *)cuda_scratch_end(launch, false), &cut);
-  BRIM_TRY(launch_products(b, scratch.sums, gradient_inputs<T>{x, dy, mean}, &cut));
-  BRIM_TRY(combine(b, launch, &scratch, &cut));
-  return launch_scale(b, scaling_grad<T>{x, dy, (T *)launch->out[0], mean, rstd, weight, scratch.of_set}, &cut);
+  BRIM_TRY(launch_products<MASK>(b, scratch.sums, in, &cut));
+  BRIM_TRY(combine(b, launch, at, of, &scratch, &cut));
+  const T *dy = MASK == MASK_BY_RESULT ? in.masked : in.dy;
+  const scaling_grad<T> s = {in.x, dy, (T *)launch->out[at.dx], of, scratch.of_set};
+  constexpr enum masking LEFT = MASK == MASK_BY_X ? MASK_BY_X : MASK_NONE;
+  return launch_scale<LEFT>(b, s, &cut);
 }
 
 static CUDA_PREPARE(grad_prepare)
@@ -294,9 +365,15 @@ static CUDA_PREPARE(grad_prepare)
   return BRIM_OK;
 }
 
-static CUDA_RUN(grad_run)
-{
-  CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return run<T>((cuda_backend *)self, launch));
-}
-BRIM_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .prepare = grad_prepare, .run = grad_run};
-BRIM_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .prepare = grad_prepare, .run = grad_run};
+#define GRADIENT(id, its_op, its_mask, ...)                                                                            \
+  static CUDA_RUN(id##_run)                                                                                            \
+  {                                                                                                                    \
+    const places at = {__VA_ARGS__};                                                                                   \
+    CUDA_WITH_TYPE(launch->node->in[0]->dtype, T, return (run<its_mask, T>((cuda_backend *)self, launch, at)));        \
+  }                                                                                                                    \
+  BRIM_KERNEL(id) = {.op = its_op, .prepare = grad_prepare, .run = id##_run}
+GRADIENT(batch_norm_grad, "batch_norm_grad", MASK_NONE, .mean = 2, .rstd = 3, .dy = 4, .dweight = 1);
+GRADIENT(group_norm_grad, "group_norm_grad", MASK_NONE, .mean = 2, .rstd = 3, .dy = 4, .dweight = 1);
+GRADIENT(batch_norm_relu_grad, "batch_norm+relu_grad", MASK_BY_X, .mean = 3, .rstd = 4, .dy = 5, .dweight = 1);
+GRADIENT(batch_norm_add_relu_grad, "batch_norm+add+relu_grad", MASK_BY_RESULT, .mean = 2, .rstd = 3, .dy = 5,
+         .result = 4, .dx = 1, .dweight = 2);

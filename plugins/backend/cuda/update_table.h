@@ -16,7 +16,12 @@
 typedef struct cuda_table_entry {
   void *tensor[4]; /* the kernel defines their meaning; may be NULL */
   int64_t count;   /* elements */
-  double factor;
+  union {
+    double factor;
+    struct { /* casts: of [depth][taps] matrices, which are written transposed; taps 1: as they are */
+      uint32_t depth, taps;
+    } matrix;
+  };
   uint32_t first; /* its first part */
   uint32_t flags;
 } cuda_table_entry;

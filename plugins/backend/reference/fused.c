@@ -44,6 +44,8 @@ BRIM_KERNEL(conv2d_tanh) = {.op = "conv2d+tanh", .run = run_activation_after};
 BRIM_KERNEL(batch_norm_relu) = {.op = "batch_norm+relu", .run = run_activation_after};
 BRIM_KERNEL(batch_norm_inference_relu) = {.op = "batch_norm_inference+relu", .run = run_activation_after};
 BRIM_KERNEL(group_norm_relu) = {.op = "group_norm+relu", .run = run_activation_after};
+BRIM_KERNEL(max_pool2d_relu) = {.op = "max_pool2d+relu", .run = run_activation_after};
+BRIM_KERNEL(dropout_relu) = {.op = "dropout+relu", .run = run_activation_after};
 BRIM_KERNEL(layer_norm_relu) = {.op = "layer_norm+relu", .run = run_activation_after};
 
 /* linear's result is an output of its own, if there are two outputs. */

@@ -124,6 +124,17 @@ static brim_status dropout_grad(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .run = dropout_grad};
 
+/* The gradient of relu of dropout, from its result y, which is 0 where a value is dropped. */
+static brim_status dropout_relu_grad(void *self, const brim_launch *launch)
+{
+  (void)self;
+  const double *y = launch->in[0], *dy = launch->in[1], p = launch->node->attr.dropout.p;
+  double *dx = launch->out[0];
+  for (int64_t i = 0; i < count_of(launch); i++) dx[i] = y[i] <= 0 ? 0 : dy[i] / (1 - p);
+  return BRIM_OK;
+}
+BRIM_KERNEL(dropout_relu_grad) = {.op = "dropout+relu_grad", .run = dropout_relu_grad};
+
 static brim_status reshape(void *self, const brim_launch *launch)
 {
   (void)self;

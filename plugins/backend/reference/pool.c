@@ -103,16 +103,20 @@ static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
   const pool v = pool_of(launch, launch->node->out[0], launch->node->in[0]);
   const double *dy = launch->in[0];
   const uint8_t *index = launch->in[1];
+  const double *result = launch->node->in_count > 2 ? launch->in[2] : NULL; /* of relu, which masks dy */
   double *dx = launch->out[0];
 
   memset(dx, 0, (size_t)brim_shape_count(&launch->node->out[0]->shape) * sizeof *dx);
   for (int64_t plane = 0; plane < v.planes; plane++)
     for (int64_t p = 0; p < v.places[0]; p++)
-      for (int64_t q = 0; q < v.places[1]; q++)
-        dx[at_index(&v, plane, p, q, index[at_y(&v, plane, p, q)])] += dy[at_y(&v, plane, p, q)];
+      for (int64_t q = 0; q < v.places[1]; q++) {
+        const int64_t at = at_y(&v, plane, p, q);
+        dx[at_index(&v, plane, p, q, index[at])] += result && result[at] <= 0 ? 0 : dy[at];
+      }
   return BRIM_OK;
 }
 BRIM_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .run = max_pool2d_grad};
+BRIM_KERNEL(max_pool2d_relu_grad) = {.op = "max_pool2d+relu_grad", .run = max_pool2d_grad};
 
 /* Returns the divisor of the sum over a window. */
 static double divisor_of(const pool *v, int adaptive, range rows, range columns)
