@@ -283,14 +283,17 @@ static bool is_paired(const brim_estimate *e, const uint32_t *batch, size_t inde
              : index + 1 < count && batch[index + 1] == node + 1 && brim_walk_is_second(&e->w, node + 1);
 }
 
-/* When a run of layers is made again before another node, its clones keep their order. Returns where most of a large
- * batch may come from, as `batch` of a move; else `now`. */
+/* When a run of layers is made again before another node, its clones keep their order. Returns where most of those of a
+ * large batch that have moved may come from, as `batch` of a move; else `now`. */
 static brim_moment find_origin(const struct brim_alive *a, const uint32_t *batch, size_t count, brim_moment now)
 {
-  const brim_moment was = count > FEW ? a->at[batch[count / 2]] : BRIM_MOMENT_NEVER;
-  if (was == BRIM_MOMENT_NEVER) return now;
-  const int64_t from = (int64_t)(was >> BACKWARD_SHIFT), to = (int64_t)(now >> BACKWARD_SHIFT);
-  return (size_t)llabs(to - from) < count ? was & ~NODE_MASK : now;
+  for (size_t i = 0; i < count && count > FEW; i++) {
+    const brim_moment was = a->at[batch[i]];
+    if (was == BRIM_MOMENT_NEVER || was == (now | batch[i])) continue;
+    const int64_t from = (int64_t)(was >> BACKWARD_SHIFT), to = (int64_t)(now >> BACKWARD_SHIFT);
+    return (size_t)llabs(to - from) < count ? was & ~NODE_MASK : now;
+  }
+  return now;
 }
 
 /* Appends a batch to the list that ends with `link`; returns the new end. */

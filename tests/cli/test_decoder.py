@@ -123,7 +123,7 @@ class Family(Decoder):
             ({"model_type": "gemma4"}, r"brim does not know models of the type 'gemma4'\n.*config.json:\d+:\d+"),
             ({"num_local_experts": 8}, r"brim does not know the key 'num_local_experts' of a llama model"),
             ({"logit_scale": 2}, r"brim does not know the key 'logit_scale' of a llama model\n.*config.json:\d+:\d+"),
-            ({"hidden_act": "gelu"}, r"llama model with hidden_act: gelu; it must be silu or swish or gelu_pytorch_tanh"),
+            ({"hidden_act": "gelu"}, r"model with hidden_act: gelu; it must be silu or swish or gelu_pytorch_tanh"),
             ({"attention_dropout": 0.1}, r"attention_dropout: 0.1; it must be 0 or 0.0"),
             ({"rope_parameters": {"rope_type": "axial", "rope_theta": 1e4}}, r"'model.rope_type' must be one of"),
             ({"partial_rotary_factor": 0.5}, r"brim does not know the key 'partial_rotary_factor' of a llama model"),
