@@ -71,7 +71,7 @@ static void add_token_sample(const json_t *sample, brim_text *out)
     add_token(sample, "answer", "answer_name", out);
     brim_text_add(out, "</span>");
   } else if (isfinite(rank)) {
-    brim_text_printf(out, "held <span class=\"answer\">%.15g</span> other tokens for more likely", rank);
+    brim_text_printf(out, "considered <span class=\"answer\">%.15g</span> other tokens more likely", rank);
   }
   brim_text_add(out, "<br/><span class=\"more\">");
   if (isfinite(loss)) brim_text_printf(out, "loss %.2f<br/>", loss);

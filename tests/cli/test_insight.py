@@ -358,7 +358,7 @@ class Tokens(Case):
         self.assertTrue(any(token["label_rank"] > 0 for token in worst))
         self.assertNotIn("answer", worst[0])
         page = self.read("run", "report.html")
-        self.assertRegex(page, r"held <span class=\"answer\">\d+</span> other tokens")
+        self.assertRegex(page, r"considered <span class=\"answer\">\d+</span> other tokens")
         self.assertRegex(page, r"The test tokens with .*, and how many tokens the model considered more likely\.</p>")
         self.assertNotIn("considered most likely", page)
 
