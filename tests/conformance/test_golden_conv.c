@@ -197,7 +197,7 @@ static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
 {
   (void)state;
   for (int i = 0; i < 6; i++) {
-    char name[16];
+    char name[24];
     snprintf(name, sizeof name, "relu_max%d.", i);
     golden_case_check(name, make_relu_max);
   }

@@ -127,7 +127,7 @@ static void test_relu_after_batch_norm_matches_pytorch(void **state)
 {
   (void)state;
   for (int i = 0; i < 8; i++) {
-    char name[8];
+    char name[24];
     snprintf(name, sizeof name, "end%d.", i);
     end_adds = i % 2 == 1;
     const bench_row row = {name, make_end};
