@@ -136,7 +136,7 @@ static void test_relu_and_dropout_match_pytorch_as_one_node(void **state)
 {
   (void)state;
   for (int tenths = 1; tenths <= 9; tenths++) {
-    char name[24];
+    char name[32];
     snprintf(name, sizeof name, "relu_dropout%d.", tenths);
     golden_case_check(name, make_relu_dropout);
   }
