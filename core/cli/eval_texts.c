@@ -126,7 +126,7 @@ static brim_status check_text(const work *w)
 static brim_status encode(work *w, const char *text, size_t bytes, const int32_t **tokens, int64_t *count)
 {
   const brim_data *data = &w->drive->setup->data;
-  size_t room = 16 * bytes + 64;                     /* normal forms and templates may make more tokens than bytes */
+  size_t room = 16 * bytes + 64;                     /* Unicode's normal forms and templates may add tokens */
   int32_t *out = brim_try_calloc(room, sizeof *out); /* pages that are not used take no memory */
   if (!out) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the tokens of %zu bytes of text", bytes);
   const brim_status status = data->ops->encode(data->self, text, bytes, out, &room);

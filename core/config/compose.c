@@ -572,7 +572,7 @@ void brim_compose(brim_composition *c)
   }
   bool changed = true;
   for (int i = 0; changed && i < WALKS_MAX; i++) {
-    c->problems = before; /* problems of options that another choice replaces do not matter */
+    c->problems = before; /* each walk reports anew, because choices may have replaced options */
     c->notes = notes;
     changed = walk(c, node, path);
   }

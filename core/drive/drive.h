@@ -40,7 +40,7 @@ void brim_drive_close(brim_drive *drive);
 /* [plan] Lets the policies choose the training plan. They may request another configuration: then *drive is replaced,
  * also on failure. */
 brim_status brim_drive_settle(brim_drive **drive);
-/* [init] Handles a plan that got no memory, as brim_decide_after_oom does; the drive's choice becomes the answer. */
+/* [init] Handles a plan that got no memory, as brim_decide_after_oom does; the answer becomes the drive's choice. */
 brim_status brim_drive_after_oom(brim_drive *drive, brim_status failure, uint64_t needed_bytes);
 /* Whether a policy has requested another configuration. */
 bool brim_drive_asks(const brim_drive *drive);

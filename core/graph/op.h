@@ -90,7 +90,7 @@ typedef struct brim_op {
   /* Emits the nodes that compute the gradients of the inputs. NULL: it passes no gradient. */
   brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
   void (*cost)(const brim_node *node, brim_cost *out); /* NULL: one flop per output element, all tensors once */
-  /* A hash of the attributes that affect the node's time. NULL: of all, brim_op_hash(). */
+  /* A hash of the attributes that affect the node's time. NULL: brim_op_hash(), of all. */
   uint64_t (*hash)(const brim_attr *attr);
   brim_fusion fusion;
 } brim_op;

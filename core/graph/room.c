@@ -151,7 +151,7 @@ static void split(brim_room *r, shelf *s, size_t at)
   sum_up(&s->chunk[at + 1]);
 }
 
-/* Inserts into an array that has `count` values with the new one. */
+/* Inserts a value; `count` includes it. */
 static void put_offset(uint64_t *array, size_t at, size_t count, uint64_t value)
 {
   memmove(&array[at + 1], &array[at], (count - 1 - at) * sizeof *array);

@@ -71,6 +71,6 @@ void brim_cells_reverse(brim_cells *cells, int row, int column, int end);
 /* The columns that a text takes. */
 int brim_cells_width(const brim_cells *cells, const char *text);
 
-/* The rows as text, without spaces at their ends; with `color` the paints as escape sequences. */
+/* Appends the rows without spaces at their ends; with `color`, paints are escape sequences. */
 void brim_cells_text(const brim_cells *cells, bool color, brim_text *out);
 #endif

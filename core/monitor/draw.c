@@ -19,7 +19,7 @@
 #define PANEL_COLUMNS 150 /* width from which the chosen run stands beside the list */
 #define PANEL_ROWS 24
 #define WIDE 100         /* columns from which the head has all it can say */
-#define COMMAND_LEAST 24 /* columns in which part of a command is shown */
+#define COMMAND_LEAST 24 /* fewest free columns that show a part of a command */
 #define DOUBLE_RUNS 8    /* most runs that have two rows each */
 #define PREVIEW_ROWS 11  /* fewest free rows in which the chosen run stands below the list */
 

@@ -338,8 +338,8 @@ static uint64_t term_of(const brim_footprint *f, size_t i)
   return bytes;
 }
 
-/* A term that is absent at the peak adds nothing: evaluation, checkpoint and summary follow one another, and all of
- * them, with training's loader and the evaluations' counts, follow the frozen weights. */
+/* Whether a term counts at the peak. Evaluation, checkpoint and summary never coincide, and neither they nor the
+ * loader and the evaluations' counts coincide with placing the frozen weights. */
 static bool adds(const brim_footprint *f, size_t i)
 {
   const size_t at = terms[i].offset;

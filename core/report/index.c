@@ -76,7 +76,7 @@ static ssize_t read_end(const char *dir, const char *name, char *out, size_t roo
   return n;
 }
 
-/* Adds an error, whose further lines have the place, to one line. */
+/* Appends an error, its lines joined to one. */
 static void add_problem(reader *r, const char *text)
 {
   if (r->problem.length > 0) brim_text_add(&r->problem, "; ");

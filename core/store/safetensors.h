@@ -1,4 +1,4 @@
-/* The safetensors format: 8 bytes little-endian length, a JSON header, then the data, with tensors back to back in
+/* The safetensors format: a little-endian length of 8 bytes, a JSON header, then the data, with tensors back to back in
  * the order of the header. The whole file is checked before anything is read from it. */
 #ifndef BRIM_STORE_SAFETENSORS_H
 #define BRIM_STORE_SAFETENSORS_H

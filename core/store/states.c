@@ -38,7 +38,7 @@ struct brim_states {
   int64_t slots, lowest;    /* lowest: no slot below it is free */
   int32_t *round;           /* [clients] of the newest state, from 1; 0: none */
   int32_t *newest, *stable; /* [clients] the newest slot, and that of the last checkpoint; -1: none */
-  int32_t *place;           /* [places] the slot that the current round writes */
+  int32_t *place;           /* [places] slots that the current round's clients write */
   int64_t placed;
   uint8_t *used; /* a bit for each slot */
   int fd;        /* -1: no file yet */

@@ -19,7 +19,7 @@ typedef struct brim_trashed {
 /* Moves a run to the trash beside it. ECONFIG: the path is a link, not a run, or the working folder is in it; EINVAL: a
  * process writes the run; EIO: it cannot be moved. */
 brim_status brim_trash_run(const char *dir);
-/* Lists the runs in the trash of `folder`, oldest first, in `arena`. No trash counts as an empty one. ELOAD. */
+/* Lists the runs in the trash of `folder`, oldest first, in `arena`. A missing trash counts as empty. ELOAD. */
 brim_status brim_trash_list(brim_arena *arena, const char *folder, brim_trashed **out, size_t *count);
 /* Moves a run back into `folder`. ECONFIG if the name is taken. */
 brim_status brim_trash_restore(const char *folder, const brim_trashed *run);

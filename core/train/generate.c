@@ -1,7 +1,7 @@
 /* Text generation, of several texts side by side.
  *
  * With caches (graph/generate.h) a program runs once for each new token, and another one before that for the tokens of
- * the prompts, some hundred at a time. Texts that have fewer tokens to process than a program takes repeat their last
+ * the prompts, up to 256 at a time. Texts that have fewer tokens to process than a program takes repeat their last
  * token at its place, which changes nothing.
  *
  * A model that cannot have caches runs for a whole sample for each token of each text. The tokens fill the sample from

@@ -53,7 +53,7 @@ typedef struct slot {
 
 struct brim_hooks {
   pthread_t thread;
-  pthread_mutex_t mutex; /* held for a copy of the facts at most */
+  pthread_mutex_t mutex; /* held no longer than the facts are copied */
   pthread_cond_t changed;
   slot slot[BRIM_HOOK_COUNT];
   uint64_t posts;

@@ -439,7 +439,7 @@ static void set_figures(json_t *object, const brim_report *r)
     const brim_evaluation *e = &r->figures[part];
     brim_summary_set(object, part, "loss", e->loss);
     brim_summary_set(object, part, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
-    if (is_values && part != BRIM_PART_TRAIN) { /* of these errors, training counts only the first */
+    if (is_values && part != BRIM_PART_TRAIN) { /* training computes only the first of these errors */
       brim_summary_set(object, part, "mape", e->mape);
       brim_summary_set(object, part, "rmse", e->rmse);
       brim_summary_set(object, part, "r2", e->r2);

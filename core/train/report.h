@@ -50,7 +50,7 @@ double brim_report_rate(const brim_report *report);
 /* Writes one record of events.jsonl: time, event, step, detail (may be NULL). A failure to write an event is only a
  * warning, so that it does not end a run. */
 void brim_report_event(brim_jsonl *events, const char *what, int64_t step, const char *detail);
-/* Writes the event "decision", or "seen", with the data that policies were shown. */
+/* Writes the event "decision"; or "seen", the data that policies were shown. */
 void brim_report_decision(brim_jsonl *events, const brim_decision *decision, int64_t step);
 /* Writes an event for memory pressure. target_bytes: size that the arena is to shrink to, or 0. */
 void brim_report_pressure(brim_jsonl *events, bool acts, int64_t step, const char *detail, uint64_t target_bytes);

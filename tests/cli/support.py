@@ -268,7 +268,7 @@ def idx_overrides(folder):
 
 def some_of(cases, every, first=0):
     """The cases of a table; under a sanitizer only one of `every` cases, beginning with number `first`, because the
-    release build runs all, and the full tier runs all under sanitizers too. The cases of one table run the same code."""
+    release build runs all, and the full tier all under sanitizers too. The cases of one table run the same code."""
     cases = list(cases)
     return cases if FULL or not SANITIZED else cases[first::every]
 

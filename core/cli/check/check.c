@@ -293,7 +293,7 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   add_result(c, BRIM_FOUND_FAILED, clean(c, text));
 }
 
-/* Runs one child, starting after the last check. */
+/* Runs one child, from the first check that has not been tried. */
 static brim_status run_child(checking *c)
 {
   child *k = brim_arena_alloc(&c->arena, sizeof *k);

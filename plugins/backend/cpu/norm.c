@@ -84,7 +84,7 @@ static void add_strip(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* x: the input that is or was normalised; the weight follows. */
+/* input: the index of x, which is normalised; the weight is the next. */
 static rows rows_from(cpu_backend *b, const brim_launch *launch, bool centred, uint32_t input)
 {
   const brim_tensor *x = launch->node->in[input];

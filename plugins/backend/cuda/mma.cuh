@@ -229,7 +229,7 @@ static __device__ inline void mma_store_row(T *to, const float (&sum)[N][4], int
   }
 }
 
-/* Over the four lanes of a row. The maximum ignores NaN. */
+/* Reduce over the four lanes of a row. The maximum ignores NaN. */
 static __device__ inline float mma_row_sum(float value)
 {
   value += __shfl_xor_sync(0xFFFFFFFFu, value, 2);

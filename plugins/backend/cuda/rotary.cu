@@ -28,7 +28,7 @@ typedef struct rotary {
   int32_t interleaved;
   const int32_t *places; /* [N,T], or NULL */
   int64_t samples_each;  /* of a block */
-  cuda_divider packs[2]; /* packs (of V pairs) of a head: in any block, and in the last block of a position */
+  cuda_divider packs[2]; /* packs of V pairs of a head: [1] in the last block of a position, [0] in others */
   cuda_divider rest;     /* numbers of a head that stay */
   cuda_divider by_heads;
 } rotary;

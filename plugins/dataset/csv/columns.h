@@ -14,7 +14,7 @@ typedef struct csv_header {
   int32_t columns;
   char **name; /* owned; without a header line "1", "2", ... */
   enum csv_kind *kind;
-  char (*first)[CSV_SHOWN_ROOM]; /* the beginning of that value if it is text */
+  char (*first)[CSV_SHOWN_ROOM]; /* the beginning of a text column's first value */
   int64_t records;               /* without the header line */
 } csv_header;
 

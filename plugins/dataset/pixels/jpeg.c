@@ -243,7 +243,7 @@ static brim_status decode(decoder *d, pixels_header *header, brim_picture *pictu
   if ((uint64_t)jpeg->output_width * jpeg->output_height * 3 > picture->room)
     return pixels_fail(d->input, "has changed: it is larger than it was when it was opened");
   jpeg_start_decompress(jpeg);
-  read_rows(d, picture); /* not jpeg_finish_decompress: a missing end marker changes no pixel */
+  read_rows(d, picture); /* jpeg_finish_decompress would refuse a missing end marker */
   return BRIM_OK;
 }
 
