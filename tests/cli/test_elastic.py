@@ -9,7 +9,7 @@ from support import main
 # Peaks for micro-batches of 16, 32, 64 and 128 samples: 1.0, 1.4, 2.2 and 3.7 MiB; with recompute, 0.95 MiB for 16.
 CNN = ["model=cnn", "model.width=16", "dataset=synthetic", "dataset.shape=[1,12,12]", "dataset.train_count=1024",
        "dataset.test_count=64", "backend.threads=1", "memory.timing=false", "backend=cpu"]
-# With batch norm: 1.1, 1.8, 3.1 and 5.8 MiB.
+# With batch norm: 0.9, 1.4, 2.3 and 4.1 MiB.
 NORM = ["model=lightcnn", *CNN[2:]]
 ENDLESS = ["training.batch_size=128", "training.epochs=1000000", "training.eval_every_steps=100",
            "training.checkpoint_every_steps=100", "training.keep_checkpoints=1000000"]
@@ -55,26 +55,26 @@ class Elastic(ElasticCase):
         self.assert_replayed("first")
 
     def test_groups_of_batch_norm_are_not_cut(self):
-        _, given, taken = self.two_jobs(NORM, 6, 32)
+        _, given, taken = self.two_jobs(NORM, 5, 32)
         self.assertEqual(given, "micro-batch 128 -> 64, as a run waits for cpu:0")
         self.assertRegex(taken, "-> 128, as no run waits for cpu:0$")
 
     def test_without_smaller_micro_batches_more_is_recomputed(self):
-        _, given, taken = self.two_jobs([*NORM, "min_batch_size=128"], 6, 16)
+        _, given, taken = self.two_jobs([*NORM, "min_batch_size=128"], 5, 16)
         self.assertEqual(given, "micro-batch 128 -> 128 with recompute, as a run waits for cpu:0")
         self.assertEqual(taken, "micro-batch 128 -> 128, as no run waits for cpu:0")
 
     def test_a_run_with_recompute_returns_to_its_configured_recompute(self):
-        """Its plan has some recompute as configured: 4.7 of 5 MiB, although 5.8 would be enough without. It returns
+        """Its plan has some recompute as configured: 3.0 of 4 MiB, where 4.1 would be enough without. It returns
         memory by a smaller micro-batch, or by more recompute if no smaller one is allowed, and takes the same amount
         back."""
         auto = [*NORM, "memory.recompute=auto"]
-        for name, words, batch, bytes_given in (("cut", auto, 64, "1.6 MiB"),
-                                                ("uncut", [*auto, "min_batch_size=128"], 128, "873.9 KiB")):
+        for name, words, batch, bytes_given in (("cut", auto, 64, "741.5 KiB"),
+                                                ("uncut", [*auto, "min_batch_size=128"], 128, "297.0 KiB")):
             with self.subTest(name):
-                given, why, taken = self.two_jobs(words, 5, 16)
+                given, why, taken = self.two_jobs(words, 4, 24)
                 self.assertEqual(given, f"{bytes_given} given back")
-                self.assertRegex(why, f"^micro-batch 128 -> {batch} with recompute, as a run waits for cpu:0$")
+                self.assertEqual(why, f"micro-batch 128 -> {batch} with recompute, as a run waits for cpu:0")
                 self.assertRegex(taken, "-> 128.*, as no run waits for cpu:0$")
             for run in ("first", "first-alone", "second", "second-alone"):
                 shutil.rmtree(self.folder / run, ignore_errors=True)
