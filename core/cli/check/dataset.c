@@ -222,23 +222,32 @@ static enum brim_finding read_split(brim_check *c, const opened *o, size_t split
   return finding;
 }
 
+/* Reads samples of all splits. Returns the bytes that stay allocated. */
+static uint64_t read_all_splits(brim_check *c, const opened *o, int64_t *total, enum brim_finding *finding)
+{
+  const uint64_t before = mallinfo2().uordblks;
+  *total = 0;
+  for (size_t i = 0; i < 3 && *finding == BRIM_FOUND_OK; i++)
+    if (info_of(o, i)->count > 0) *finding = read_split(c, o, i, total);
+  const uint64_t after = mallinfo2().uordblks;
+  return after > before ? after - before : 0;
+}
+
+/* Reads three times, and takes the least that stays after the second and the third: memory that is allocated once, also
+ * by the C library for a thread that begins meanwhile, is not a leak. */
 static enum brim_finding check_read(brim_check *c)
 {
   opened o;
   int64_t total = 0;
   enum brim_finding finding = BRIM_FOUND_OK;
   if (!reopen(c, &o, &finding)) return finding;
-  uint64_t before = 0;
-  for (size_t i = 0; i < 6 && finding == BRIM_FOUND_OK; i++) { /* twice: memory that is allocated once is not a leak */
-    if (i == 3) before = mallinfo2().uordblks;
-    if (i == 3) total = 0;
-    if (info_of(&o, i % 3)->count > 0) finding = read_split(c, &o, i % 3, &total);
-  }
-  const uint64_t after = mallinfo2().uordblks;
-  if (finding == BRIM_FOUND_OK && after > before + (uint64_t)total * LEAK_BYTES)
+  (void)read_all_splits(c, &o, &total, &finding);
+  const uint64_t second = read_all_splits(c, &o, &total, &finding), third = read_all_splits(c, &o, &total, &finding),
+                 kept = second < third ? second : third;
+  if (finding == BRIM_FOUND_OK && kept > (uint64_t)total * LEAK_BYTES)
     finding = brim_check_say(c, BRIM_FOUND_WARNING,
                              "read() leaves %llu bytes allocated after %lld samples: it must not allocate",
-                             (unsigned long long)(after - before), (long long)total);
+                             (unsigned long long)kept, (long long)total);
   else if (finding == BRIM_FOUND_OK)
     brim_check_say(c, BRIM_FOUND_OK, "%lld samples, including the first and the last of each split", (long long)total);
   close_data(&o);
