@@ -17,7 +17,7 @@ void brim_strict_print_precision(const brim_setup *s, const brim_device_info *de
 
 static brim_status refuse(brim_text *text)
 {
-  brim_text_add(text, "\nbackend.strict=false prints this and trains");
+  brim_text_add(text, "\nbackend.strict=false only prints this");
   (void)brim_fail(BRIM_ECONFIG, "%s", brim_text_str(text));
   brim_text_release(text);
   return BRIM_ECONFIG;

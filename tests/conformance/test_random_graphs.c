@@ -76,9 +76,16 @@ static void choose(subject *s, uint64_t seed, int *families)
                                .below = s->random.below};
 }
 
+static bool offers(const void *on, const char *op)
+{
+  return bench_offers(on, op);
+}
+
 static bench *create(subject *s, const backend *on, uint64_t fusions)
 {
   s->graph.fuse = fusions;
+  s->graph.offers = offers;
+  s->graph.offers_arg = on;
   s->options.backend = on;
   return bench_create(&s->options);
 }
