@@ -49,7 +49,6 @@ ALLOWED = {
     "core/report/index_cells.c": WORD,
     "core/report/page_clients.c": WORD,
     "core/report/page_figures.c": WORD,
-    "core/cli/compare.c": WORD,
     "core/cli/eval.c": WORD,
     "core/setup/setup_graph.c": WORD,
     "core/store/summary.c": WORD,
