@@ -13,7 +13,7 @@ static bool is_unset(const brim_yaml *id)
   return !id || brim_yaml_is_null(id) || brim_yaml_is_missing(id);
 }
 
-/* Sets the key `id` of a group's map in the tree, and makes the map if there is none. Returns `id`. */
+/* Sets the key `id` of a group's map in the tree, and adds the map if it is missing. Returns `id`. */
 static brim_yaml *set_id(const brim_composition *c, const brim_group *group, brim_yaml *id)
 {
   brim_yaml *node = brim_yaml_get(c->root, group->name);

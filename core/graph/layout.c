@@ -519,7 +519,8 @@ static size_t list_copies(brim_program *p, copy *out)
   return count;
 }
 
-/* Finds another program's copy, from `*at` on, as programs of one model have the same order. NULL if there is none. */
+/* Finds another program's copy of the same parameter, from `*at` on: programs of one model have the same order. Returns
+ * NULL if that program does not keep one. */
 static copy *find_copy(copy *list, size_t count, size_t *at, const copy *of)
 {
   for (size_t i = *at; i < count; i++) {

@@ -50,7 +50,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS, 1)
   }
 }
 
-/* y: the result of relu, which masks dy; NULL: there is none. */
+/* y: the result of relu, which masks dy; NULL: no relu follows. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(CUDA_THREADS)
     max_pool_grad_kernel(T *__restrict__ dx, const T *__restrict__ dy, const T *__restrict__ y,

@@ -41,7 +41,7 @@ static slice part(const scanner *c, size_t from, size_t to)
 
 static const slice spaces = {NULL, 0};
 
-/* Returns the end of a tag's end such as "-%}" at `at`, with the white space that it trims, or 0 if there is none.
+/* Returns the end of a tag's end such as "-%}" at `at`, with the white space that it trims; 0: no tag ends there.
  * `trims`: a newline after it belongs to it. */
 static size_t tag_end(const scanner *c, size_t at, const char *end, bool trims)
 {

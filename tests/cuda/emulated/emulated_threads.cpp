@@ -71,7 +71,7 @@ void fiber_main();
   setcontext(&context);
 }
 
-/* The fiber of the next thread of the warp that has not begun, or else can continue; the scheduler if there is none. */
+/* Returns the fiber of the warp's next thread that has not begun, else of one that can continue, else the scheduler. */
 emulated_fiber *next_fiber()
 {
   warp *w = current;
