@@ -104,9 +104,13 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def _end(process):
+        """Does not read what is left: a process that outlives this one may hold the other end open."""
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
 
     def finish(self, process, status=None):
         out, err = process.communicate(timeout=HANG_SECONDS)

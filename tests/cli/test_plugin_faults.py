@@ -55,6 +55,10 @@ class BeforeTheRun(Bad):
     def test_a_child_that_a_policy_forks_ends_by_itself(self):
         for words in ("choose_plan:child_exits", "choose_plan:child_crashes", "choose_plan:child_returns"):
             with self.subTest(words):
+                # At exit(), the leak sanitizer takes all locks of its allocator. In a child, one of them may belong to a
+                # thread of the parent, and nobody releases it.
+                if SANITIZED and words == "choose_plan:child_exits":
+                    continue
                 result = self.train(words.split(":")[1], *RUN, "policy=[bad,auto_plan]", status=DONE,
                                     env={"BRIM_BAD": words})
                 self.assertNotIn("brim train --resume", result.err)
