@@ -54,7 +54,7 @@ int32_t brim_seats_lost(const brim_seats *seats);
 int32_t brim_seats_left(const brim_seats *seats);
 int32_t brim_seats_came(const brim_seats *seats);
 /* Names the ranks for which the others have waited longer than their limit, as "rank 2 (process 4711)"; false if there
- * are none. */
+ * is no such rank. */
 bool brim_seats_late(const brim_seats *seats, double now, char *names, size_t room);
 /* Sends a signal to all known processes that have not ended, except that of rank `but`. */
 void brim_seats_kill(const brim_seats *seats, int number, int32_t but);
