@@ -1,5 +1,5 @@
 /* The simulated world of a federation, in seconds, joules and bytes: how fast clients and their networks are, when
- * clients are available, and which of a round's clients arrive. See docs/guide/federated.md for the formulas.
+ * clients are available, and which of a round's clients arrive. See docs/guide/federated_world.md for the formulas.
  *
  * Everything is a function of the seed, the client, the round, the attempt and the simulated clock, or comes from
  * traces. So it is the same for any number of parallel clients and ranks, after a resume, and for every selector. It is
