@@ -20,8 +20,9 @@
 #define SPINS                                                                                                          \
   5000 /* polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread */
 #define JOIN_SECONDS 1
-#define LAST_SECONDS 600 /* time to save the run after a thread was abandoned, perhaps while it held a lock of malloc  \
-                          */
+#define LAST_SECONDS                                                                                                   \
+  600 /* time to save the run after a thread was abandoned, perhaps while it held a lock of malloc                     \
+       */
 
 /* Whose turn it is. In state RUNS both threads may change the turn, and the later one sees the other's change. INSIDE:
  * the guarded thread is in the core and will return. */
