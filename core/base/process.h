@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 /* Bytes; 0 if the system does not report it. */
-uint64_t brim_rss_peak_bytes(void); /* the highest so far (VmHWM) */
+uint64_t brim_rss_peak_bytes(void); /* the highest resident memory so far (VmHWM) */
 uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
-/* Reads a byte of each page of brim's own code, so that the resident memory has all of it from here on, whatever part
- * of it runs. */
+/* Reads a byte of each page of brim's own code. From here on the resident memory contains all of the code, independent
+ * of the parts that run. */
 void brim_touch_code(void);
 /* Whether the kernel has stopped a process of this pid namespace, by a signal such as Ctrl-Z's or for a debugger. */
 bool brim_process_is_stopped(int64_t pid);
