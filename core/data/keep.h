@@ -26,8 +26,9 @@
 brim_status brim_data_keep(const brim_data *data, json_t **out);
 /* Whether the description was stored for this dataset plugin. */
 bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin);
-/* [init] Calls brim_data_recall with a description that was stored for the same plugin. Strings of the data live in
- * `arena`. ELOAD: not written by brim_data_keep, or rejected by the dataset. */
+/* [init] Calls brim_data_recall with a description that was stored for the same plugin; samples of tokens have the
+ * length that `self` gives them. Strings of the data live in `arena`. ELOAD: not written by brim_data_keep, or rejected
+ * by the dataset. */
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena);
 /* ELOAD, naming the differences, if the data differs from the stored description, apart from rounding of numbers. With
