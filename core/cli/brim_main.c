@@ -139,7 +139,13 @@ static void give_back_large_blocks(void)
 static int check_output(int result, bool is_written, const char *why)
 {
   if (result != 0 || is_written) return result;
-  return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
+  return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output%s%s", why[0] ? ": " : "", why));
+}
+
+/* The reason why standard output lacks something: errno of the last write, or "" if an earlier write had failed. */
+static const char *write_reason(void)
+{
+  return errno ? strerror(errno) : "";
 }
 
 /* Ends the process without exit() if a thread was abandoned, as it may hold any lock that exit() needs. */
@@ -147,8 +153,9 @@ static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;
   const bool is_free = ftrylockfile(stdout) == 0;
+  errno = 0;
   const bool is_written = is_free && fflush_unlocked(stdout) == 0 && !ferror_unlocked(stdout);
-  const char *why = is_free ? strerror(errno) : "an abandoned thread holds it";
+  const char *why = is_free ? write_reason() : "an abandoned thread holds it";
   if (ftrylockfile(stderr) == 0) result = check_output(result, is_written, why);
   _exit(result != 0 || is_written ? result : brim_status_exit(BRIM_EIO));
 }
@@ -166,6 +173,7 @@ int brim_main(int argc, char **argv)
   leave_lost_threads(result);
   brim_crash_allow_exit();
   if (result != 0) return result;
+  errno = 0;
   const bool is_written = fflush(stdout) == 0 && !ferror(stdout);
-  return check_output(result, is_written, strerror(errno));
+  return check_output(result, is_written, write_reason());
 }
