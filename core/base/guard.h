@@ -27,7 +27,8 @@ typedef struct brim_guard_call {
   const char *name, *file; /* "policy 'robust'"; file NULL or "": the core's own */
   const char *function;
   double seconds;         /* limit of the thread's processor time; the core's work for it does not count */
-  double waiting_seconds; /* limit of waiting time, in which the thread sleeps or is not scheduled */
+  double waiting_seconds; /* limit of the time in which the thread sleeps; while it could run and other threads have
+                             the processors, it does not wait */
 } brim_guard_call;
 
 /* [init] Starts the thread. ENOMEM_HOST. */
