@@ -65,15 +65,41 @@ void brim_touch_code(void)
   (void)dl_iterate_phdr(touch_object, &own);
 }
 
+/* Reads a file of /proc/ID, of a process or thread; an empty text if that fails. */
+static void read_of(int64_t id, const char *name, char *out, size_t room)
+{
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/%s", id, name);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t n = file >= 0 ? read(file, out, room - 1) : 0;
+  out[n > 0 ? n : 0] = '\0';
+  if (file >= 0) close(file);
+}
+
+/* A letter as in proc(5); 0: unknown. */
+static char state_of(int64_t id)
+{
+  char line[512];
+  read_of(id, "stat", line, sizeof line);
+  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  return at && at[1] == ' ' ? at[2] : '\0';
+}
+
 bool brim_process_is_stopped(int64_t pid)
 {
-  char path[64], line[512];
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return false;
-  const size_t n = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[n] = '\0';
-  const char *at = strrchr(line, ')'); /* after the name, which may contain any character */
-  return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
+  const char state = state_of(pid);
+  return state == 'T' || state == 't';
+}
+
+bool brim_thread_can_run(int64_t tid)
+{
+  return state_of(tid) == 'R';
+}
+
+double brim_thread_queued_seconds(int64_t tid)
+{
+  char line[128], *queued = line;
+  read_of(tid, "schedstat", line, sizeof line);
+  (void)strtoull(line, &queued, 10); /* skips its processor time */
+  return 1e-9 * (double)strtoull(queued, NULL, 10);
 }
