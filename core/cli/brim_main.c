@@ -1,4 +1,4 @@
-/* The table of commands, and the program around them. */
+/* The table of commands, and the program's start and end. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-/* The command for a word that other programs use as a command, or for an override without a command. */
+/* Returns the command for a word that other programs use as a command, or for an override without a command. */
 static const char *other_command(const char *word)
 {
   static const struct {
@@ -148,7 +148,8 @@ static const char *write_reason(void)
   return errno ? strerror(errno) : "";
 }
 
-/* Ends the process without exit() if a thread was abandoned, as it may hold any lock that exit() needs. */
+/* Ends the process without exit() if a thread was abandoned, because that thread may hold any lock that exit()
+ * needs. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;
@@ -167,7 +168,7 @@ int brim_main(int argc, char **argv)
   brim_log_read_environment();
   give_back_large_blocks();
   open_standard_streams();
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit makes write() fail instead of ending the process */
+  signal(SIGXFSZ, SIG_IGN); /* so that a file-size limit makes write() fail instead of ending the process */
   const int result = run_program(&cli, argc, argv);
   brim_fault_close();
   leave_lost_threads(result);

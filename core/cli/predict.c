@@ -16,7 +16,7 @@
 #include "train/predict.h"
 
 typedef struct predict {
-  const char *run, *which, *output; /* as typed; which and output may be NULL */
+  const char *run, *which, *output; /* as the user typed them; which and output may be NULL */
   bool json, force;
   char checkpoint[4096];
   brim_predicted_file *file;
@@ -120,7 +120,7 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   return status;
 }
 
-/* A word with '=' is an override, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
+/* Whether a word with '=' is an override: yes, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
 static bool is_override(const char *word)
 {
   return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
@@ -141,7 +141,7 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
   return overrides;
 }
 
-/* The output must not replace an input. */
+/* Checks that the output would not replace an input. */
 static brim_status check_output(const predict *p)
 {
   struct stat output, input;

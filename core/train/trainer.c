@@ -186,7 +186,7 @@ static brim_status read_weights(brim_trainer *t)
   return load_weights(t, true, NULL);
 }
 
-/* Opens a trainer. `wish`: to evaluate `checkpoint` (NULL: model.weights); NULL: to train. */
+/* Opens a trainer. With `wish` it evaluates `checkpoint` (NULL: model.weights); without, it trains. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
