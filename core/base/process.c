@@ -28,8 +28,8 @@ uint64_t brim_rss_peak_bytes(void)
   return status_bytes("VmHWM:");
 }
 
-/* A federation reads it in every round, which may take less than a millisecond; so it comes from statm, a file of one
- * line with the same number as VmRSS in status. */
+/* A federation calls this in every round, which may take less than a millisecond. So it reads statm, a file of one
+ * line, which has the same number as VmRSS in status. */
 uint64_t brim_rss_bytes(void)
 {
   char text[128];
@@ -74,6 +74,6 @@ bool brim_process_is_stopped(int64_t pid)
   const size_t n = fread(line, 1, sizeof line - 1, file);
   fclose(file);
   line[n] = '\0';
-  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  const char *at = strrchr(line, ')'); /* after the name, which may contain any character */
   return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
 }

@@ -82,7 +82,7 @@ static brim_status gradient_rms_norm(brim_autodiff *ad, const brim_node *n)
   return brim_norm_emit_gradient(ad, n, "rms_norm_grad", in, 4, n->in, 2);
 }
 
-/* Two passes for the statistics and one for the result; backward, two sums and the result. */
+/* Counts two passes for the statistics and one for the result; backward, two sums and the result. */
 static void cost_norm(const brim_node *n, brim_cost *out)
 {
   out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
@@ -177,7 +177,7 @@ BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_norm_grad};
 
-/* A layer's parameter "<name>.<what>" [count] with one initial value. */
+/* Makes a layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
 {
   return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), &(brim_shape){1, {count}},
