@@ -177,14 +177,14 @@ static void do_job(void *context, int64_t i)
   pthread_mutex_unlock(&r->lock);
 }
 
-/* Lists the frozen parameters. Returns the number of threads that may read them: one, if values pass through buffers,
- * of which there is one, or if they are drawn, by several threads already. */
+/* Lists the frozen parameters. Returns the number of threads that may read them: one, if values pass through a buffer,
+ * so that there is one buffer, or if they are drawn, which several threads do already. */
 static int32_t list_jobs(reader *r)
 {
   const brim_graph *g = r->graph;
   const brim_setup_weights *w = &r->weights;
-  bool apart = true;
-  size_t next = 0; /* of the weights' parameters */
+  bool apart = g->real == BRIM_DTYPE_F32; /* others are narrowed in a buffer */
+  size_t next = 0;                        /* of the weights' parameters */
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!g->parameter[i].is_frozen) continue;
     job *j = &r->job[r->count++];
