@@ -23,8 +23,8 @@
 /* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
-  cuda_dnn_plan *dnn;    /* NULL for kernels of our own */
-  uint64_t weight_bytes; /* of the weight's gradient in scratch, or 0 */
+  cuda_dnn_plan *dnn;    /* NULL if brim's kernels compute it */
+  uint64_t weight_bytes; /* the size of the weight's gradient in scratch, or 0 */
 } plan;
 
 static void release(void *self, void *state)
@@ -67,7 +67,7 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
   return BRIM_OK;
 }
 
-/* Tries the library in one order, then in the other. It is not an error if both fail. */
+/* Asks the library for a plan in one order, then in the other. It is not an error if both fail. */
 static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv};
@@ -82,7 +82,7 @@ static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
   return BRIM_OK;
 }
 
-/* The weight of a node as a tensor of rank 4. */
+/* Returns the weight of a node as a tensor of rank 4. */
 static brim_tensor weight_of(const plan *p, const brim_node *node)
 {
   const cuda_conv *v = &p->conv;
@@ -91,7 +91,7 @@ static brim_tensor weight_of(const plan *p, const brim_node *node)
   return weight;
 }
 
-/* Our own kernels read plain weights. */
+/* Returns whether the convolution reads channels-last weights; brim's kernels read plain ones. */
 static bool wants_last(const plan *p)
 {
   return p->dnn && p->conv.x_last;
@@ -304,7 +304,7 @@ static CUDA_RUN(grad_weight_run)
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
 
-/* The members of a convolution that the sum of dy's channels needs. */
+/* Returns the members of a convolution that the sum of dy's channels needs. */
 static cuda_conv channels_of(const brim_tensor *dy)
 {
   cuda_conv v = {};
