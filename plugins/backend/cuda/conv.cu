@@ -1,13 +1,14 @@
 /* conv2d and its gradients: conversions, bias and activation around a convolution. cuDNN computes the convolution
- * (dnn.h), or, if it refuses, kernels of our own do (conv_direct.cu).
+ * (dnn.h), or, if it refuses, brim's own kernels do (conv_direct.cu).
  *
  * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. Later operations
- * can keep that order. If the library has no plan for that order, the other is tried; our own kernels take any order.
+ * can keep that order. If the library has no plan for that order, the backend tries the other; brim's kernels take any
+ * order.
  *
  * Weights are [K,D,R,S] in checkpoints, optimizers and other backends. Channels-last convolutions need [K,R,S,D]. In 16
  * bits the cast of a weight writes it in that order (cast.cu). Another weight is copied into scratch, which moves each
- * value once, while each is used N*P*Q times.
- * Gradients of weights are computed into scratch, because the library writes them and the kernel must add. */
+ * value once, while each is used N*P*Q times. Gradients of weights are computed into scratch, because the library
+ * writes them and the kernel must add. */
 #include "conv.h"
 
 #include <stdlib.h>
