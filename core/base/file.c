@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_STATIC_LINKING_ONLY /* for states on the stack */
+#include <xxhash.h>
+
 #include "base/text.h"
-#include "base/xxh64.h"
 #include "brim/host.h"
 
 #define READ_BYTES (64 * 1024)
@@ -210,8 +212,7 @@ void brim_file_map_forget(const brim_file_map *map, const void *data, size_t byt
 
 typedef struct file_hash {
   uint64_t bytes, fnv;
-  brim_xxh64 xxh64;
-  bool is_xxh64;
+  XXH64_state_t *xxh64; /* NULL: brim_hash() */
 } file_hash;
 
 static brim_status hash_fd(int fd, const char *path, file_hash *h)
@@ -223,8 +224,8 @@ static brim_status hash_fd(int fd, const char *path, file_hash *h)
     if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
     if (n == 0) return BRIM_OK;
     h->bytes += (uint64_t)n;
-    if (h->is_xxh64)
-      brim_xxh64_add(&h->xxh64, buffer, (size_t)n);
+    if (h->xxh64)
+      (void)XXH64_update(h->xxh64, buffer, (size_t)n);
     else
       h->fnv = brim_hash(h->fnv, buffer, (size_t)n);
   }
@@ -250,11 +251,12 @@ brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
 
 brim_status brim_file_xxh64(const char *path, uint64_t *bytes, uint64_t *hash)
 {
-  file_hash h = {.is_xxh64 = true};
-  brim_xxh64_begin(&h.xxh64);
+  XXH64_state_t state;
+  file_hash h = {.xxh64 = &state};
+  (void)XXH64_reset(&state, 0);
   const brim_status status = hash_file(path, &h);
   *bytes = h.bytes;
-  *hash = brim_xxh64_end(&h.xxh64);
+  *hash = XXH64_digest(&state);
   return status;
 }
 
