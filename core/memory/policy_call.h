@@ -1,7 +1,8 @@
 /* Calls one function of one policy on the policies' thread (base/guard.h). The caller's thread answers the policy's
  * questions; the policies' thread copies the policy's answer, where an invalid pointer can do no harm.
  *
- * Queries and answers lie in memory that stays allocated if a policy does not return. */
+ * A call has copies of the query, of all that it points to, and of the answer. They stay allocated if a policy does not
+ * return. */
 #ifndef BRIM_MEMORY_POLICY_CALL_H
 #define BRIM_MEMORY_POLICY_CALL_H
 #include "brim/policy.h"
