@@ -1,6 +1,5 @@
 #include "base/process.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <link.h>
 #include <stdio.h>
@@ -8,38 +7,24 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/file.h"
 
-/* Parses a line such as "VmHWM:   1234 kB". */
-static uint64_t status_bytes(const char *key)
-{
-  char line[256];
-  uint64_t bytes = 0;
-  FILE *file = fopen("/proc/self/status", "re");
-  if (!file) return 0;
-  while (fgets(line, sizeof line, file))
-    if (brim_starts_with(line, key)) bytes = strtoull(line + strlen(key), NULL, 10) * 1024;
-  fclose(file);
-  return bytes;
-}
-
+/* From a line such as "VmHWM:   1234 kB". */
 uint64_t brim_rss_peak_bytes(void)
 {
-  return status_bytes("VmHWM:");
+  static const char key[] = "\nVmHWM:";
+  char text[8192];
+  (void)brim_file_start("/proc/self/status", text, sizeof text);
+  const char *line = strstr(text, key);
+  return line ? strtoull(line + sizeof key - 1, NULL, 10) * 1024 : 0;
 }
 
 /* A federation reads it in every round, which may take less than a millisecond; so it comes from statm, a file of one
  * line with the same number as VmRSS in status. */
 uint64_t brim_rss_bytes(void)
 {
-  char text[128];
-  const int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  const ssize_t length = read(file, text, sizeof text - 1);
-  close(file);
-  if (length <= 0) return 0;
-  text[length] = '\0';
-  char *resident = text;
+  char text[128], *resident = text;
+  if (brim_file_start("/proc/self/statm", text, sizeof text) == 0) return 0;
   (void)strtoull(text, &resident, 10); /* skips the size of the address space */
   return strtoull(resident, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -69,11 +54,7 @@ bool brim_process_is_stopped(int64_t pid)
 {
   char path[64], line[512];
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return false;
-  const size_t n = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[n] = '\0';
+  (void)brim_file_start(path, line, sizeof line);
   const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
   return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
 }
