@@ -1,7 +1,10 @@
 #include "base/process.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <link.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +51,32 @@ void brim_touch_code(void)
 {
   uintptr_t own = (uintptr_t)brim_touch_code;
   (void)dl_iterate_phdr(touch_object, &own);
+}
+
+int brim_process_start(const char *file, const char *const *word, char *const *environment, const int stream[3],
+                       pid_t *pid)
+{
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawn_file_actions_init(&files);
+  for (int i = 0; i < 3; i++)
+    if (stream[i] < 0)
+      posix_spawn_file_actions_addopen(&files, i, "/dev/null", i == 0 ? O_RDONLY : O_WRONLY, 0);
+    else
+      posix_spawn_file_actions_adddup2(&files, stream[i], i);
+  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  const int error = posix_spawn(pid, file, &files, &attributes, (char *const *)word, environment);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  return error;
 }
 
 bool brim_process_is_stopped(int64_t pid)
