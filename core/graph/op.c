@@ -46,6 +46,34 @@ const brim_op *brim_op_find(const char *name)
   return slot[slot_of(name)];
 }
 
+brim_op_arity brim_op_arity_of(const brim_op *op)
+{
+  brim_op_arity arity = {0};
+  bool begins = true, are_outputs = false; /* begins: the next character other than a space or '[' begins a name */
+  uint32_t omitted = 0;
+  for (const char *s = op->signature; *s; s++) {
+    if (begins && *s == '[') {
+      omitted++;
+    } else if (begins && *s != ' ') {
+      begins = false;
+      if (brim_starts_with(s, "..."))
+        arity.variadic = true;
+      else if (are_outputs)
+        arity.out++;
+      else
+        arity.in++, arity.optional += omitted > 0;
+    } else if (*s == '[') { /* a shape */
+      s += strcspn(s, "]");
+    } else if (*s == ']') {
+      omitted--;
+    } else if (*s == ',' || *s == '>') {
+      are_outputs = are_outputs || *s == '>';
+      begins = true;
+    }
+  }
+  return arity;
+}
+
 uint64_t brim_op_hash(const brim_attr *attr)
 {
   const brim_attr zero = {.reserve = {0}};

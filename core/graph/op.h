@@ -55,14 +55,12 @@ typedef struct brim_op {
   brim_op_traits traits; /* first: the part of the descriptor that backends see (brim/ops.h) */
   const char *name;
   enum brim_op_kind kind;
-  /* For readers, as brim ops prints it: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */
+  /* The inputs and outputs, as brim ops prints them: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". Those in brackets
+   * of their own may be omitted; "x, ...": any number. */
   const char *signature;
-  uint32_t in_count, out_count;
-  bool variadic; /* any number of inputs, at least in_count */
   /* The outputs to which its kernels add if they have role GRADIENT; BRIM_OP_FROM(i): all from out[i] on. A parameter's
    * gradient through any other output is computed separately and added by a node. */
   uint32_t accumulates;
-  uint32_t optional; /* number of inputs at the end that may be omitted */
   /* The inputs whose memory out[0] may overwrite if no later node needs them: BRIM_OP_INPLACE(i) | ... The first free
    * one is used. The kernel must read each element before it writes that element. */
   uint32_t inplace;
@@ -113,6 +111,12 @@ typedef struct brim_op {
 const brim_op *brim_op_find(const char *name); /* NULL if unknown */
 size_t brim_op_count(void);
 const brim_op *brim_op_at(size_t i);
+/* The numbers in a signature: of inputs, of the inputs that may be omitted, which come last, and of outputs. */
+typedef struct brim_op_arity {
+  uint32_t in, optional, out;
+  bool variadic; /* any number of inputs, at least `in` */
+} brim_op_arity;
+brim_op_arity brim_op_arity_of(const brim_op *op);
 brim_cost brim_op_cost(const brim_node *node);
 uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 

@@ -53,8 +53,6 @@ BRIM_OP(batch_norm) = {.name = "batch_norm",
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                     "mean_sum [C], var_sum [C]",
-                       .in_count = 3,
-                       .out_count = 5,
                        .inplace = BRIM_OP_INPLACE(0),
                        .gradient = gradient_batch_norm,
                        .cost = cost_batch_norm};
@@ -63,8 +61,6 @@ BRIM_OP(batch_norm_inference) = {
     .kind = BRIM_KIND_NORM,
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
-    .in_count = 5,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_inference,
     .gradient = gradient_inference,
@@ -72,8 +68,6 @@ BRIM_OP(batch_norm_inference) = {
 BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .kind = BRIM_KIND_NORM,
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .in_count = 5,
-                            .out_count = 3,
                             .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
                             .cost = cost_batch_norm_grad};

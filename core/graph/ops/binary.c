@@ -138,8 +138,6 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .broadcasts = true},    \
       .signature = "a [...], b [...] -> y [...]",                                                                      \
       .each_token = brim_op_each_token,                                                                                \
-      .in_count = 2,                                                                                                   \
-      .out_count = 1,                                                                                                  \
       .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                              \
       .infer = infer_binary,                                                                                           \
       .gradient = gradient_##id}
@@ -150,8 +148,6 @@ BINARY(div);
 BRIM_OP(sum_to) = {.name = "sum_to",
                    .kind = BRIM_KIND_REDUCTION,
                    .signature = "x [...] -> y [...]",
-                   .in_count = 1,
-                   .out_count = 1,
                    .accumulates = BRIM_OP_FROM(0),
                    .cost = cost_sum_to};
 

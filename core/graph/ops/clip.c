@@ -12,15 +12,9 @@ BRIM_OP(squared_norm) = {.name = "squared_norm",
                          .kind = BRIM_KIND_UPDATE,
                          .wide_in = BRIM_OP_FROM(0),
                          .signature = "x, [sum] -> sum",
-                         .in_count = 2,
-                         .optional = 1,
-                         .out_count = 1,
                          .inplace = BRIM_OP_INPLACE(1),
                          .cost = cost_squared_norm};
 BRIM_OP(gradient_scale) = {.name = "gradient_scale",
                            .kind = BRIM_KIND_UPDATE,
                            .wide_in = BRIM_OP_FROM(0),
-                           .signature = "[sum] -> norm and factor",
-                           .in_count = 1,
-                           .optional = 1,
-                           .out_count = 1};
+                           .signature = "[sum] -> norm and factor"};

@@ -40,17 +40,12 @@ BRIM_OP(conv_transpose2d) = {
     .kind = BRIM_KIND_CONVOLUTION,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "x [N,C,P,Q], weight [C,K/groups,R,S] or [C,K/groups,S], [bias [K]] -> y [N,K,H,W]",
-    .in_count = 3,
-    .optional = 1,
-    .out_count = 1,
     .gradient = gradient_conv_transpose2d,
     .cost = cost_conv_transpose2d};
 BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .traits = {.samples_in = BRIM_OP_SAMPLES(0)},
                                        .signature = "dy -> dbias",
-                                       .in_count = 1,
-                                       .out_count = 1,
                                        .accumulates = BRIM_OP_FROM(0),
                                        .cost = cost_grad_bias};
 

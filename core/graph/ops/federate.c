@@ -28,42 +28,26 @@ static void cost_serve(const brim_node *n, brim_cost *out)
   out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
 
-BRIM_OP(adopt) = {.name = "adopt",
-                  .kind = BRIM_KIND_COPY,
-                  .wide_in = BRIM_OP_FROM(0),
-                  .signature = "x -> y",
-                  .in_count = 1,
-                  .out_count = 1,
-                  .cost = cost_adopt};
+BRIM_OP(adopt) = {
+    .name = "adopt", .kind = BRIM_KIND_COPY, .wide_in = BRIM_OP_FROM(0), .signature = "x -> y", .cost = cost_adopt};
 BRIM_OP(distance) = {.name = "distance",
                      .kind = BRIM_KIND_REDUCTION,
                      .wide_in = BRIM_OP_FROM(0),
                      .signature = "w, g, [before f64 [2]] -> sum of squares and largest",
-                     .in_count = 3,
-                     .optional = 1,
-                     .out_count = 1,
                      .inplace = BRIM_OP_INPLACE(2),
                      .cost = cost_distance};
 BRIM_OP(steer) = {.name = "steer",
                   .kind = BRIM_KIND_UPDATE,
                   .wide_in = BRIM_OP_FROM(0),
                   .signature = "w, g, gradient, [control] -> gradient",
-                  .in_count = 4,
-                  .optional = 1,
-                  .out_count = 1,
                   .cost = cost_steer};
 BRIM_OP(fold) = {.name = "fold",
                  .kind = BRIM_KIND_UPDATE,
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "w, g, sum f64 -> sum",
-                 .in_count = 3,
-                 .out_count = 1,
                  .cost = cost_fold};
 BRIM_OP(serve) = {.name = "serve",
                   .kind = BRIM_KIND_UPDATE,
                   .wide_in = BRIM_OP_FROM(0),
                   .signature = "sum f64, [x] -> gradient | x",
-                  .in_count = 2,
-                  .optional = 1,
-                  .out_count = 1,
                   .cost = cost_serve};

@@ -46,8 +46,6 @@ static void cost_mean(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .signature = "y [N,...], target [N,...] or label [N] -> loss [N]",                                    \
-                 .in_count = 2,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .wide_out = BRIM_OP_WIDE(0),                                                                          \
                  .infer = infer_id,                                                                                    \
                  .gradient = gradient_##id,                                                                            \
@@ -55,8 +53,6 @@ static void cost_mean(const brim_node *n, brim_cost *out)
   BRIM_OP(id##_grad) = {.name = #id "_grad",                                                                           \
                         .kind = BRIM_KIND_REDUCTION,                                                                   \
                         .signature = "y, target -> dy",                                                                \
-                        .in_count = 2,                                                                                 \
-                        .out_count = 1,                                                                                \
                         .inplace = BRIM_OP_INPLACE(0),                                                                 \
                         .cost = cost_mean}
 LOSS(mse, infer_mean);

@@ -74,23 +74,15 @@ BRIM_OP(max_pool2d) = {.name = "max_pool2d",
                        .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
-                       .in_count = 1,
-                       .out_count = 2,
                        .infer = infer_max_pool2d,
                        .gradient = gradient_max_pool2d,
                        .cost = cost_windows};
-BRIM_OP(max_pool2d_grad) = {.name = "max_pool2d_grad",
-                            .kind = BRIM_KIND_POOLING,
-                            .traits = BRIM_OP_APART,
-                            .signature = "dy, index -> dx",
-                            .in_count = 2,
-                            .out_count = 1};
+BRIM_OP(max_pool2d_grad) = {
+    .name = "max_pool2d_grad", .kind = BRIM_KIND_POOLING, .traits = BRIM_OP_APART, .signature = "dy, index -> dx"};
 BRIM_OP(avg_pool2d) = {.name = "avg_pool2d",
                        .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
-                       .in_count = 1,
-                       .out_count = 1,
                        .infer = infer_avg_pool2d,
                        .gradient = gradient_avg_pool2d,
                        .cost = cost_windows};
@@ -98,23 +90,15 @@ BRIM_OP(avg_pool2d_grad) = {.name = "avg_pool2d_grad",
                             .kind = BRIM_KIND_POOLING,
                             .traits = BRIM_OP_APART,
                             .signature = "dy -> dx",
-                            .in_count = 1,
-                            .out_count = 1,
                             .cost = cost_windows_grad};
 BRIM_OP(adaptive_avg_pool2d) = {.name = "adaptive_avg_pool2d",
                                 .kind = BRIM_KIND_POOLING,
                                 .traits = BRIM_OP_APART,
                                 .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
-                                .in_count = 1,
-                                .out_count = 1,
                                 .gradient = gradient_adaptive_avg_pool2d,
                                 .cost = cost_adaptive};
-BRIM_OP(adaptive_avg_pool2d_grad) = {.name = "adaptive_avg_pool2d_grad",
-                                     .kind = BRIM_KIND_POOLING,
-                                     .traits = BRIM_OP_APART,
-                                     .signature = "dy -> dx",
-                                     .in_count = 1,
-                                     .out_count = 1};
+BRIM_OP(adaptive_avg_pool2d_grad) = {
+    .name = "adaptive_avg_pool2d_grad", .kind = BRIM_KIND_POOLING, .traits = BRIM_OP_APART, .signature = "dy -> dx"};
 
 /* Fills the attributes; a stride of 0 means the kernel's size. False, with the error in the graph, if they are not
  * valid. x: [N,C,H,W], or [N,C,L] for one dimension. */

@@ -29,16 +29,12 @@ static bool each_token_reduced(const brim_node *n)
                  .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .signature = "x [N,...] -> y [N,...]",                                                                \
                  .each_token = each_token_reduced,                                                                     \
-                 .in_count = 1,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .gradient = gradient_##id,                                                                            \
                  .cost = cost_reduce}
 REDUCE(sum);
 REDUCE(mean);
-BRIM_OP(sum_grad) = {
-    .name = "sum_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx", .in_count = 1, .out_count = 1};
-BRIM_OP(mean_grad) = {
-    .name = "mean_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx", .in_count = 1, .out_count = 1};
+BRIM_OP(sum_grad) = {.name = "sum_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
+BRIM_OP(mean_grad) = {.name = "mean_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
 
 /* The axes as a mask; 0 and an error in the graph if they are invalid. */
 static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int32_t count, const int32_t *axes)
