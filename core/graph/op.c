@@ -109,13 +109,19 @@ static bool adds_to(const brim_node *node, uint32_t output)
   return (node->descriptor->accumulates & 1u << output) && node->out[output]->role == BRIM_ROLE_GRADIENT;
 }
 
+void brim_op_take_cost(const brim_op *op, const brim_node *node, brim_cost *out)
+{
+  const brim_tensor *counted = op->flops ? node->in[0] : node->out_count ? node->out[0] : NULL;
+  out->flops = counted ? (op->flops ? op->flops : 1) * (uint64_t)brim_shape_count(&counted->shape) : 0;
+  if (op->cost) op->cost(node, out);
+}
+
 brim_cost brim_op_cost(const brim_node *node)
 {
   brim_cost cost = {0};
   for (uint32_t i = 0; i < node->in_count; i++)
     if (!is_repeated(node, i)) cost.bytes += node->in[i]->bytes;
   for (uint32_t i = 0; i < node->out_count; i++) cost.bytes += (1 + adds_to(node, i)) * node->out[i]->bytes;
-  if (node->out_count) cost.flops = (uint64_t)brim_shape_count(&node->out[0]->shape);
-  if (node->descriptor->cost) node->descriptor->cost(node, &cost);
+  brim_op_take_cost(node->descriptor, node, &cost);
   return cost;
 }

@@ -87,7 +87,10 @@ typedef struct brim_op {
   brim_status (*infer)(brim_graph *g, brim_node *node);
   /* Emits the nodes that compute the gradients of the inputs. NULL: it passes no gradient. */
   brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
-  void (*cost)(const brim_node *node, brim_cost *out); /* NULL: one flop per output element, all tensors once */
+  /* Sets the flops, and the bytes if they are not those of all tensors once. NULL: the flops are `flops` for each
+   * element of in[0] or, if that is 0, one for each element of out[0]. */
+  void (*cost)(const brim_node *node, brim_cost *out);
+  uint32_t flops;
   /* A hash of the attributes that affect the node's time. NULL: brim_op_hash(), of all. */
   uint64_t (*hash)(const brim_attr *attr);
   brim_fusion fusion;
@@ -118,6 +121,8 @@ typedef struct brim_op_arity {
 } brim_op_arity;
 brim_op_arity brim_op_arity_of(const brim_op *op);
 brim_cost brim_op_cost(const brim_node *node);
+/* The cost by the descriptor `op`, which may be of a part of a fused node. `out` already has the bytes. */
+void brim_op_take_cost(const brim_op *op, const brim_node *node, brim_cost *out);
 uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
 /* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */

@@ -3,17 +3,12 @@
  * adding to the sum of those before, in the order of the parameters; then gradient_scale. */
 #include "graph/op.h"
 
-static void cost_squared_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
 BRIM_OP(squared_norm) = {.name = "squared_norm",
                          .kind = BRIM_KIND_UPDATE,
                          .wide_in = BRIM_OP_FROM(0),
                          .signature = "x, [sum] -> sum",
                          .inplace = BRIM_OP_INPLACE(1),
-                         .cost = cost_squared_norm};
+                         .flops = 2};
 BRIM_OP(gradient_scale) = {.name = "gradient_scale",
                            .kind = BRIM_KIND_UPDATE,
                            .wide_in = BRIM_OP_FROM(0),

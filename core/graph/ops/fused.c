@@ -42,9 +42,9 @@ static brim_status infer_keeping(brim_graph *g, brim_node *n)
 
 static void cost_both(const brim_node *n, brim_cost *out)
 {
-  brim_cost second = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
-  if (second_of(n, "")->cost) second_of(n, "")->cost(n, &second);
-  if (first_of(n)->cost) first_of(n)->cost(n, out);
+  brim_cost second = {0};
+  brim_op_take_cost(second_of(n, ""), n, &second);
+  brim_op_take_cost(first_of(n), n, out);
   out->flops += second.flops;
 }
 
@@ -266,7 +266,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
 static void cost_norm_add(const brim_node *n, brim_cost *out)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
-  first_of(n)->cost(n, out);
+  brim_op_take_cost(first_of(n), n, out);
   out->flops += strstr(n->op, "+relu") ? 2 * count : count;
 }
 
@@ -424,11 +424,6 @@ static brim_status gradient_add_rms_norm(brim_autodiff *ad, const brim_node *n)
   return gradient_sum_norm(ad, n, "rms_norm_grad", false);
 }
 
-static void cost_sum_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 9 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* see norm.c */
-}
-
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .kind = BRIM_KIND_NORM,
                            .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -443,7 +438,7 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
                            .halve = halve_sum_norm,
-                           .cost = cost_sum_norm};
+                           .flops = 9};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -457,7 +452,7 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
                          .halve = halve_sum_norm,
-                         .cost = cost_sum_norm};
+                         .flops = 9};
 
 /* ---- relu after max pooling and dropout ---- */
 

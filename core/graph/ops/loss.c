@@ -63,11 +63,6 @@ static brim_status gradient_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, NULL, n->in, n->in_count, n->in, 1);
 }
 
-static void cost_softmax(const brim_node *n, brim_cost *out)
-{
-  out->flops = 5 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* max, subtract, exp, sum, divide */
-}
-
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .kind = BRIM_KIND_REDUCTION,
                                   .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
@@ -75,12 +70,12 @@ BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .signature = "logits [...,K], label [...] or [...,K], [weight [K]] -> loss [...]",
                                   .infer = infer_loss,
                                   .gradient = gradient_loss,
-                                  .cost = cost_softmax};
+                                  .flops = 5};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .signature = "logits, label, [weight] -> dlogits",
                                        .inplace = BRIM_OP_INPLACE(0),
-                                       .cost = cost_softmax};
+                                       .flops = 5};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
                                    .kind = BRIM_KIND_REDUCTION,
                                    .wide_in = BRIM_OP_WIDE(2),

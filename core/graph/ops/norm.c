@@ -82,16 +82,7 @@ static brim_status gradient_rms_norm(brim_autodiff *ad, const brim_node *n)
   return brim_norm_emit_gradient(ad, n, "rms_norm_grad", in, 4, n->in, 2);
 }
 
-/* Two passes for the statistics and one for the result; backward, two sums and the result. */
-static void cost_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_norm_grad(const brim_node *n, brim_cost *out)
-{
-  out->flops = 11 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
+/* The flops are those of two passes for the statistics and one for the result; backward, of two sums and the result. */
 BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -102,21 +93,21 @@ BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .inplace = BRIM_OP_INPLACE(0),
                        .infer = infer_layer_norm,
                        .gradient = gradient_layer_norm,
-                       .cost = cost_norm};
+                       .flops = 8};
 BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
                             .kind = BRIM_KIND_NORM,
                             .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
-                            .cost = cost_norm_grad};
+                            .flops = 11};
 BRIM_OP(layer_norm_grad_add) = {.name = "layer_norm_grad+add",
                                 .kind = BRIM_KIND_NORM,
                                 .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
                                 .signature = "a, x, weight, mean, rstd, dy -> dx, dweight, dbias",
                                 .accumulates = BRIM_OP_FROM(1),
                                 .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
-                                .cost = cost_norm_grad};
+                                .flops = 11};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .kind = BRIM_KIND_NORM,
                      .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -127,21 +118,21 @@ BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .inplace = BRIM_OP_INPLACE(0),
                      .infer = infer_rms_norm,
                      .gradient = gradient_rms_norm,
-                     .cost = cost_norm};
+                     .flops = 8};
 BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
                           .kind = BRIM_KIND_NORM,
                           .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                           .signature = "x, weight, rstd, dy -> dx, dweight",
                           .accumulates = BRIM_OP_FROM(1),
                           .inplace = BRIM_OP_INPLACE(3),
-                          .cost = cost_norm_grad};
+                          .flops = 11};
 BRIM_OP(rms_norm_grad_add) = {.name = "rms_norm_grad+add",
                               .kind = BRIM_KIND_NORM,
                               .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
                               .signature = "a, x, weight, rstd, dy -> dx, dweight",
                               .accumulates = BRIM_OP_FROM(1),
                               .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
-                              .cost = cost_norm_grad};
+                              .flops = 11};
 BRIM_OP(group_norm) = {.name = "group_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -152,14 +143,14 @@ BRIM_OP(group_norm) = {.name = "group_norm",
                        .inplace = BRIM_OP_INPLACE(0),
                        .infer = infer_group_norm,
                        .gradient = gradient_group_norm,
-                       .cost = cost_norm};
+                       .flops = 8};
 BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
                             .kind = BRIM_KIND_NORM,
                             .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
                             .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
-                            .cost = cost_norm_grad};
+                            .flops = 11};
 
 /* A layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
