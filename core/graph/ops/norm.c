@@ -94,20 +94,6 @@ BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .infer = infer_layer_norm,
                        .gradient = gradient_layer_norm,
                        .flops = 8};
-BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
-                            .kind = BRIM_KIND_NORM,
-                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .accumulates = BRIM_OP_FROM(1),
-                            .inplace = BRIM_OP_INPLACE(4),
-                            .flops = 11};
-BRIM_OP(layer_norm_grad_add) = {.name = "layer_norm_grad+add",
-                                .kind = BRIM_KIND_NORM,
-                                .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
-                                .signature = "a, x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                                .accumulates = BRIM_OP_FROM(1),
-                                .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
-                                .flops = 11};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .kind = BRIM_KIND_NORM,
                      .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -119,20 +105,6 @@ BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .infer = infer_rms_norm,
                      .gradient = gradient_rms_norm,
                      .flops = 8};
-BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
-                          .kind = BRIM_KIND_NORM,
-                          .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                          .signature = "x, weight, rstd, dy -> dx, dweight",
-                          .accumulates = BRIM_OP_FROM(1),
-                          .inplace = BRIM_OP_INPLACE(3),
-                          .flops = 11};
-BRIM_OP(rms_norm_grad_add) = {.name = "rms_norm_grad+add",
-                              .kind = BRIM_KIND_NORM,
-                              .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
-                              .signature = "a, x, weight, rstd, dy -> dx, dweight",
-                              .accumulates = BRIM_OP_FROM(1),
-                              .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
-                              .flops = 11};
 BRIM_OP(group_norm) = {.name = "group_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -144,13 +116,22 @@ BRIM_OP(group_norm) = {.name = "group_norm",
                        .infer = infer_group_norm,
                        .gradient = gradient_group_norm,
                        .flops = 8};
-BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
-                            .kind = BRIM_KIND_NORM,
-                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .accumulates = BRIM_OP_FROM(1),
-                            .inplace = BRIM_OP_INPLACE(4),
-                            .flops = 11};
+/* its_weight: the number of the input `weight`, which has no samples. */
+#define NORM_GRAD(id, its_name, its_weight, its_inplace, its_signature)                                                \
+  BRIM_OP(id) = {.name = its_name,                                                                                     \
+                 .kind = BRIM_KIND_NORM,                                                                               \
+                 .traits = {.samples_in = ~BRIM_OP_SAMPLES(its_weight), .samples_out = BRIM_OP_SAMPLES(0)},            \
+                 .signature = its_signature,                                                                           \
+                 .accumulates = BRIM_OP_FROM(1),                                                                       \
+                 .inplace = its_inplace,                                                                               \
+                 .flops = 11}
+NORM_GRAD(layer_norm_grad, "layer_norm_grad", 1, BRIM_OP_INPLACE(4), "x, weight, mean, rstd, dy -> dx, dweight, dbias");
+NORM_GRAD(layer_norm_grad_add, "layer_norm_grad+add", 2, BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
+          "a, x, weight, mean, rstd, dy -> dx, dweight, dbias");
+NORM_GRAD(rms_norm_grad, "rms_norm_grad", 1, BRIM_OP_INPLACE(3), "x, weight, rstd, dy -> dx, dweight");
+NORM_GRAD(rms_norm_grad_add, "rms_norm_grad+add", 2, BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
+          "a, x, weight, rstd, dy -> dx, dweight");
+NORM_GRAD(group_norm_grad, "group_norm_grad", 1, BRIM_OP_INPLACE(4), "x, weight, mean, rstd, dy -> dx, dweight, dbias");
 
 /* A layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
