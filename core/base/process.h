@@ -6,10 +6,10 @@
 #include <sys/types.h>
 
 /* Bytes; 0 if the system does not report it. */
-uint64_t brim_rss_peak_bytes(void); /* the highest so far (VmHWM) */
+uint64_t brim_rss_peak_bytes(void); /* the highest resident memory so far (VmHWM) */
 uint64_t brim_rss_bytes(void);      /* now (VmRSS) */
-/* Reads a byte of each page of brim's own code, so that the resident memory has all of it from here on, whatever part
- * of it runs. */
+/* Reads a byte of each page of brim's own code. From here on the resident memory contains all of the code, independent
+ * of the parts that run. */
 void brim_touch_code(void);
 /* Starts the program `file` in a process group of its own, with all signals at their defaults and no other open files
  * than its three streams. word: as argv, up to NULL; stream: descriptors, -1 for /dev/null. Returns an errno; 0: *pid

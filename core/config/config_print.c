@@ -9,7 +9,8 @@
 #include "config/schema.h"
 #include "param/value.h"
 
-enum { CELLS = 5 }; /* key, type, default, range, help */
+enum { CELLS = 5 };           /* key, type, default, range, help */
+enum { CELL_WIDTH_MAX = 32 }; /* longer cells reach into the next column instead of widening their own */
 
 /* Escapes a literal "${", which would be taken for an interpolation when the text is read again. */
 static void escape(brim_arena *arena, brim_yaml *node)
@@ -99,7 +100,8 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
                                           : "''",
                                  row->row->range ? row->row->range : "", row->row->help};
       for (int k = 0; k < CELLS; k++) {
-        if (pass == 0 && strlen(cell[k]) > width[k]) width[k] = strlen(cell[k]);
+        const size_t length = strlen(cell[k]);
+        if (pass == 0 && length > width[k] && (k == 0 || length <= CELL_WIDTH_MAX)) width[k] = length;
         if (pass == 1) brim_text_printf(out, "%s%-*s", k ? "  " : "", k + 1 < CELLS ? (int)width[k] : 0, cell[k]);
       }
       if (pass == 1) brim_text_add(out, "\n");

@@ -7,7 +7,7 @@
 /* [plan] Finds the other parts of the gradients, which must be zeroed before a step. All tensors must have their
  * places. */
 void brim_overwritten_find(brim_plan *plan);
-/* The bytes of the gradients that a node of a training program writes, instead of adding to them, in the first
+/* The bytes of the gradients that a node of a training program overwrites, instead of adding to them, in the first
  * micro-batch of a step. */
 uint64_t brim_overwritten_bytes(const brim_program *program, const brim_node *node);
 #endif

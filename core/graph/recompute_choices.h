@@ -1,4 +1,4 @@
-/* For blocks of a chain, and for segments of blocks: the choices of nodes to drop that are best at some price per byte.
+/* For blocks of a chain, and for segments of several blocks: the best choices of nodes to drop at each price per byte.
  * Internal to recompute*.c; recompute_blocks.c explains the method. */
 #ifndef BRIM_GRAPH_RECOMPUTE_CHOICES_H
 #define BRIM_GRAPH_RECOMPUTE_CHOICES_H
@@ -10,14 +10,14 @@
 
 /* A subset of a block's nodes, or of a segment's blocks. */
 typedef struct brim_choice {
-  int64_t kept;  /* bytes that wait for the backward pass */
+  int64_t kept;  /* bytes that are kept for the backward pass */
   int64_t alive; /* including the tensors that are recomputed at once */
-  int64_t peak;  /* of a segment, above what earlier segments keep */
+  int64_t peak;  /* for a segment: above the bytes that earlier segments keep */
   int64_t work;
-  uint32_t atoms; /* of a block: bits of the dropped atoms */
-  bool reads;     /* of a block: recomputing needs results from before the block */
-  int16_t before; /* of a segment: its choice without the last block; -1: none */
-  int16_t last;   /* of a segment: the choice of its last block */
+  uint32_t atoms; /* for a block: bits of the dropped atoms */
+  bool reads;     /* for a block: recomputing needs results from before the block */
+  int16_t before; /* for a segment: its choice without the last block; -1: none */
+  int16_t last;   /* for a segment: the choice of its last block */
 } brim_choice;
 
 /* The figures of a segment's choice, for the inner loop of the search. */
@@ -28,8 +28,8 @@ typedef struct brim_choice_need {
 
 typedef struct brim_choices {
   brim_choice *item;
-  brim_choice_need *need; /* the same order; of segments whose end is kept */
-  brim_choice_need least; /* of all choices, each for itself */
+  brim_choice_need *need; /* the same order; for segments whose end is kept */
+  brim_choice_need least; /* the least value of each figure over all choices */
   int count;
 } brim_choices;
 
@@ -39,13 +39,13 @@ typedef struct brim_chain_block {
   uint32_t reads[BRIM_ATOMS_MAX]; /* bits of the atoms in this block that an atom reads */
   uint64_t work_of[BRIM_ATOMS_MAX];
   int64_t waits_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass reads */
-  int64_t others_of[BRIM_ATOMS_MAX]; /* bytes of its results that it does not read */
+  int64_t others_of[BRIM_ATOMS_MAX]; /* bytes of its results that the backward pass does not read */
   bool end_drops;                    /* the last atom is the end */
-  int64_t waits;                     /* bytes that wait for the backward pass if nothing is dropped */
-  int64_t peak;                      /* in that case, above the waiting bytes of earlier blocks */
-  int64_t late;           /* the same, from when the backward pass first reads results from before the block */
-  uint32_t outside;       /* bits of the atoms that read results from before the block */
-  brim_choices inside[2]; /* with the end kept, with the end dropped */
+  int64_t waits;                     /* bytes kept for the backward pass if nothing is dropped */
+  int64_t peak;                      /* in that case, above the bytes that earlier blocks keep */
+  int64_t late;     /* the same, from the moment at which the backward pass first reads results from before the block */
+  uint32_t outside; /* bits of the atoms that read results from before the block */
+  brim_choices inside[2];                  /* choices with the end kept, and with the end dropped */
   brim_choices open[BRIM_SEGMENT_MAX + 1]; /* by number of blocks: segments that start here and whose end is dropped */
   brim_choices closed[BRIM_SEGMENT_MAX + 1]; /* the same with the end kept */
 } brim_chain_block;
@@ -60,7 +60,7 @@ typedef struct brim_chain {
 
 /* Finds a block's own choices. */
 void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k);
-/* Finds the choices of all segments that start at a block. `like`: a block that starts `alike` identical blocks, or
+/* Finds the choices of all segments that start at a block. `like`: a block from which the same `alike` blocks start, or
  * NULL. */
 void brim_choices_find_segments(brim_chain *b, size_t first, const brim_chain_block *like, size_t alike);
 /* The period with which blocks repeat from `first` on, and the number of blocks for which they do, in `alike`; 0: they

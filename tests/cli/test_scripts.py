@@ -179,7 +179,7 @@ class ScalingModel(Case):
         return [float(cell) for cell in line.split("|")[5:11]]
 
     def test_the_page_contains_the_scripts_output(self):
-        page = (SCRIPTS.parent / "docs/guide/distributed.md").read_text()
+        page = (SCRIPTS.parent / "docs/guide/scaling.md").read_text()
         self.assertIn(self.table(), page)
         self.assertIn(self.table("--weak", "65536"), page)
 

@@ -23,10 +23,10 @@ extern "C" {
 /* The peak rates of a device, from its data sheet; 0: unknown. Since ABI 1.13 */
 typedef struct brim_device_rates {
   double products_f32; /* FLOP/s of products, convolutions and attention of fp32 values, as the backend computes them */
-  double products_16;  /* of bf16 and fp16 values, added up in fp32 */
+  double products_16;  /* the same for bf16 and fp16 values, summed in fp32 */
   double flops;        /* FLOP/s of all other arithmetic, in fp32 */
-  double bytes;        /* per second, between the device's processors and its memory */
-  double launch_seconds; /* least time of a launch in a recorded program */
+  double bytes;        /* bytes per second between the device's processors and its memory */
+  double launch_seconds; /* shortest time of a launch in a recorded program */
 } brim_device_rates;
 
 typedef struct brim_device_info {
@@ -211,7 +211,7 @@ typedef struct brim_program_run {
 /* A piece of work of an asynchronous device, for a trace. Since ABI 1.12 */
 typedef struct brim_device_work {
   const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
-  uint32_t nodes;        /* that one launch computed */
+  uint32_t nodes;        /* number of nodes that this launch computed */
   uint32_t queue;        /* enum brim_queue */
   uint64_t bytes;        /* of a copy */
   double begin, end;     /* seconds of CLOCK_MONOTONIC */
