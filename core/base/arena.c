@@ -1,5 +1,6 @@
-/* Blocks in a list, each filled from its start; a large request gets a block of its own. Blocks grow with their number,
- * as a graph of ten thousand nodes would take hundreds of small ones, which are slow to allocate and free. */
+/* An arena is a list of blocks, each filled from its start; a large request gets a block of its own. Blocks grow with
+ * their number, because a graph of ten thousand nodes would need hundreds of small ones, which are slow to allocate and
+ * free. */
 #include "base/arena.h"
 
 #include <stdarg.h>

@@ -104,7 +104,7 @@ brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes)
 
 brim_status brim_file_create_unnamed(const char *path, uint64_t bytes, int *fd)
 {
-  (void)unlink(path); /* of a process that was killed between the next two calls */
+  (void)unlink(path); /* left by a process that was killed between the next two calls */
   *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
   (void)unlink(path);
@@ -145,7 +145,7 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
   return BRIM_OK;
 }
 
-/* Calls fsync again if it is interrupted, as it may be on network file systems. */
+/* Calls fsync again if a signal interrupts it, as may happen on network file systems. */
 static int sync_fd(int fd)
 {
   int result;
@@ -162,7 +162,7 @@ brim_status brim_file_sync(int fd, const char *path)
 brim_status brim_file_finish(int fd, const char *path)
 {
   brim_status status = brim_file_sync(fd, path);
-  /* close() frees the descriptor even if it is interrupted, and the bytes are on the disk already. */
+  /* close() frees the descriptor even if a signal interrupts it, and the bytes are already on disk. */
   if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
     status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));
   return status;
@@ -341,7 +341,7 @@ bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, s
   return true;
 }
 
-/* Whether the reason is permanent: a later call will fail too. */
+/* Whether the reason is permanent, so that a later call will fail too. */
 static bool is_for_good(int reason)
 {
   static const int reasons[] = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EEXIST, ELOOP, ENAMETOOLONG};
@@ -353,7 +353,7 @@ static bool is_for_good(int reason)
 static brim_status make_folder(const char *path)
 {
   if (mkdir(path, 0777) == 0) return BRIM_OK;
-  const int reason = errno; /* on a read-only file system EROFS, even if the folder exists */
+  const int reason = errno; /* on a read-only file system this is EROFS, even if the folder exists */
   if (brim_is_folder(path)) return BRIM_OK;
   return brim_fail(is_for_good(reason) ? BRIM_ECONFIG : BRIM_EIO, "cannot make folder '%s': %s", path,
                    reason == EEXIST ? "a file has this name" : strerror(reason));

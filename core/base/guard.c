@@ -16,13 +16,16 @@
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting; a stop of the process counts as at most two slices */
-#define SPINS 5000         /* polls, some tens of us, before a thread sleeps: a handover is faster than a wake-up */
+#define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
+#define SPINS                                                                                                          \
+  5000 /* polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread */
 #define JOIN_SECONDS 1
-#define LAST_SECONDS 600 /* for saving after a thread was abandoned, perhaps while it held a lock of malloc */
+#define LAST_SECONDS                                                                                                   \
+  600 /* time to save the run after a thread was abandoned, perhaps while it held a lock of malloc                     \
+       */
 
-/* Which thread has the turn. In state RUNS both threads may change it, and the later one sees the other's change.
- * INSIDE: the guarded thread is in the core and will return. */
+/* Whose turn it is. In state RUNS both threads may change the turn, and the later one sees the other's change. INSIDE:
+ * the guarded thread is in the core and will return. */
 enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
@@ -33,11 +36,11 @@ struct brim_guard {
   atomic_int turn;
   bool quits;
   int spins;
-  brim_guard_work work, back; /* the function to call, and the one that it asks the caller to run */
+  brim_guard_work work, back; /* the function to call; the function that the thread asks the caller to run */
   void *context, *back_context;
   brim_status status, back_status;
   brim_error error; /* in transit between the threads */
-  int signal;       /* of a crash; 0: exit() was called */
+  int signal;       /* signal of a crash; 0: exit() was called */
   const void *address, *code;
 };
 
@@ -64,14 +67,14 @@ static void change_turn(brim_guard *g, int from, int to)
   if (!atomic_compare_exchange_strong(&g->turn, &from, to)) park();
 }
 
-/* Gives the turn to the caller; a thread that was abandoned meanwhile parks here. Async-signal-safe. */
+/* Gives the turn to the caller; a thread that has been abandoned parks here. Async-signal-safe. */
 static void give_turn(brim_guard *g, int turn)
 {
   change_turn(g, RUNS, turn);
   sem_post(&g->answer);
 }
 
-/* The guard whose thread this is; NULL elsewhere, and in a forked child. Async-signal-safe. */
+/* Returns the guard of this thread; NULL in other threads, and in a forked child. Async-signal-safe. */
 static brim_guard *own_here(void)
 {
   return own && own->process == getpid() ? own : NULL;
@@ -102,11 +105,12 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child that the function forked has returned from it */
+    if (!own_here())
+      _exit(brim_status_exit(BRIM_EPLUGIN)); /* this is a child that the function forked, and that returned from it */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
-  return NULL; /* `own` stays set: destructors that plugins registered for the thread's end still run */
+  return NULL; /* leave `own` set, because destructors that plugins registered for the thread's end still run */
 }
 
 brim_status brim_guard_back(brim_guard_work work, void *context)
@@ -151,8 +155,9 @@ static bool wait_for_slice(brim_guard *g)
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Waits for the answer in slices and charges their time. Real time beyond two slices at once does not count, as the
- * process was stopped; real time that was not processor time is waiting time. False: one of the limits is used up. */
+/* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
+ * does not count, because the process was stopped. Real time that was not processor time counts as waiting time.
+ * Returns false when a limit is reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
@@ -170,8 +175,8 @@ static bool wait_for_answer(brim_guard *g, time_left *left)
   return false;
 }
 
-/* Records that a thread was abandoned, and limits the rest of the process's life: saving may need a lock that the
- * thread never releases. */
+/* Records that a thread was abandoned, and limits the remaining life of the process, because saving may need a lock
+ * that the thread never releases. */
 static void lose(void)
 {
   atomic_store(&any_lost, true);
@@ -237,7 +242,7 @@ static brim_status fail_late(const brim_guard_call *call, const time_left *left)
   return fail_lost(call, what);
 }
 
-/* Takes the turn from the thread. True if the thread has handed it over in the meantime; false: it is abandoned. */
+/* Takes the turn from the thread. True: the thread has just handed it over; false: the thread is abandoned. */
 static bool take_turn(brim_guard *g)
 {
   const struct timespec ms = {0, 1000000};
@@ -303,7 +308,7 @@ brim_status brim_guard_open(brim_guard **out)
   return BRIM_OK;
 }
 
-/* Waits with a limit: a destructor that a plugin registered for the thread's end may hang too. */
+/* Waits with a limit, because a destructor that a plugin registered for the thread's end may hang too. */
 void brim_guard_close(brim_guard *g)
 {
   struct timespec until;

@@ -22,8 +22,8 @@ uint64_t brim_rss_peak_bytes(void)
   return line ? strtoull(line + sizeof key - 1, NULL, 10) * 1024 : 0;
 }
 
-/* A federation reads it in every round, which may take less than a millisecond; so it comes from statm, a file of one
- * line with the same number as VmRSS in status. */
+/* A federation calls this in every round, which may take less than a millisecond. So it reads statm, a file of one
+ * line, which has the same number as VmRSS in status. */
 uint64_t brim_rss_bytes(void)
 {
   char text[128], *resident = text;
@@ -84,6 +84,6 @@ bool brim_process_is_stopped(int64_t pid)
   char path[64], line[512];
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
   (void)brim_file_start(path, line, sizeof line);
-  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  const char *at = strrchr(line, ')'); /* after the name, which may contain any character */
   return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
 }

@@ -1,4 +1,4 @@
-/* Reading files, for plugins. See brim/host.h. */
+/* Reads files for plugins. See brim/host.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

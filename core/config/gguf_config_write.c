@@ -1,4 +1,4 @@
-/* Writes config.json as metadata. See gguf_config.h. */
+/* Converts config.json to metadata. See gguf_config.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static double number_of(const brim_yaml *config, const char *key, double otherwi
   return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
 }
 
-/* Version 5 of transformers has all of the rotary embedding in rope_parameters. */
+/* In version 5 of transformers, rope_parameters contains everything about the rotary embedding. */
 const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key)
 {
   const brim_yaml *now = brim_yaml_get(config, "rope_parameters"), *old = brim_yaml_get(config, "rope_scaling");
@@ -69,7 +69,8 @@ static double rope_number(const brim_yaml *config, const char *key, double other
   return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
 }
 
-/* The factors are tensors. transformers computes the amplitude if config.json has none; llama.cpp does not. */
+/* Adds longrope's factors as tensors. transformers computes the amplitude if config.json has none; llama.cpp does
+ * not. */
 static brim_status put_longrope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   char key[200];
@@ -106,7 +107,8 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   return BRIM_OK;
 }
 
-/* In transformers, a config.json without the key means other numbers in some families. */
+/* Adds the number of heads of keys and values. If config.json lacks it, transformers assumes other numbers in some
+ * families. */
 static brim_status put_kv_heads(const brim_yaml *config, const char *type, const char *architecture,
                                 brim_gguf_head *head)
 {
@@ -123,7 +125,7 @@ static brim_status put_kv_heads(const brim_yaml *config, const char *type, const
   return BRIM_OK;
 }
 
-/* The size of a head, of which all or a part is rotated. */
+/* Adds the size of a head, of which all or a part is rotated. */
 static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   char key[200];
@@ -141,13 +143,13 @@ static void put_head_size(const brim_yaml *config, const char *architecture, bri
   brim_gguf_put_u32(head, key, (uint32_t)number_of(config, "vocab_size", 0));
 }
 
-/* Architectures whose layers may have a sliding window in llama.cpp. */
+/* Whether the layers of an architecture may have a sliding window in llama.cpp. */
 static bool has_window(const char *architecture)
 {
   return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
 }
 
-/* The value of a key that version 5 of transformers has elsewhere. */
+/* Returns the value of a key, which version 5 of transformers stores elsewhere. */
 static const brim_yaml *find_value(const brim_yaml *config, const char *key)
 {
   if (strcmp(key, "rope_theta") == 0) return brim_gguf_find_rope(config, key);
@@ -159,7 +161,7 @@ static const brim_yaml *find_value(const brim_yaml *config, const char *key)
   return NULL;
 }
 
-/* llama.cpp has Gemma's pattern of layers with a window in its program. */
+/* Checks the pattern of layers with a window, because llama.cpp has Gemma's pattern in its program. */
 static brim_status check_layer_types(const brim_yaml *config, const char *architecture)
 {
   const size_t pattern = strcmp(architecture, "gemma2") == 0 ? 2 : strcmp(architecture, "gemma3") == 0 ? 6 : 0;

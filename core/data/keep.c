@@ -45,7 +45,7 @@ static json_t *json_of_inputs(const brim_data *data)
                    json_of_transform(&data->transform));
 }
 
-/* The class names as JSON; null if one is not UTF-8, as a name of a folder may be. */
+/* Returns the class names as JSON; null if one is not UTF-8, as the name of a folder may be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
   if (!info->class_names) return json_null();
@@ -171,8 +171,8 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   return count[BRIM_PART_VALIDATION] >= 0 && count[BRIM_PART_TEST] >= 0;
 }
 
-/* Gives the dataset its stored data. If it has no recall(), the data of its current files must equal the stored
- * data. */
+/* Gives the dataset its stored data. If the dataset has no recall(), the data of its current files must equal the
+ * stored data. */
 static brim_status recall_own(const brim_data *data, const json_t *kept)
 {
   json_t *was = json_object_get(kept, "kept");

@@ -16,8 +16,9 @@
 #include "store/record.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* shown to policies */
-#define CHANGES_MAX 4                      /* configurations that policies may ask for in succession */
-#define DECISIONS_MAX 64                   /* about out-of-memory events, until the first or the failed step succeeds */
+#define CHANGES_MAX 4                      /* limit for configurations that policies may request in succession */
+#define DECISIONS_MAX                                                                                                  \
+  64 /* limit for decisions about out-of-memory events, until the first step or the failed step succeeds */
 
 /* ---- views ---- */
 
@@ -106,7 +107,7 @@ static brim_status go_to_host(brim_dialogue *d)
 
 /* ---- devices ---- */
 
-/* Records the decision: the device that the run requests from now on. */
+/* Carries out the decision: the run requests this device from now on. */
 static brim_status take_place(brim_dialogue *d, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(d);
@@ -120,7 +121,7 @@ static brim_status take_place(brim_dialogue *d, const views *v, const brim_place
   return BRIM_OK;
 }
 
-/* $GPU_DEVICE_ID binds policies too; "cpu" names the first device. */
+/* $GPU_DEVICE_ID also applies to policies' decisions; "cpu" names the first device. */
 static brim_status name_device(brim_dialogue *d, const views *v)
 {
   const brim_device_wish wish = {d->demands.device, d->planner->setup->settings->auto_device, 0};
@@ -132,7 +133,7 @@ static brim_status name_device(brim_dialogue *d, const views *v)
   return BRIM_OK;
 }
 
-/* Ranks of a host that may use any device take one each, in turn. */
+/* If ranks of a host may use any device, each takes one, in turn. */
 static const char *device_of_rank(brim_dialogue *d)
 {
   const brim_setup *setup = d->planner->setup;
@@ -145,8 +146,8 @@ static const char *device_of_rank(brim_dialogue *d)
   return brim_arena_printf(&d->arena, "%s:%d", brim_setup_backend_id(setup), (int)setup->world.local_rank % count);
 }
 
-/* A host device with a user's limit needs at most that limit free, unless the command line sets min_gpu_memory_mb: a
- * preset's value is meant for GPUs. */
+/* A device on the host with a limit of the user needs at most that limit free, unless the command line sets
+ * min_gpu_memory_mb, because a preset's value is meant for GPUs. */
 static brim_status read_least(const brim_setup *setup, uint64_t *bytes)
 {
   brim_device_info first = {0};
@@ -188,7 +189,7 @@ brim_status brim_decide_device(brim_dialogue *d)
                             &p->device_info);
 }
 
-/* The limit that the policies would set if the user named this device. */
+/* Returns the limit that the policies would set if the user named this device. */
 static brim_device_limit limit_on(const brim_dialogue *d, views *v, int device)
 {
   brim_demands demands = d->demands;
@@ -216,7 +217,7 @@ brim_status brim_decide_limits(brim_dialogue *d, brim_device_limit *out, int cou
 
 /* ---- plans ---- */
 
-/* The peak of the plan of a micro-batch in the list. */
+/* Returns the peak of the plan of a micro-batch in the list. */
 static brim_status peak_of(brim_dialogue *d, int64_t micro_batch, uint64_t *bytes)
 {
   const brim_choice c = brim_choice_cut(&d->choice, micro_batch);
@@ -232,7 +233,7 @@ static brim_dialogue *dialogue_of(const brim_plan_query *q)
   return host->self;
 }
 
-/* ENOTSUP would pass the question to the next policy. */
+/* Converts ENOTSUP, which would pass the question to the next policy. */
 static brim_status as_answer(brim_status status)
 {
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status;
@@ -269,7 +270,7 @@ static bool chooses_precision(const brim_dialogue *d)
   return d->planner->setup->settings->precision == BRIM_PRECISION_POLICY;
 }
 
-/* The user's micro-batch, or the rank's whole share of a step; 0: auto. */
+/* Returns the user's micro-batch, or the rank's whole share of a step; 0: auto. */
 static int64_t set_batch(const brim_dialogue *d)
 {
   const int64_t set = d->planner->setup->settings->training.batch_size, share = brim_setup_share(d->planner->setup);
@@ -322,8 +323,8 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
   if (d->again.count > 0 && !plan->model && chooses_precision(d)) d->decided_batch = plan->micro_batch;
 }
 
-/* The micro-batch that a run began with, on which its bits may depend: from its plan.json, or as agreed by the ranks.
- * 0: unknown, or there were several ranks. */
+/* Returns the micro-batch with which a run began, on which its bits may depend: from its plan.json, or from the ranks'
+ * agreement. 0: unknown, or there were several ranks. */
 static int64_t read_kept_batch(const brim_setup *setup)
 {
   char path[4200];
@@ -405,8 +406,8 @@ bool brim_decide_is_want(const brim_dialogue *d, brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !d->planner->waits);
 }
 
-/* Shows the event to the policies and gets their answer: ENOTSUP if no policy decides, the decision is to give up, or
- * *refused. */
+/* Shows the event to the policies and gets their answer: ENOTSUP if no policy decides, if the decision is to give up,
+ * or, with *refused, if it must not be carried out. */
 static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
@@ -445,7 +446,7 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
 
 /* ---- boundaries ---- */
 
-/* The policies' answer; ENOTSUP: none. Examines and allocates nothing if no policy would answer. */
+/* Returns the policies' answer; ENOTSUP: none. Examines and allocates nothing if no policy would answer. */
 static brim_status ask_at_boundary(brim_dialogue *d, int64_t step, int64_t round, bool is_end, uint64_t planned,
                                    brim_boundary *out)
 {

@@ -35,7 +35,7 @@ static int by_place(const void *a, const void *b)
   return (p->number > q->number) - (p->number < q->number);
 }
 
-/* The processors that this process may run on, neighbours together; 0 if unknown. */
+/* Lists the processors that this process may run on, neighbours together; returns 0 if unknown. */
 static int list_processors(processor *out)
 {
   cpu_set_t set;

@@ -1,5 +1,5 @@
-/* Pointers are resolved when the plan is placed; a step walks an array of launches, or passes it whole to the
- * backend. */
+/* Pointers are resolved when the plan is placed; a step runs an array of launches one by one, or passes the whole array
+ * to the backend. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
-/* Whether a step's first micro-batch differs from others. */
+/* Whether a step's first micro-batch differs from later ones. */
 static bool first_differs(const brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
@@ -84,7 +84,7 @@ static bool first_differs(const brim_exec *exec)
 }
 
 /* first: runs the program as a step's first micro-batch, else as a later one. Training has later ones only with
- * accumulation, and other programs have no first one. */
+ * accumulation; other programs have no first one. */
 static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
 {
   const brim_step step = {.loss_scale = 1};
@@ -95,8 +95,8 @@ static brim_status warm_up_program(brim_exec *exec, const brim_program *program,
   return brim_exec_run(exec, program, &step, NULL);
 }
 
-/* Kernels and recorded programs take device memory at their first run; this makes them take it before the first step:
- * every program runs once, on zeros, which are valid indices. */
+/* Kernels and recorded programs take device memory at their first run; so this runs every program once before the first
+ * step, on zeros, which are valid indices. */
 static brim_status warm_up(brim_exec *exec)
 {
   for (size_t i = 0; i < exec->plan->program_count; i++)
@@ -136,7 +136,7 @@ static brim_exec *make_exec(const brim_plan *plan)
   return exec;
 }
 
-/* [init] A federation's lanes lie after the server's memory. */
+/* [init] A federation's lanes come after the server's memory. */
 static brim_status open_lanes(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
@@ -320,14 +320,14 @@ const double *brim_exec_metrics_at(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* The proof without a check: the sum of the losses, which is the first metric. */
+/* The address of the proof if there is no check: the sum of the losses, which is the first metric. */
 const double *brim_exec_proof_at(const brim_exec *exec)
 {
   return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
                                             : brim_exec_metrics_at(exec);
 }
 
-/* Casts that the plan keeps run in a step's first micro-batch only. */
+/* Casts that the plan keeps run only in a step's first micro-batch. */
 static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
                                const double *proof)
 {
@@ -394,7 +394,7 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
   return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
 }
 
-/* Ends a program's walk: even if nodes failed, starts the remaining collectives, as all ranks must start the same
+/* Ends a program's walk. Even if nodes failed, starts the remaining collectives, because all ranks must start the same
  * ones. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
@@ -406,8 +406,8 @@ static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_sta
   return status;
 }
 
-/* Makes the casts that a program keeps, unless its run does or their memory has them. Any other program's run may
- * overwrite that memory. */
+/* Makes the casts that a program keeps, unless its run makes them or their memory already has them. A run of any other
+ * program may overwrite that memory. */
 static brim_status make_casts(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
   const bool has = exec->casted || step->is_first_micro_batch;

@@ -1,4 +1,5 @@
-/* Initialisation from counters: a value depends only on the seed, the parameter's name and the element's index. */
+/* Initialises parameters from counters: a value depends only on the seed, the parameter's name and the element's
+ * index. */
 #include "exec/initialize.h"
 
 #include <stdlib.h>
@@ -11,11 +12,11 @@
 
 enum {
   THREADS_MAX = 64,
-  THREAD_MIN = 1 << 18, /* fewest values that justify a thread */
+  THREAD_MIN = 1 << 18, /* number of values from which a thread is worthwhile */
   PIECE = 1 << 22       /* values that are in host memory at a time on their way to the device */
 };
 
-/* Turns four random numbers of the parameter's stream into values; normal ones by Box and Muller, in pairs. */
+/* Converts four random numbers of the parameter's stream to values; normal values by Box and Muller, in pairs. */
 static void make_values(const brim_init *init, brim_philox random, double out[4])
 {
   for (int i = 0; i < 4; i += 2) {
@@ -44,7 +45,7 @@ typedef struct range {
   void *values;
 } range;
 
-/* Normal values in single precision, block by block; returns the first element that is left. */
+/* Computes normal values in single precision, block by block; returns the first element that is left. */
 static int64_t make_blocks(const range *r)
 {
   int64_t i = r->first;
@@ -70,7 +71,7 @@ static void *make_range(void *arg)
   return NULL;
 }
 
-/* Divides a range among threads; the part of a thread that cannot be started is computed here. */
+/* Divides a range among threads; if a thread cannot be started, computes its part on this thread. */
 static void make_parts(const range *whole)
 {
   range part[THREADS_MAX];

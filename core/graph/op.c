@@ -1,4 +1,4 @@
-/* The table of operations: the linker gathers the pointers that BRIM_OP() leaves in section brim_ops. */
+/* The table of operations. The linker collects the pointers that BRIM_OP() puts into the section brim_ops. */
 #include "graph/op.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ const brim_op *brim_op_at(size_t i)
   return __start_brim_ops[i];
 }
 
-/* The table by name, open addressing: each new node looks up its operation. */
+/* The table by name, with open addressing, because each new node looks up its operation. */
 #define SLOTS 1024 /* a power of two, more than twice the operations */
 static const brim_op *slot[SLOTS];
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
@@ -103,7 +103,7 @@ static bool is_repeated(const brim_node *node, uint32_t input)
   return false;
 }
 
-/* A sum is read before it is written. */
+/* An output to which a kernel adds is read before it is written. */
 static bool adds_to(const brim_node *node, uint32_t output)
 {
   return (node->descriptor->accumulates & 1u << output) && node->out[output]->role == BRIM_ROLE_GRADIENT;

@@ -9,8 +9,8 @@
  * overwrite the memory between them afterwards. */
 #define BETWEEN_MAX ((uint64_t)1 << 20)
 
-/* Whether a node writes a gradient in the first micro-batch. In a program of two halves, only the first half knows that
- * it is the first of its step. */
+/* Whether a node overwrites a gradient in the first micro-batch. In a program of two halves, only the first half gets
+ * the information that it is the first of its step. */
 static bool writes(const brim_program *p, const brim_node *n, const brim_tensor *t)
 {
   const brim_graph *g = p->graph;
@@ -18,7 +18,7 @@ static bool writes(const brim_program *p, const brim_node *n, const brim_tensor 
   return !brim_graph_is_brief(g, t) && (!g->passes || n->index < brim_graph_to_loss(g));
 }
 
-/* Only outputs that brim_op_cost counts twice. */
+/* Counts only outputs that brim_op_cost counts twice. */
 uint64_t brim_overwritten_bytes(const brim_program *p, const brim_node *n)
 {
   uint64_t bytes = 0;
@@ -33,7 +33,7 @@ static int by_offset(const void *a, const void *b)
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The places of the gradients that a program writes, in the order of the arena. */
+/* Lists the places of the gradients that a program overwrites, in the order of the arena. */
 static size_t list_written(const brim_plan *plan, const brim_program *p, brim_range *out)
 {
   const brim_graph *g = p->graph;

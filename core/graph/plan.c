@@ -1,4 +1,4 @@
-/* Makes plans: the backend compiles programs (layouts, scratch); they are laid out and stacked on the persistent
+/* Makes plans: the backend prepares programs (layouts, scratch); then they are laid out and placed after the persistent
  * part. */
 #include "graph/plan.h"
 
@@ -46,7 +46,7 @@ static bool offers(const void *backend, const char *op)
   return find_kernel(backend, op) != NULL;
 }
 
-/* A node's kernel; often a node just before it has the same, as layers repeat. */
+/* Returns a node's kernel. An earlier node often has the same, because layers repeat. */
 static const brim_kernel *kernel_of(const brim_program *p, const brim_backend_ops *backend, const brim_node *n)
 {
   for (size_t back = 1; back <= 32 && back <= n->index; back++)
@@ -75,7 +75,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-/* Finds the peak of a federation: all lanes together, unless the server's own programs take more. */
+/* Finds the peak of a federation: that of all lanes together, unless the server's own programs need more. */
 static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
 {
   const brim_plan *lane = plan->lane[0];
@@ -140,15 +140,15 @@ static void release_program(const brim_plan *plan, brim_program *p)
   *p = (brim_program){0};
 }
 
-/* Whether the shards fit this graph's gradients. If not, check_alike reports that its gradients differ from the first
- * graph's. */
+/* Whether the shards fit this graph's gradients. If they do not, check_alike reports that the gradients differ from the
+ * first graph's. */
 static bool is_like_shards(const brim_shards *s, const brim_graph *g)
 {
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* Builds the graph of a batch shape. merges_more: also merges what recompute treats separately: a loss that includes
- * its product with its gradient (brim_graph_fuse_loss), and a norm with the sum of its result. */
+/* Builds the graph of a batch shape. merges_more: also merges nodes that recompute must treat separately: a loss with
+ * its product and its gradient (brim_graph_fuse_loss), and a norm with the addition to its result. */
 static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool merges_more, brim_graph **out)
 {
   brim_graph_options options = plan->request.graph;
@@ -172,7 +172,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   return status;
 }
 
-/* Makes the shards from the first training graph, which has whole gradients until then. */
+/* Makes the shards from the first training graph, whose gradients are whole until then. */
 static brim_status share_out(brim_plan *plan, brim_graph *train)
 {
   const brim_plan_request *r = &plan->request;
@@ -193,8 +193,8 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Replaces the program by one that drops the tensors of a recompute level, or none if r is NULL. Logits are then
- * computed twice. */
+/* Replaces the program by one that drops the tensors of a recompute level, or none if r is NULL. The new program then
+ * computes logits twice. */
 static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};
@@ -219,8 +219,8 @@ static bool fits(brim_program *p, uint64_t room)
   return p->transient_bytes <= room;
 }
 
-/* Rebuilds with the first level that keeps the transient part within `room`; levels whose bytes exceed it need no
- * plan. */
+/* Rebuilds with the first level that keeps the transient part within `room`; skips levels whose bytes alone exceed
+ * it. */
 static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
 {
   for (uint32_t level = 0; level <= r->levels && !fits(p, room); level++)
@@ -228,8 +228,8 @@ static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const 
   return BRIM_OK;
 }
 
-/* Rebuilds with the level that takes the least memory. Levels before the last may take less because of gaps between
- * buffers, but not less than their own bytes. */
+/* Rebuilds with the level that needs the least memory. A level before the last may need less because of gaps between
+ * buffers, but never less than its own bytes. */
 static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
 {
   uint64_t least = UINT64_MAX;
@@ -262,7 +262,7 @@ static brim_status recompute_program(const brim_plan *plan, brim_program *p, uin
   return status;
 }
 
-/* The bytes that a budget leaves for the transient part. */
+/* Returns the bytes that a budget leaves for the transient part. */
 static uint64_t transient_room(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t persistent = plan->persistent_bytes;
@@ -286,7 +286,7 @@ static bool same_shapes(brim_tensor *const *a, brim_tensor *const *b, uint32_t c
   return true;
 }
 
-/* The next forward node without samples from index i on, or NULL. */
+/* Returns the next forward node without samples from index i on, or NULL. */
 static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
 {
   while (*i < g->forward_count && brim_node_has_samples(g, g->node[*i])) ++*i;
@@ -362,7 +362,7 @@ static brim_status add_lanes(brim_plan *plan)
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > 0 && r->lanes > 0) { /* the budget is for all lanes and the server */
+    if (client.budget_bytes > 0 && r->lanes > 0) { /* the budget covers all lanes and the server */
       const uint64_t all = larger(client.budget_bytes, plan->persistent_bytes) - plan->persistent_bytes;
       client.budget_bytes = larger(all / (uint64_t)r->lanes, 1); /* 0 would be no limit */
     }
@@ -480,8 +480,8 @@ void brim_plan_free(brim_plan *plan)
   free(plan);
 }
 
-/* recompute=auto takes the first level that fits, so a smaller budget that its result fits too gives the same one; and
- * if no level fits, none fits a smaller budget. */
+/* recompute=auto takes the first level that fits. So a smaller budget gives the same level if that level's plan still
+ * fits. If no level fits, none fits a smaller budget either. */
 bool brim_plan_is_same_within(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t was = transient_room(plan, plan->request.budget_bytes), room = transient_room(plan, budget);

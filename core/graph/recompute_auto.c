@@ -1,13 +1,13 @@
 /* Chooses the nodes to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with
- * the least work that was found.
+ * the least work that the search found.
  *
- * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Descents handle graphs that are
- * not chains of blocks. A descent starts at the peak: of the results that are alive there for the backward pass, it
- * drops those first that free most bytes per work of recomputing them, finds the new peak, and continues until nothing
- * lowers it. Alone, it would recompute a long run of layers at once, and their results would become a peak themselves.
- * So in small graphs there is one descent that may drop everything, and others that keep every end of a block, every
- * second, third, fourth, sixth and so on. Each set is kept if it is better than the best one for its memory so far; and
- * nodes that it drops without need are kept again. */
+ * One method solves the blocks of the graph for one budget after another (recompute_blocks.c). The other, a descent,
+ * handles graphs that are not chains of blocks. A descent starts at the peak: of the results that are alive there for
+ * the backward pass, it first drops those that free most bytes per work of recomputing them. Then it finds the new
+ * peak, and continues until nothing lowers it. A single descent would recompute a long run of layers at once, and their
+ * results would cause a new peak. So in small graphs one descent may drop everything, and others keep every end of a
+ * block, every second, third, fourth, sixth and so on. The search keeps a set if it is the best so far for its memory,
+ * and then stops dropping nodes that the set need not drop. */
 #include "graph/recompute_auto.h"
 
 #include <string.h>
@@ -15,19 +15,20 @@
 #include "graph/counts.h"
 #include "graph/recompute_blocks.h"
 
-/* Operations that cost as much as moving one byte: machines compute about this many times faster than they read. */
+/* The number of operations that cost as much as moving one byte: machines compute about this many times faster than
+ * they read memory. */
 #define OPERATIONS_PER_BYTE 8
 /* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
-/* Most attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
+/* Limit for attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
 #define TRIES_MAX 256
-/* Larger graphs get only one descent: others find little that the blocks do not. */
+/* Larger graphs get only one descent, because further descents find little that the blocks do not. */
 #define DESCENTS_NODES_MAX 200
-/* Times that the blocks are solved for one budget. */
+/* How often the blocks are solved for one budget. */
 #define SOLVES_MAX 3
 /* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
 #define LEAST_SOLVES_MAX 4
-/* Limit for the sizes of all solutions together. */
+/* Limit for the sum of the sizes of all solutions. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
 enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory possible */
@@ -46,13 +47,13 @@ typedef struct worth {
 typedef struct search {
   brim_estimate e;
   size_t nodes;
-  bool *keeps;                         /* by node: the backward pass reads its results */
+  bool *keeps;                         /* by node: whether the backward pass reads its results */
   bool *repeats, *refused;             /* by node */
-  int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
+  int32_t *first_view, *next_view;     /* by node: first and next view of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;                       /* see rank */
   size_t rank_count, heap;             /* of them */
-  uint32_t *list;                      /* of nodes dropped in a step */
+  uint32_t *list;                      /* nodes dropped in a step */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
 } search;
 
@@ -110,8 +111,8 @@ static void add_to(search *s, uint32_t node, size_t *count)
   s->list[(*count)++] = node;
 }
 
-/* Drops a node, the views of its results, and earlier nodes that nothing else keeps. Adds them to the list, and returns
- * their work. */
+/* Drops a node, the views of its results, and earlier nodes whose results no other node needs. Adds them to the list,
+ * and returns their work. */
 static uint64_t drop(search *s, uint32_t node, size_t *count)
 {
   const brim_graph *g = s->e.w.g;
@@ -177,7 +178,7 @@ static void rank(search *s, size_t count)
   for (size_t i = count / 2; i-- > 0;) sift_down(s, i);
 }
 
-/* The node of this rank, from 0. */
+/* Returns the node with this rank, from 0. */
 static const worth *ranked(search *s, size_t index)
 {
   while (s->rank_count - s->heap <= index) {
@@ -208,7 +209,8 @@ static size_t rank_nodes(search *s)
 
 /* ---- descents ---- */
 
-/* Stores the set that the estimate was last run for. Dropped nodes that no node needs are not recomputed. */
+/* Stores the set for which the estimate last ran, without dropped nodes that no node needs, because they are not
+ * recomputed. */
 static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
   into->bytes = bytes;
@@ -235,8 +237,8 @@ static void offer(search *s, uint64_t bytes)
   if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
 }
 
-/* Drops ranked nodes from `from` on until about `bytes` are freed, at least one node. False, with everything restored,
- * if the peak would rise. */
+/* Drops ranked nodes, beginning with number `from`, until about `bytes` are free; at least one node. False, with
+ * everything restored, if the peak would rise. */
 static bool try_drops(search *s, size_t from, uint64_t bytes, uint64_t *peak)
 {
   uint64_t freed = 0;
@@ -256,8 +258,8 @@ static bool try_drops(search *s, size_t from, uint64_t bytes, uint64_t *peak)
   return true;
 }
 
-/* Drops the best nodes together; if that raises the peak, the first of the STALLS_MAX best ones that alone does not.
- * False if none was dropped. */
+/* Drops the best nodes together. If that raises the peak, drops the first of the STALLS_MAX best nodes that alone does
+ * not raise it. False if none was dropped. */
 static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
 {
   const size_t count = rank_nodes(s);
@@ -269,7 +271,7 @@ static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
   return false;
 }
 
-/* Starts with nothing dropped; never drops refused nodes. */
+/* Starts with no node dropped; never drops nodes that it must not drop. */
 static void descend(search *s)
 {
   memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
@@ -283,14 +285,14 @@ static void descend(search *s)
   }
 }
 
-/* The ends of blocks that a descent keeps: one of every `every`; `gone`: how many count as dropped before the first.
- * Another start keeps other ends, if some lie within blocks and some between them. */
+/* The ends of blocks that a descent keeps: one of every `every`; `gone`: the number that counts as dropped before the
+ * first. A different `gone` keeps other ends, which matters if some ends lie within layers and some between them. */
 static const struct {
   size_t every, gone;
 } kept[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {6, 3}, {8, 0}, {8, 5}, {12, 0}, {16, 0}, {24, 0}};
 
-/* Solves for a budget, and again for a smaller one if the peak exceeds it: the blocks predict the peak nearly but not
- * exactly. False if that memory cannot be reached. */
+/* Solves for a budget, and again for a smaller one if the peak exceeds the budget, because the blocks predict the peak
+ * only approximately. False if that memory cannot be reached. */
 static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
 {
   uint64_t room = bytes;
@@ -304,7 +306,7 @@ static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
   return true;
 }
 
-/* Looks for less memory than `solved`, for which there is a solution, between it and `unsolved`. */
+/* Looks for solutions with less memory than `solved`, for which there is one, down to `unsolved`. */
 static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint64_t solved)
 {
   for (int tries = 0; tries < LEAST_SOLVES_MAX; tries++) {
@@ -350,8 +352,8 @@ static void search_all(search *s, const bool *end)
 
 /* ---- keeping nodes again ---- */
 
-/* A descent drops the best node at each step, which later drops may make unnecessary: keeps nodes again, those of most
- * work first, as long as the peak does not rise. */
+/* A descent drops the best node at each step, which later drops may make unnecessary. So this keeps nodes again, those
+ * with most work first, as long as the peak does not rise. */
 static void keep_again(search *s, found *f, size_t tries)
 {
   size_t count = 0;
@@ -377,7 +379,7 @@ static void keep_all_again(search *s)
 
 /* ---- levels ---- */
 
-/* Lists levels from most memory to least, without those that a later level beats in work. */
+/* Lists levels from most memory to least, without levels for which a later one has no more work. */
 static void list_levels(const search *s, brim_arena *arena, brim_recompute *out)
 {
   const found *level[BRIM_RECOMPUTE_LEVELS_MAX];

@@ -1,28 +1,29 @@
-/* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
- * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
- * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
- * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped off that path, which are
- * recomputed later, block by block. Meanwhile the bytes that earlier segments keep stay in memory.
+/* A block ends where later nodes read only one node's results, and a graph that consists of such blocks is a chain.
+ * Dropping divides the chain into segments of one or more blocks, and keeps only the end of a segment's last block.
+ * When the backward pass reaches a segment, it recomputes everything that is dropped on the path to the segment's end,
+ * which lives until it has been used. The segment then needs as many bytes as if nothing were dropped in it, except for
+ * dropped tensors that are not on that path, which are recomputed later, block by block. Meanwhile the bytes that
+ * earlier segments keep stay in memory.
  *
- * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its
- * nodes are tried, and those that are best at some price per byte stay. Blocks are combined to segments, again keeping
- * the best at some price; and segments to the whole chain, from the start, with the least work for the bytes kept so
- * far, each segment within the budget: a small dynamic program. */
+ * So each choice for a block has bytes kept, bytes alive when its segment is recomputed, and work. The search tries all
+ * subsets of a block's nodes, and keeps those that are best at some price per byte. It combines blocks to segments, and
+ * again keeps the best at some price. A dynamic program then combines segments to the whole chain, from the start: it
+ * finds the least work for the bytes kept so far, with each segment within the budget. */
 #include "graph/recompute_blocks.h"
 
 #include <string.h>
 
 #include "graph/recompute_choices.h"
 
-#define MANY 40        /* with this many blocks, not all segment lengths are tried */
-#define PLACES_MAX 128 /* steps of bytes kept so far; half as many if there are many blocks */
+#define MANY 40        /* with this many blocks or more, not all segment lengths are tried */
+#define PLACES_MAX 128 /* steps in which bytes kept so far are counted; half as many if there are many blocks */
 
 #define IMPOSSIBLE INT64_MAX /* as work */
 
 /* The least work for about this many bytes kept before a block. */
 typedef struct place {
   int64_t kept, work;
-  int16_t length; /* of the preceding segment, in blocks */
+  int16_t length; /* length of the preceding segment, in blocks */
   int16_t choice, from;
 } place;
 
@@ -33,7 +34,7 @@ struct brim_blocks {
   int32_t *reader; /* by tensor */
   int16_t *atom;   /* by node: its atom in its block; -1: none */
   size_t places;
-  int64_t rest_peak;    /* of the nodes after the last block, besides the bytes that wait */
+  int64_t rest_peak;    /* peak of the nodes after the last block, besides the bytes kept for the backward pass */
   int64_t start_bytes;  /* the peak when nothing is dropped */
   double places_a_byte; /* steps per byte of the budget */
   place *place;         /* [count + 1][places] */
@@ -41,7 +42,7 @@ struct brim_blocks {
 
 /* ---- blocks of the graph ---- */
 
-/* The node that owns a tensor's memory; -1: none of the forward pass. */
+/* Returns the node that owns a tensor's memory; -1: none in the forward pass. */
 static int32_t maker_of(const brim_blocks *b, const brim_tensor *t)
 {
   return b->e->w.maker[b->e->root[t->id]];
@@ -80,7 +81,7 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
  * those where this matters least. */
 
 typedef struct draft {
-  uint32_t first; /* the first node that is not only there for the others */
+  uint32_t first; /* the first of its nodes that is not only needed by the others */
   int64_t waits, others;
   uint64_t work;
 } draft;
@@ -91,7 +92,7 @@ typedef struct drafts {
   int32_t *of; /* by node, from the block's first: its draft; -1: none */
 } drafts;
 
-/* The bytes for which joining a draft to the next one gives a wrong price. */
+/* The number of bytes at which joining a draft to the next one would give a wrong price. */
 static double loss_of(const draft *d)
 {
   const double x = (double)d[0].work * (double)d[1].waits, y = (double)d[1].work * (double)d[0].waits;
@@ -111,7 +112,7 @@ static void join(const brim_chain_block *k, drafts *d, size_t at)
     if (d->of[i] > (int32_t)at) d->of[i]--;
 }
 
-/* The first node of the block that reads a node's results, if it is an atom; else the node. */
+/* Returns the block's first node that reads a node's results, if that node is an atom; else the node itself. */
 static uint32_t first_reader(const brim_blocks *b, const brim_chain_block *k, uint32_t node)
 {
   const brim_graph *g = b->e->w.g;
@@ -122,7 +123,7 @@ static uint32_t first_reader(const brim_blocks *b, const brim_chain_block *k, ui
   return node;
 }
 
-/* A draft of each node, in order. The end of the block is one of its own. */
+/* Makes a draft for each node, in order. The end of the block has a separate draft. */
 static void draft_nodes(const brim_blocks *b, const brim_chain_block *k, drafts *d)
 {
   const brim_graph *g = b->e->w.g;
@@ -199,8 +200,9 @@ static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
   return false;
 }
 
-/* The peak of a block covers its forward nodes, and the backward nodes from those that have read later blocks' results
- * to the last that reads the block's own. Step and node are the same number as long as nothing is dropped. */
+/* Finds the peak of each block: over its forward nodes, and over the backward nodes after those that read later blocks'
+ * results, up to the last that reads the block's own. Steps and nodes have the same numbers, because nothing is
+ * dropped. */
 static void find_peaks(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
@@ -231,7 +233,7 @@ static void find_peaks(brim_blocks *b)
   }
 }
 
-/* Prices from the cheapest node's work per byte to the dearest's. */
+/* The prices, from the lowest work per byte of any node to the highest. */
 static void find_prices(brim_blocks *b)
 {
   double least = 0, most = 0;
@@ -251,7 +253,7 @@ static void find_prices(brim_blocks *b)
   }
 }
 
-/* Keeping a block's result is never worthwhile if the backward pass does not read it: such blocks are joined. */
+/* It is never worthwhile to keep a block's result that the backward pass does not read, so such blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
   return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;
@@ -306,7 +308,7 @@ static size_t place_of(const brim_blocks *b, int64_t kept)
   return (size_t)(int64_t)((double)kept * b->places_a_byte);
 }
 
-/* Places with less work than all with fewer bytes kept, from which the search continues. */
+/* The places from which the search continues: their work is less than that of all places with fewer bytes kept. */
 typedef struct sources {
   const place *place[PLACES_MAX];
   bool has_ended[PLACES_MAX]; /* longer segments do not fit */
@@ -325,7 +327,8 @@ static void list_sources(const brim_blocks *b, size_t at, sources *out)
   }
 }
 
-/* Where a segment leads. The search does not continue from a place with more work than one with no more bytes kept. */
+/* Where a segment leads. The search does not continue from a place if another one has no more bytes kept and less
+ * work. */
 typedef struct target {
   place *place;
   int64_t least[PLACES_MAX]; /* by place: the least work up to it, before these segments */
@@ -393,7 +396,7 @@ static void drop_choice(brim_blocks *b, size_t first, size_t n, int at)
   }
 }
 
-/* A view is dropped with the tensor that it views. */
+/* Drops a view if the tensor that it views is dropped. */
 static void drop_views(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;

@@ -1,7 +1,7 @@
 /* See recompute_choices.h. */
 #include "graph/recompute_choices.h"
 
-#define PERIOD_MAX 4 /* in blocks: longest period with which blocks may repeat */
+#define PERIOD_MAX 4 /* longest period, in blocks, with which blocks may repeat */
 #define STEPS 12     /* of bytes kept */
 #define CHOICES_MAX (2 * BRIM_PRICES + STEPS)
 #define CANDIDATES_MAX 1024
@@ -20,7 +20,7 @@ static bool is_better(const brim_choice *x, const brim_choice *y)
 /* Marks the choices that are best at some price per byte. */
 static void mark_priced(const brim_chain *b, const brim_choice *from, int count, bool *taken)
 {
-  static const double weight[2][2] = {{1, 0}, {1, 1}}; /* of bytes kept, and of bytes alive */
+  static const double weight[2][2] = {{1, 0}, {1, 1}}; /* weights of bytes kept, and of bytes alive */
   for (int p = 0; p < 2 * BRIM_PRICES; p++) {
     int best = 0;
     double least = 0;
@@ -35,7 +35,7 @@ static void mark_priced(const brim_chain *b, const brim_choice *from, int count,
   }
 }
 
-/* Marks, for each step of bytes kept, the choice of least work: these lie between the priced ones. */
+/* Marks, for each step of bytes kept, the choice with the least work, to fill the gaps between the priced choices. */
 static void mark_stepped(const brim_choice *from, int count, bool *taken)
 {
   int best[STEPS];
@@ -53,7 +53,7 @@ static void mark_stepped(const brim_choice *from, int count, bool *taken)
     if (best[i] >= 0) taken[best[i]] = true;
 }
 
-/* Removes choices that another one beats in everything. */
+/* Removes choices if another one is better in every respect. */
 static brim_choices choose(const brim_chain *b, const brim_choice *from, int count)
 {
   bool taken[CANDIDATES_MAX] = {false};
@@ -70,11 +70,12 @@ static brim_choices choose(const brim_chain *b, const brim_choice *from, int cou
   return out;
 }
 
-/* The effect of dropping these atoms of a block. */
+/* Computes the effect of dropping these atoms of a block. */
 static brim_choice weigh(const brim_chain_block *k, uint32_t atoms)
 {
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
-  uint32_t asked = 0, way = 0; /* read by recomputed nodes; recomputed on the path to the end */
+  uint32_t asked = 0,
+           way = 0; /* asked: atoms that recomputed nodes read; way: atoms recomputed on the path to the end */
   for (uint32_t a = k->atoms; a-- > 0;) {
     const uint32_t bit = 1u << a;
     const bool end = k->end_drops && a + 1 == k->atoms;
@@ -107,8 +108,8 @@ void brim_choices_find_inside(const brim_chain *b, brim_chain_block *k)
   }
 }
 
-/* The peak of segment x extended by block k, with k's choice. Tensors dropped on the path to k are recomputed when they
- * are needed; if k is the last block, that is when k's backward pass, or a node that is recomputed in k, first reads
+/* The peak of segment x extended by block k, with k's choice. Tensors that are dropped on the path to k are recomputed
+ * when they are needed. If k is the last block, that is when k's backward pass, or a node recomputed in k, first reads
  * them. */
 static int64_t peak_of(const brim_choice *x, const brim_chain_block *k, const brim_choice *y, bool is_last)
 {

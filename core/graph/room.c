@@ -1,9 +1,9 @@
-/* Four things make it fast:
+/* Four properties make the search fast:
  *   - Placed buffers are kept by offset, in chunks. A chunk whose buffers all end below the searched range, or live at
  *     other times, is skipped at once.
  *   - A chunk has an array for each property, so the compiler compares many lives at a time.
- *   - Most buffers live for a few nodes, as a layer's temporary ones do. For such a buffer only those that live in the
- *     same blocks of nodes are looked at, and those that live long.
+ *   - Most buffers live for a few nodes, as a layer's temporary ones do. For such a buffer the search visits only
+ * buffers that live in the same blocks of nodes, and long-lived buffers.
  *   - Each node has a floor: everything below it is occupied while the node runs. The search starts at the highest
  *     floor of the buffer's life. Activations that wait for the backward pass are stacked from offset 0, so most
  *     searches start near the top of the stack. */
@@ -44,11 +44,12 @@ typedef struct shelf {
 
 struct brim_room {
   brim_arena *arena;
-  items **spare; /* of chunks; those from `used` on are free */
+  items **spare; /* chunks; those from `used` on are free */
   size_t used, spares, spare_room;
   shelf all;
   shelf lasting; /* those that live in more than two blocks */
-  shelf *brief;  /* by block: the others that live in it; NULL: there are so few buffers that `all` is fastest */
+  shelf *brief;  /* by block: the short-lived buffers in it; NULL: there are so few buffers that searching `all` is
+                    fastest */
   size_t blocks;
   /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
    * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
@@ -58,12 +59,12 @@ struct brim_room {
 
 /* ---- floors ---- */
 
-/* The first node and the number of nodes below tree index `at`. */
+/* A part of the nodes: the first one and their number, below the tree index `at`. */
 typedef struct part {
   size_t at, begin, size;
 } part;
 
-/* Applies raise_floor's postponed change to the children: those that had the highest floor get the value of this
+/* Applies raise_floor's postponed change to the children: a child with the highest floor gets the value of this
  * node. */
 static void push_down(brim_room *r, size_t at)
 {
@@ -83,8 +84,8 @@ static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
   return low > high ? low : high;
 }
 
-/* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor of its life is
- * above `from`, so those are the highest. */
+/* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor in its life is
+ * above `from`, so these are the highest. */
 static void raise_floor(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
 {
   if (r->floor[p.at] < from) return;
@@ -184,7 +185,7 @@ static void insert(brim_room *r, shelf *s, const placed *p)
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
-  uint8_t together[CHUNK] = {0}; /* whether a buffer lives at the same time */
+  uint8_t together[CHUNK] = {0}; /* whether each buffer lives at the same time */
   for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
   for (size_t i = 0; i < c->count; i++) {
     uint64_t eight;
@@ -197,7 +198,7 @@ static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32
   return at;
 }
 
-/* The lowest offset from `at` on that is free of the buffers of a shelf. */
+/* Returns the lowest offset from `at` on that no buffer of a shelf occupies. */
 static uint64_t find_room(const shelf *s, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   for (const chunk *c = s->chunk; c < s->chunk + s->count && c->offset < at + bytes; c++) {
@@ -214,7 +215,7 @@ static bool is_brief(const brim_room *r, int32_t first, int32_t last)
   return r->brief && last / BLOCK <= first / BLOCK + 1;
 }
 
-/* The same for all buffers, for one that lives briefly. */
+/* The same in all shelves, for a short-lived buffer. */
 static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   for (uint64_t before = UINT64_MAX; before != at;) {

@@ -35,11 +35,11 @@ typedef struct call {
     brim_step_plan step;
   } out;
   char model[BRIM_OPTION_BYTES];
-  const char *reason;          /* of `out`: the reason that is reported */
+  const char *reason;          /* the reason in `out`, which is reported */
   const brim_plan_query *plan; /* the caller's query, which answers the policy's callbacks */
   const brim_step_view *step;
   brim_policy_host host;
-  bool is_direct; /* answers the policy's questions on its own thread */
+  bool is_direct; /* the policy's questions are answered on the policies' thread */
 } call;
 
 struct brim_policy_caller {
@@ -381,7 +381,7 @@ static brim_status destroy(void *context)
   return BRIM_OK;
 }
 
-/* Preserves the thread's error text, which may still have to be shown. */
+/* Preserves the thread's error text, which the caller may still have to print. */
 void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *policy, void *self)
 {
   brim_error before;
@@ -407,7 +407,7 @@ brim_status brim_policy_caller_open(brim_policy_caller **out)
 
 void brim_policy_caller_close(brim_policy_caller *caller)
 {
-  if (!caller || brim_guard_is_lost(caller->guard)) return; /* a lost thread still uses it */
+  if (!caller || brim_guard_is_lost(caller->guard)) return; /* an abandoned thread still uses it */
   brim_guard_close(caller->guard);
   if (!brim_guard_any_lost()) free(caller);
 }

@@ -1,4 +1,4 @@
-/* See setup_weights.h. Frozen values are read one tensor at a time, so the host never holds all of them. */
+/* See setup_weights.h. Frozen values are read one tensor at a time, so the host never has all of them in memory. */
 #include "setup/setup_weights.h"
 
 #include <stdlib.h>
@@ -69,12 +69,12 @@ void brim_setup_weights_close(brim_setup_weights *w)
 
 /* ---- frozen parameters ---- */
 
-/* Values whose hash a thread computes while the next ones are read: both take about as long. */
+/* Values that a thread hashes while the next ones are read, because both take about as long. */
 typedef struct hashing {
   pthread_t thread;
   bool runs;
   uint64_t hash;
-  void *values, *narrow; /* narrow: in single precision, if the values are not; else NULL */
+  void *values, *narrow; /* narrow: the values in single precision, if they have another type; else NULL */
   size_t bytes;
 } hashing;
 
@@ -85,7 +85,7 @@ typedef struct reader {
   brim_setup_weights weights;
   size_t next; /* of the weights' parameters */
   hashing hashing;
-  uint64_t bytes_most; /* of one parameter, and of those that are in memory at the same time */
+  uint64_t bytes_most; /* bytes of the largest parameter; and of those that are in memory at the same time */
 } reader;
 
 static void *hash_values(void *context)
@@ -125,7 +125,7 @@ static brim_status read_values(reader *r, const brim_parameter *p, void *values)
   return BRIM_OK;
 }
 
-/* Leaves the values to the thread that hashes them. */
+/* Passes the values to the thread that hashes them. */
 static brim_status read_one(reader *r, const brim_parameter *p)
 {
   const uint32_t dtype = r->graph->real;

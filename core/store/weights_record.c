@@ -1,4 +1,4 @@
-/* The record in a run's folder of the weights that it began with. See weights.h. */
+/* The record, in a run's folder, of the weights with which the run began. See weights.h. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ brim_status brim_weights_record_write(const char *run, const json_t *record)
   return brim_record_write(run, BRIM_WEIGHTS_RECORD_NAME, record);
 }
 
-/* Ignores paths, as files can be moved. */
+/* Compares without paths, because files can be moved. */
 static bool are_same(const json_t *a, const json_t *b)
 {
   const json_t *x = json_object_get(a, "files"), *y = json_object_get(b, "files");

@@ -1,4 +1,4 @@
-/* See environment.h. Nothing is executed for it: all of it is read from files of the system. */
+/* See environment.h. brim executes no program for this, and reads everything from files of the system. */
 #include "train/environment.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "store/jsonl.h"
 
-#define TEXT_MAX 4096     /* of a file that is read for one line */
+#define TEXT_MAX 4096     /* limit for a file that is read for one line */
 #define COMMAND_MAX 65536 /* of a command line */
 #define LIBRARIES_MAX 32
-#define PARENTS_MAX 64 /* folders in which a repository is looked for */
+#define PARENTS_MAX 64 /* limit for folders in which a repository is searched */
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__
@@ -26,7 +26,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* Sets a text unless it is empty; other bytes than UTF-8 are replaced. */
+/* Sets a text unless it is empty; replaces bytes that are not UTF-8. */
 static void set_text(json_t *o, const char *key, const char *value)
 {
   brim_text shown = {0};
@@ -35,7 +35,7 @@ static void set_text(json_t *o, const char *key, const char *value)
   brim_text_release(&shown);
 }
 
-/* Sets the rest of the first line that begins with `label`, without quotation marks and leading separators. */
+/* Sets the rest of the first line that begins with `label`, without quotation marks and separators. */
 static void set_line(json_t *o, const char *key, const char *path, const char *label)
 {
   char text[TEXT_MAX];
@@ -65,7 +65,7 @@ static json_t *command_words(void)
   return words;
 }
 
-/* Variables that change how a run behaves. */
+/* Returns the environment variables that change how a run behaves. */
 static json_t *variables(void)
 {
   static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "ONEDNN_MAX_CPU_ISA",
@@ -84,7 +84,7 @@ static void cut_line(char *text)
   text[strcspn(text, "\r\n")] = '\0';
 }
 
-/* The commit of a packed reference: a line "<commit> <name>". */
+/* Finds the commit of a packed reference, in a line "<commit> <name>". */
 static bool find_packed(const char *git, const char *reference, char *out, size_t room)
 {
   char path[BRIM_PATH_MAX], line[TEXT_MAX];
@@ -122,7 +122,8 @@ static void set_commit(json_t *o, const char *git)
   set_text(o, "commit", commit);
 }
 
-/* Looks for a repository in the working folder and above it. A linked work tree, whose .git is a file, is not read. */
+/* Searches for a repository in the working folder and above it. Does not read a linked work tree, whose .git is a
+ * file. */
 static void set_repository(json_t *o)
 {
   char folder[BRIM_PATH_MAX], git[BRIM_PATH_MAX];
@@ -140,7 +141,7 @@ static void set_repository(json_t *o)
 
 /* ---- libraries ---- */
 
-/* The name of a library worth naming, from its file: "libdnnl.so.2.6" gives "dnnl" and "2.6". */
+/* Splits the file name of a library of interest: "libdnnl.so.2.6" gives "dnnl" and "2.6". */
 static bool split_library(const char *file, char *name, size_t room, const char **version)
 {
   static const char *const known[] = {"dnnl", "cublas",  "cublasLt", "cudnn", "cudart", "cuda", "nccl",
@@ -154,7 +155,7 @@ static bool split_library(const char *file, char *name, size_t room, const char 
   return false;
 }
 
-/* The libraries that this process has mapped, with the versions in their files' names. */
+/* Lists the libraries that this process has mapped, with the versions in their files' names. */
 static json_t *libraries(void)
 {
   json_t *o = json_object();

@@ -1,4 +1,4 @@
-/* Adding up over a step: into the gradient of a parameter, and from it into a moving average. */
+/* Sums over a step: into the gradient of a parameter, and from there into a moving average. */
 #include "graph/op.h"
 
 BRIM_OP(accumulate) = {

@@ -23,8 +23,8 @@ static brim_tensor *zeros_like(brim_autodiff *ad, const brim_node *n, brim_tenso
   return brim_autodiff_compute(ad, "scale", n, &(brim_attr){.activation = {.factor = 0}}, &x, 1, &x->shape);
 }
 
-/* In training only frozen norms use this, and only their input has a gradient: dy with the same statistics, without the
- * shift. */
+/* In training only frozen norms use this operation, and only their input has a gradient: dy with the same statistics,
+ * without the shift. */
 static brim_status gradient_inference(brim_autodiff *ad, const brim_node *n)
 {
   if (!brim_autodiff_needs(ad, n->in[0])) return BRIM_OK;
@@ -59,7 +59,7 @@ BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .inplace = BRIM_OP_INPLACE(4),
                             .flops = 11};
 
-/* The number of groups in a micro-batch; a tail shorter than a group joins the last one. */
+/* The number of groups in a micro-batch; a rest shorter than a group joins the last group. */
 static int64_t groups_of(const brim_graph *g, const brim_tensor *x)
 {
   const int64_t groups = x->shape.dim[0] / g->norm_group;

@@ -28,8 +28,8 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
   return BRIM_OK;
 }
 
-/* Samples may be combined with samples, or with a value that is the same for all. Anything else would fit only certain
- * values of N. */
+/* Samples may be combined with samples, or with a value that is the same for all samples. Any other shape would fit
+ * only certain values of N. */
 static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
 {
   const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
@@ -71,14 +71,14 @@ static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_
   return !brim_autodiff_sums(ad, n, x) && brim_shape_equal(&x->shape, &n->out[0]->shape);
 }
 
-/* The gradient of x is dy itself: a view of it, no copy. */
+/* The gradient of x is dy itself, as a view without a copy. */
 static brim_status pass_whole(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
   return brim_autodiff_emit(ad, takes_whole(ad, n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
 }
 
-/* The result of `op` is the gradient of x. */
+/* Emits `op`, whose result is the gradient of x. */
 static brim_status flow(brim_autodiff *ad, const brim_node *n, const char *op, const brim_attr *attr,
                         brim_tensor *const *in, uint32_t in_count, brim_tensor *x)
 {

@@ -1,6 +1,6 @@
 /* The norm of all gradients together, and the factor that limits it: torch.nn.utils.clip_grad_norm_ (Pascanu, Mikolov
- * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). One squared_norm per gradient, each
- * adding to the sum of those before, in the order of the parameters; then gradient_scale. */
+ * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). There is one squared_norm per
+ * gradient, in the order of the parameters; each adds to the sum of the ones before. gradient_scale follows. */
 #include "graph/op.h"
 
 BRIM_OP(squared_norm) = {.name = "squared_norm",

@@ -11,14 +11,14 @@
 #undef brim_elementwise
 #undef brim_softcap
 
-enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential is many */
+enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential takes many */
 enum { NAMES_MAX = 32 };
 
-/* A node's formula text, for its derivative. */
+/* The text of a node's formula, for its derivative. */
 struct brim_formula_source {
   const char *text;
   size_t names;
-  brim_formula_name name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs, including numbers */
+  brim_formula_name name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs and include numbers */
 };
 
 static void cost_formula(const brim_node *n, brim_cost *out)

@@ -1,8 +1,8 @@
 /* Fused operations, and how the fusion pass (core/graph/fuse.c) makes their nodes. Their shapes, costs and gradients
- * are those of the two operations, looked up by name.
+ * are those of the two operations, which are found by name.
  *
- * The gradient of most activations needs only their result, so the tensor between the two is not kept. That of gelu and
- * silu needs their input: in training it is a second output.
+ * The gradient of most activations needs only their result, so the tensor between the two operations is not kept. The
+ * gradients of gelu and silu need their input, which is therefore a second output in training.
  *
  * A batch norm with an addition can take an activation too: "batch_norm+add" and "relu" become "batch_norm+add+relu",
  * the end of a residual block. */
@@ -11,7 +11,7 @@
 
 #include "graph/fuse.h"
 
-/* The first operation: "linear" of "linear+relu". */
+/* Returns the first operation: "linear" of "linear+relu". */
 static const brim_op *first_of(const brim_node *n)
 {
   char name[64];
@@ -19,7 +19,7 @@ static const brim_op *first_of(const brim_node *n)
   return brim_op_find(name);
 }
 
-/* The second operation or, with `suffix`, its gradient. */
+/* Returns the second operation or, with `suffix`, its gradient. */
 static const brim_op *second_of(const brim_node *n, const char *suffix)
 {
   char name[64];
@@ -48,7 +48,7 @@ static void cost_both(const brim_node *n, brim_cost *out)
   out->flops += second.flops;
 }
 
-/* Applies the first one's rule to the gradient of its result. */
+/* Applies the gradient rule of the first operation to the gradient of its result. */
 static brim_status gradient_of_first(brim_autodiff *ad, const brim_node *n, brim_tensor *before)
 {
   brim_tensor *dy = brim_autodiff_replace(ad, n->out[0], before);
@@ -66,7 +66,7 @@ static brim_status gradient_by_result(brim_autodiff *ad, const brim_node *n)
   return before ? gradient_of_first(ad, n, before) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* Adds to the gradient of the kept tensor, as other nodes may have read it and added to its gradient already. */
+/* Adds to the gradient of the kept tensor, to which gradients from other readers may already have been added. */
 static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->out[1], brim_autodiff_of(ad, n->out[0])};
@@ -77,8 +77,8 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 
 /* ---- gradients of batch norms ---- */
 
-/* relu's gradient needs the sign of the norm's result, which the kernel computes again from x: it reads one tensor
- * less than two kernels. */
+/* relu's gradient needs the sign of the norm's result. The kernel computes that from x, so it reads one tensor less
+ * than two kernels. */
 static brim_status gradient_batch_norm_relu(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[1], n->out[2], brim_autodiff_of(ad, n->out[0])};
@@ -86,7 +86,7 @@ static brim_status gradient_batch_norm_relu(brim_autodiff *ad, const brim_node *
   return brim_autodiff_emit(ad, "batch_norm+relu_grad", n, NULL, in, 6, n->in, 3);
 }
 
-/* The gradient of the sum belongs to a and to the norm: a view of it, no copy. */
+/* The gradient of the sum is the gradient of both a and the norm, as a view without a copy. */
 static brim_status gradient_through_sum(brim_autodiff *ad, const brim_node *n, brim_tensor *flow)
 {
   brim_tensor **a = &n->in[n->in_count - 1];
@@ -108,7 +108,7 @@ static brim_status gradient_norm_add_relu(brim_autodiff *ad, const brim_node *n)
   return flow ? gradient_through_sum(ad, n, flow) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* The kernel reads the result, of which relu's gradient needs the sign, and writes the gradient of the sum for a. */
+/* The kernel reads the result, whose sign relu's gradient needs, and writes the gradient of the sum for a. */
 static brim_status gradient_batch_norm_add_relu(brim_autodiff *ad, const brim_node *n)
 {
   static const char op[] = "batch_norm+add+relu_grad";
@@ -128,8 +128,8 @@ static brim_node make_half(const brim_node *n, const brim_op *op)
   return half;
 }
 
-/* The halves are linear, and the activation of its result. The fused kernel may apply the activation before rounding:
- * that gives the same bits only in types whose results are not rounded further. */
+/* The halves are linear, and the activation of its result. The fused kernel may apply the activation before rounding,
+ * so the bits agree only in types whose results are not rounded again. */
 static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   (void)arena;
@@ -145,7 +145,7 @@ static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[
   return true;
 }
 
-/* The sum, then its norm, which uses the sum as stored, in every type. */
+/* The halves are the sum, and its norm, which reads the sum as stored, in every type. */
 static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   half[0] = make_half(n, first_of(n));
@@ -163,7 +163,7 @@ static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half
 
 /* ---- fusion ---- */
 
-/* The activation's result replaces its input. */
+/* The activation's result replaces the activation's input as the output. */
 static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
 {
   (void)g;
@@ -172,14 +172,14 @@ static bool join_activation(brim_graph *g, brim_node *first, const brim_node *se
   return true;
 }
 
-/* Its gradient follows from the sign of its result, which a slope above 0 keeps. */
+/* The gradient follows from the sign of the result, which is the input's sign because the slope is above 0. */
 static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
 {
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
 }
 
-/* Whether the next node is another such product. Nodes with one operand and a result of the same size may come before
- * it. */
+/* Whether the next node is another such product, possibly after nodes with one operand and a result of the same
+ * size. */
 static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
 {
   for (size_t i = n->index + 1; i < g->node_count; i++) {
@@ -190,9 +190,10 @@ static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *
   return false;
 }
 
-/* In training both results stay. The product's scratch lives while both are made; this is no more than another product
- * right after it needs, because a layer keeps its input for its gradient, so the same tensors are alive. In other cases
- * the plan might become larger, for instance with four dimensions, which the product may have to copy. */
+/* In training both results are outputs. The product's scratch then lives while both are made. If another product
+ * follows, that is not more memory than the next product needs, because a layer keeps its input for its gradient and so
+ * the same tensors are alive. In other cases the plan might become larger, for instance with four dimensions, which the
+ * product may have to copy. */
 static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
 {
   if (!g->training) return join_activation(g, first, second);
@@ -204,7 +205,7 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Whether the sum uses the operand as it is: not if it is repeated, or its gradient is added up. */
+/* Whether the sum uses the operand unchanged: it is not repeated, and its gradient is not summed. */
 static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
   return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
@@ -225,8 +226,8 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
 }
 
 /* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
- * treats the two separately: later blocks need the sum, but not the norm's statistics; and x is computed again when the
- * gradient of a relu after the sum has freed its operands. */
+ * treats the two operations separately, because later blocks need the sum but not the norm's statistics, and because x
+ * is computed again only after the gradient of a relu behind the sum has freed its operands. */
 static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
@@ -240,8 +241,8 @@ static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *seco
 }
 
 /* Joins an addition and a norm to norm(a + b). Inputs: a, b and the norm's parameters; outputs: the sum and those of
- * the norm. With four dimensions, where backends may have layouts of their own, copies would cost more than fusion
- * saves. */
+ * the norm. Not with four dimensions, for which backends may have layouts of their own: copies would cost more than
+ * fusion saves. */
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
 {
   const brim_tensor *sum = first->out[0];
@@ -262,7 +263,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
   return true;
 }
 
-/* The norm's arithmetic, the sum's and the activation's. */
+/* Adds the arithmetic of the norm, the sum and the activation. */
 static void cost_norm_add(const brim_node *n, brim_cost *out)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
@@ -270,7 +271,7 @@ static void cost_norm_add(const brim_node *n, brim_cost *out)
   out->flops += strstr(n->op, "+relu") ? 2 * count : count;
 }
 
-/* See batch_norm.c; and a comparison, and for "batch_norm+relu_grad" the result again. */
+/* The cost in batch_norm.c, plus a comparison, and for "batch_norm+relu_grad" the result again. */
 static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 3 ? 12 : 15) * (uint64_t)brim_shape_count(&n->in[0]->shape);
@@ -331,7 +332,7 @@ BRIM_OP(batch_norm_inference_relu) = {
     .gradient = gradient_by_result,
     .cost = cost_both};
 
-/* The end of a residual block. */
+/* Defines an operation at the end of a residual block. */
 #define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_infer, its_gradient, its_kind,  \
                  its_join)                                                                                             \
   BRIM_OP(id) = {.name = its_op,                                                                                       \
@@ -367,7 +368,7 @@ BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
                                  .accumulates = BRIM_OP_FROM(1),
                                  .inplace = BRIM_OP_INPLACE(5),
                                  .cost = cost_batch_norm_grads};
-/* da is complete before any of dx is written, so dx may have the memory of y, of dy, or of a da that is never read. */
+/* da is complete before the kernel writes dx, so dx may take the memory of y, of dy, or of a da that no node reads. */
 BRIM_OP(batch_norm_add_relu_grad) = {.name = "batch_norm+add+relu_grad",
                                      .kind = BRIM_KIND_NORM,
                                      .signature = "x, weight, mean, rstd, y, dy -> da, dx, dweight, dbias",
@@ -401,7 +402,7 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
 
 /* ---- the norm of a + b ---- */
 
-/* Adds the norm's gradient to the sum's own; then both a and b get all of it. */
+/* Adds the norm's gradient to the sum's own gradient; a and b both get the result. */
 static brim_status gradient_sum_norm(brim_autodiff *ad, const brim_node *n, const char *op, bool mean)
 {
   brim_tensor *sum = n->out[0], *dy = brim_autodiff_of(ad, n->out[1]);
@@ -461,7 +462,7 @@ static uint64_t hash_of_dropout(const brim_attr *attr)
   return brim_op_find("dropout")->hash(attr);
 }
 
-/* The kernel of the first one's gradient masks dy by the sign of the result. */
+/* The kernel of the first operation's gradient masks dy by the sign of the result. */
 static brim_status gradient_max_pool_relu(brim_autodiff *ad, const brim_node *n)
 {
   static const char op[] = "max_pool2d+relu_grad";
@@ -470,7 +471,7 @@ static brim_status gradient_max_pool_relu(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, op, n, NULL, in, 3, n->in, 1);
 }
 
-/* No mask is drawn: the result is 0 where a value is dropped. */
+/* The kernel needs no mask, because the result is 0 where a value is dropped. */
 static brim_status gradient_dropout_relu(brim_autodiff *ad, const brim_node *n)
 {
   if (!brim_autodiff_offers(ad, "dropout+relu_grad")) return gradient_by_result(ad, n);
@@ -512,7 +513,7 @@ static brim_status infer_dropout_add(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The gradient of a is dy itself: a view of it, no copy. */
+/* The gradient of a is dy itself, as a view without a copy. */
 static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};

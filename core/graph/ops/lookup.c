@@ -1,5 +1,5 @@
-/* Values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
- * reports one that is out of range. */
+/* Lookups by index: gather within each sample, embedding in a table of parameters. Indices are data: the kernel reports
+ * one that is out of range. */
 #include "graph/graph.h"
 
 #undef brim_gather
@@ -20,7 +20,7 @@ static void cost_embedding(const brim_node *n, brim_cost *out)
 {
   *out = (brim_cost){0, n->in[0]->bytes + bytes_of_rows(n->in[1], n->out[0]) + n->out[0]->bytes};
 }
-/* One addition for each value of dy. */
+/* Counts one addition for each value of dy. */
 static void cost_gather_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);

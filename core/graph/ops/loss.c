@@ -1,9 +1,9 @@
 /* Softmax cross-entropy, one loss per label, alone or including the product that makes the logits; and the metrics of
  * classification and regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
- * brim/ops.h adds smoothed labels, labels that are shares of classes, and class weights.
- * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
- * over micro-batches and divided once. */
+ * brim/ops.h extends the formula by smoothed labels, class probabilities and class weights. The gradient is scaled by
+ * the step's loss_scale (1 / samples of the effective batch), so that losses are summed over micro-batches and divided
+ * once. */
 #include "graph/graph.h"
 
 brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim_shape *shape)
@@ -28,13 +28,13 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* Whether `label` has a share for each element of x. */
+/* Whether `label` has a probability for each element of x. */
 static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
   return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);
 }
 
-/* A real number for each row of x. */
+/* Makes a real number for each row of x. */
 static brim_tensor *new_loss(brim_graph *g, const brim_tensor *x)
 {
   brim_shape rows = x->shape;
@@ -111,7 +111,7 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* A frozen product gets no gradient, which would be as large as the product. */
+/* A frozen product gets no gradient, because that would be as large as the product. */
 static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const bias = n->in_count > 3 ? n->in[3] : NULL;
@@ -132,7 +132,7 @@ static void cost_linear_loss(const brim_node *n, brim_cost *out)
 {
   out->flops = flops_of_logits(n);
 }
-/* The logits again, and one or two products with their gradient. */
+/* Counts the logits again, and one or two products for their gradient. */
 static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 1 ? 3 : 2) * flops_of_logits(n);

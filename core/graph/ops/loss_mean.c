@@ -1,5 +1,5 @@
 /* Losses that compare y with a target elementwise: mse, mae, huber and bce, each the mean over a sample. The target has
- * y's shape; or it is a label for each sample, meaning 1 at its index and 0 elsewhere. */
+ * y's shape; or it is a label for each sample, which stands for 1 at its index and 0 elsewhere. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -32,7 +32,7 @@ static brim_status infer_huber(brim_graph *g, brim_node *n)
   return infer_mean(g, n);
 }
 
-/* A loss and the gradient of y. */
+/* Defines a loss and its gradient with respect to y. */
 #define LOSS(id, infer_id)                                                                                             \
   static brim_status gradient_##id(brim_autodiff *ad, const brim_node *n)                                              \
   {                                                                                                                    \

@@ -1,5 +1,5 @@
-/* The ends of a loss plugin's graph: its target, computed from labels; and the weighted loss of each sample, where
- * gradients start. See core/graph/loss_build.c. */
+/* The operations at both ends of a loss plugin's graph: its target, computed from labels, and the weighted loss of each
+ * sample, where gradients start. See core/graph/loss_build.c. */
 #include "graph/graph.h"
 
 static brim_status infer_one_hot(brim_graph *g, brim_node *n)

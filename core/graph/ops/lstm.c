@@ -9,7 +9,7 @@
 #undef brim_dropout
 #undef brim_lstm
 
-#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor checks whether they are too large */
+#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor's own check rejects larger ones */
 
 /* Outputs: y [N,T,H], gates [N,T,4H], cell [N,T,H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
@@ -23,7 +23,7 @@ static brim_status infer_lstm(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Emits the gradient of the gates' input, [N,T,4H], and those that follow from it. */
+/* Emits the gradient of the gates' input, [N,T,4H], and the gradients that follow from it. */
 static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *x = n->in[0], *y = n->out[0], *gates = n->out[1], *cell = n->out[2];

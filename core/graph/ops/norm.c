@@ -133,7 +133,7 @@ NORM_GRAD(rms_norm_grad_add, "rms_norm_grad+add", 2, BRIM_OP_INPLACE(0) | BRIM_O
           "a, x, weight, rstd, dy -> dx, dweight");
 NORM_GRAD(group_norm_grad, "group_norm_grad", 1, BRIM_OP_INPLACE(4), "x, weight, mean, rstd, dy -> dx, dweight, dbias");
 
-/* A layer's parameter "<name>.<what>" [count] with one initial value. */
+/* Makes a layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
 {
   return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), &(brim_shape){1, {count}},

@@ -1,7 +1,7 @@
 /* Pooling: the maximum or mean of each window, or means of a given number of windows.
  *
- * Max pooling keeps the position of each maximum in one byte, so the backward pass needs neither x nor y; that of a
- * mean needs only shapes. One dimension is treated as a height of 1. */
+ * Max pooling keeps the position of each maximum in one byte, so the backward pass needs neither x nor y. The backward
+ * pass of a mean needs only shapes. One dimension is treated as a height of 1. */
 #include "graph/ops/window.h"
 
 #undef brim_max_pool2d
@@ -54,7 +54,7 @@ static brim_status gradient_adaptive_avg_pool2d(brim_autodiff *ad, const brim_no
   return brim_autodiff_pass(ad, n, "adaptive_avg_pool2d_grad", NULL);
 }
 
-/* A comparison or addition for each value of a window. */
+/* Counts a comparison or addition for each value of a window. */
 static void cost_windows(const brim_node *n, brim_cost *out)
 {
   out->flops =

@@ -30,7 +30,7 @@ REDUCE(mean);
 BRIM_OP(sum_grad) = {.name = "sum_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
 BRIM_OP(mean_grad) = {.name = "mean_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
 
-/* The axes as a mask; 0 and an error in the graph if they are invalid. */
+/* Returns the axes as a mask; 0 and an error in the graph if they are invalid. */
 static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int32_t count, const int32_t *axes)
 {
   char text[96];

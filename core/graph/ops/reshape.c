@@ -1,4 +1,4 @@
-/* The same elements under another shape, in row-major logical order: a view where the layout allows it. */
+/* The same elements with another shape, in row-major logical order: a view if the layout allows it. */
 #include "graph/graph.h"
 
 #undef brim_reshape

@@ -40,7 +40,7 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
 SOFTMAX(softmax);
 SOFTMAX(log_softmax);
 
-/* Refuses to normalise over the dimension of the samples. */
+/* Rejects the dimension of the samples as the one to normalise over. */
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *x)
 {
   if (!brim_graph_accepts(g, op, NULL, x)) return NULL;

@@ -1,5 +1,5 @@
 /* Resizing, as torch.nn.functional.interpolate: the nearest value, or interpolation between the four around it. The
- * gradient needs only shapes. One dimension is treated as a height of 1, which stays. */
+ * gradient needs only shapes. One dimension is treated as a height of 1, which does not change. */
 #include "graph/ops/window.h"
 
 #undef brim_upsample1d
