@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/xxh64.h"
 #include "brim/host.h"
 
 #define READ_BYTES (64 * 1024)
@@ -221,27 +222,53 @@ void brim_file_map_forget(const brim_file_map *map, const void *data, size_t byt
   (void)madvise((void *)first, (uintptr_t)data + bytes - first, MADV_DONTNEED);
 }
 
-static brim_status hash_fd(int fd, const char *path, uint64_t *bytes, uint64_t *hash)
+typedef struct file_hash {
+  uint64_t bytes, fnv;
+  brim_xxh64 xxh64;
+  bool is_xxh64;
+} file_hash;
+
+static brim_status hash_fd(int fd, const char *path, file_hash *h)
 {
   char buffer[READ_BYTES];
-  *bytes = 0;
-  *hash = BRIM_HASH_START;
   for (;;) {
     const ssize_t n = read(fd, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
     if (n == 0) return BRIM_OK;
-    *bytes += (uint64_t)n;
-    *hash = brim_hash(*hash, buffer, (size_t)n);
+    h->bytes += (uint64_t)n;
+    if (h->is_xxh64)
+      brim_xxh64_add(&h->xxh64, buffer, (size_t)n);
+    else
+      h->fnv = brim_hash(h->fnv, buffer, (size_t)n);
   }
+}
+
+static brim_status hash_file(const char *path, file_hash *h)
+{
+  const int fd = brim_open_to_read(path);
+  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
+  const brim_status status = hash_fd(fd, path, h);
+  close(fd);
+  return status;
 }
 
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
 {
-  const int fd = brim_open_to_read(path);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
-  const brim_status status = hash_fd(fd, path, bytes, hash);
-  close(fd);
+  file_hash h = {.fnv = BRIM_HASH_START};
+  const brim_status status = hash_file(path, &h);
+  *bytes = h.bytes;
+  *hash = h.fnv;
+  return status;
+}
+
+brim_status brim_file_xxh64(const char *path, uint64_t *bytes, uint64_t *hash)
+{
+  file_hash h = {.is_xxh64 = true};
+  brim_xxh64_begin(&h.xxh64);
+  const brim_status status = hash_file(path, &h);
+  *bytes = h.bytes;
+  *hash = brim_xxh64_end(&h.xxh64);
   return status;
 }
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
 
@@ -31,6 +32,7 @@ enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 struct brim_guard {
   pthread_t thread;
   clockid_t clock;    /* of its processor time */
+  atomic_int tid;     /* its number; 0: it has not begun */
   pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
@@ -100,6 +102,7 @@ static void *serve(void *context)
 {
   brim_guard *g = own = context;
   g->process = getpid();
+  atomic_store(&g->tid, (int)gettid());
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
@@ -149,6 +152,20 @@ static double processor_seconds(const brim_guard *g)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The time until now in which the thread, or the caller, which must wake up to see the answer, could have run, but
+ * other threads had the processors. Without the time since they could run last. */
+static double queued_seconds(const brim_guard *g)
+{
+  const int tid = atomic_load(&g->tid);
+  return (tid == 0 ? 0 : brim_thread_queued_seconds(tid)) + brim_thread_queued_seconds(gettid());
+}
+
+static bool can_run(const brim_guard *g)
+{
+  const int tid = atomic_load(&g->tid);
+  return tid == 0 || brim_thread_can_run(tid);
+}
+
 static bool wait_for_slice(brim_guard *g)
 {
   const struct timespec until = brim_time_in(SLICE_SECONDS);
@@ -156,20 +173,21 @@ static bool wait_for_slice(brim_guard *g)
 }
 
 /* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
- * does not count, because the process was stopped. Real time that was not processor time counts as waiting time.
- * Returns false when a limit is reached. */
+ * does not count, because the process was stopped. Time in which other threads had the processors does not count either;
+ * on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a limit is
+ * reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
     if (sem_trywait(&g->answer) == 0) return true;
   while (left->computing > 0 && left->waiting > 0) {
-    const double start = brim_now(), before = processor_seconds(g);
-    const bool is_answered = wait_for_slice(g);
+    const double start = brim_now(), before = processor_seconds(g), queued_before = queued_seconds(g);
+    const bool is_answered = wait_for_slice(g), is_queued = !is_answered && can_run(g);
     const double real = brim_now() - start,
                  computed = fmax(0, processor_seconds(g) - before); /* 0: the thread has ended */
     const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
     left->computing -= computed;
-    left->waiting -= taken > computed ? taken - computed : 0;
+    if (!is_queued) left->waiting -= fmax(0, taken - computed - (queued_seconds(g) - queued_before));
     if (is_answered) return true;
   }
   return false;

@@ -28,7 +28,8 @@ typedef struct brim_guard_call {
   const char *name, *file; /* the name in messages: "policy 'robust'"; file NULL or "": the core's own */
   const char *function;
   double seconds;         /* limit of the thread's processor time; time in the core's callbacks does not count */
-  double waiting_seconds; /* limit of waiting time, in which the thread sleeps or is not scheduled */
+  double waiting_seconds; /* limit of the time in which the thread sleeps; time in which it could run, but other
+                             threads have the processors, does not count */
 } brim_guard_call;
 
 /* [init] Starts the thread. ENOMEM_HOST. */

@@ -79,11 +79,38 @@ int brim_process_start(const char *file, const char *const *word, char *const *e
   return error;
 }
 
+/* Reads a file of /proc/ID, of a process or thread; an empty text if that fails. */
+static void read_of(int64_t id, const char *name, char *out, size_t room)
+{
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%" PRId64 "/%s", id, name);
+  (void)brim_file_start(path, out, room);
+}
+
+/* A letter as in proc(5); 0: unknown. */
+static char state_of(int64_t id)
+{
+  char line[512];
+  read_of(id, "stat", line, sizeof line);
+  const char *at = strrchr(line, ')'); /* after the name, which may contain anything */
+  return at && at[1] == ' ' ? at[2] : '\0';
+}
+
 bool brim_process_is_stopped(int64_t pid)
 {
-  char path[64], line[512];
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  (void)brim_file_start(path, line, sizeof line);
-  const char *at = strrchr(line, ')'); /* after the name, which may contain any character */
-  return at && at[1] == ' ' && (at[2] == 'T' || at[2] == 't');
+  const char state = state_of(pid);
+  return state == 'T' || state == 't';
+}
+
+bool brim_thread_can_run(int64_t tid)
+{
+  return state_of(tid) == 'R';
+}
+
+double brim_thread_queued_seconds(int64_t tid)
+{
+  char line[128], *queued = line;
+  read_of(tid, "schedstat", line, sizeof line);
+  (void)strtoull(line, &queued, 10); /* skips its processor time */
+  return 1e-9 * (double)strtoull(queued, NULL, 10);
 }

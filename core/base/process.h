@@ -18,4 +18,8 @@ int brim_process_start(const char *file, const char *const *word, char *const *e
                        pid_t *pid);
 /* Whether the kernel has stopped a process of this pid namespace, by a signal such as Ctrl-Z's or for a debugger. */
 bool brim_process_is_stopped(int64_t pid);
+/* Whether a thread of this pid namespace runs, or would if other threads did not have the processors. */
+bool brim_thread_can_run(int64_t tid);
+/* The time for which a thread could have run, but other threads had the processors, until it ran last; 0: unknown. */
+double brim_thread_queued_seconds(int64_t tid);
 #endif

@@ -25,13 +25,14 @@ void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
     out->folder[out->count++] = out->installed;
 }
 
-/* The file of a plugin according to plugins.json, beside a run's configuration; NULL if it is not listed. */
+/* Returns the file of a plugin according to plugins.json, in the folder of a run's configuration; NULL if it is not
+ * listed. */
 static const char *find_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
 {
   const char *slash = strrchr(config, '/'), *file = NULL;
   const int length = slash ? (int)(slash - config) : 1;
   const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* only a hint, so errors are ignored */
+  json_t *all = brim_json_load(path, 0, NULL); /* this is only for a hint, so errors are ignored */
   json_t *one;
   json_object_foreach(all, key, one)
   {

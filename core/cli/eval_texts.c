@@ -14,8 +14,8 @@
 #include "train/score.h"
 
 #define NUMBER_MAX (1 << 24) /* of tokens, or examples */
-#define CONTEXT_DEFAULT 2048 /* of a model without a run, for --text: more takes more memory and time */
-#define ROW_TOKENS 512       /* of a model without a run, for --choices: several short texts share a row */
+#define CONTEXT_DEFAULT 2048 /* context of a model without a run, for --text: more needs more memory and time */
+#define ROW_TOKENS 512       /* row of a model without a run, for --choices: several short texts share a row */
 
 static volatile sig_atomic_t stopped;
 static void on_signal(int number)
@@ -67,7 +67,7 @@ static bool sets(const work *w, const char *key)
   return false;
 }
 
-/* Opens the model for samples of `context` tokens, or (0) its own, that may consist of documents. */
+/* Opens the model for samples of `context` tokens (0: the model's own), which may consist of documents. */
 static brim_status open_model(work *w, int64_t context, bool documents)
 {
   brim_operands o = {.count = w->operands->count};
@@ -101,7 +101,7 @@ static int64_t context_of(const work *w)
   return w->drive->setup->data.train.sample.dim[0];
 }
 
-/* Whether the number of tokens in a sample is free: a run's was chosen by the user, as --context and an override. */
+/* Whether the number of tokens in a sample is free: not for a run, nor if --context or an override sets it. */
 static bool chooses_context(const work *w)
 {
   return !w->model.run && !w->context && !sets(w, "dataset.context=");
@@ -140,7 +140,7 @@ static brim_status score(work *w)
 {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
+  sigaction(SIGINT, &action, NULL); /* a second signal ends the program at once */
   const char *checkpoint = w->model.checkpoint[0] ? w->model.checkpoint : NULL;
   return brim_score(w->drive, checkpoint, w->passage, w->count, &stopped, &w->cost);
 }
@@ -233,8 +233,8 @@ static brim_status run_text(work *w)
 
 /* ---- multiple choice ---- */
 
-/* The tokens of a prompt with one of its answers. White space at the prompt's end belongs to the answer, as tokens
- * begin with a space. */
+/* Makes the tokens of a prompt with one of its answers. White space at the prompt's end belongs to the answer, because
+ * tokens begin with a space. */
 static brim_status encode_choice(work *w, const brim_questions *of, const brim_question *q, const char *prompt,
                                  const char *choice, brim_passage *out)
 {
@@ -262,7 +262,7 @@ static brim_status encode_choices(work *w, const brim_questions *of, const brim_
   return BRIM_OK;
 }
 
-/* Refuses choices that are longer than the model's context; *longest: tokens that the model sees. */
+/* Rejects choices that are longer than the model's context; *longest: tokens that the model must see. */
 static brim_status measure(const work *w, const brim_questions *of, int64_t limit, int64_t *longest)
 {
   const brim_passage *p = w->passage;
@@ -280,7 +280,7 @@ static brim_status measure(const work *w, const brim_questions *of, int64_t limi
   return BRIM_OK;
 }
 
-/* Reopens a model without a run with samples as long as the choices need. */
+/* Reopens a model without a run with samples that are long enough for the choices. */
 static brim_status fit_context(work *w, int64_t longest)
 {
   int32_t end_of_text = -1;
@@ -296,7 +296,8 @@ static brim_status fit_context(work *w, int64_t longest)
 /* ---- the result ---- */
 
 typedef struct tally {
-  int64_t right, right_norm, right_bytes; /* by the sum, and divided by characters or bytes */
+  int64_t right, right_norm,
+      right_bytes; /* by the sum of logarithms, and by that sum divided by characters or by bytes */
 } tally;
 
 static double characters_of(const char *text)
@@ -306,7 +307,7 @@ static double characters_of(const char *text)
   return (double)count;
 }
 
-/* The most probable choice; the first of equals. */
+/* Returns the most probable choice; of equally probable ones the first. */
 static size_t best_of(const brim_question *q, const brim_passage *p, double (*length)(const char *))
 {
   size_t best = 0;
@@ -342,7 +343,7 @@ static json_t *judge(const brim_question *q, const brim_passage *p, tally *t)
                    "prediction_bytes", (json_int_t)bytes, "log_likelihood", scores);
 }
 
-/* The standard error of a share, as lm-evaluation-harness computes it; NAN for one question. */
+/* Computes the standard error of a fraction, as lm-evaluation-harness does; NAN for one question. */
 static double error_of(double share, double count)
 {
   return count > 1 ? sqrt(share * (1 - share) / (count - 1)) : NAN;

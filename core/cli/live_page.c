@@ -15,13 +15,15 @@
 #include "report/page.h"
 #include "store/rundir.h"
 
-#define FIRST_SECONDS 1.0 /* before the first page; shorter runs write their page at their end, without a child */
+#define FIRST_SECONDS                                                                                                  \
+  1.0 /* time before the first page; shorter runs write their page at their end, without a child                       \
+       */
 
-/* A process trains one run at a time. */
+/* The child; there is only one, because a process trains one run at a time. */
 static pid_t child = -1;
 static int line = -1;
 
-/* The thread that waits for the moment to start the child. */
+/* The thread that waits until it is time to start the child. */
 static struct waiting {
   char dir[BRIM_PATH_MAX];
   double every_seconds;
@@ -32,7 +34,7 @@ static struct waiting {
   bool ends;
 } waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
-/* Starts the child; the thread that waits for the moment has done so. */
+/* Called in the thread that has waited. */
 static void start_child(void)
 {
   char path[BRIM_PATH_MAX], every[32];
@@ -88,7 +90,7 @@ void brim_live_page_end(void)
   pthread_join(waiting.thread, NULL);
   waiting.is_begun = false;
   if (child <= 0) return;
-  /* SIGPIPE is ignored in runs; a child that is gone needs no word */
+  /* SIGPIPE is ignored in runs; if the child is gone, no message is needed */
   if (write(line, "e", 1) != 1) brim_log(BRIM_LOG_DEBUG, "the process that writes the page is gone");
   close(line);
   while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;

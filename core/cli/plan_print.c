@@ -14,7 +14,7 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define SHOWN 24 /* operations; the others are summed up */
+#define SHOWN 24 /* most operations shown; the others are summed */
 
 /* ---- precision and slow operations ---- */
 
@@ -79,7 +79,7 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
   }
 }
 
-/* A fit as JSON; null: nothing fits. */
+/* Returns a fit as JSON; null: nothing fits. */
 static json_t *fit_json(const brim_fit *fit)
 {
   if (fit->micro_batch == 0) return json_null();

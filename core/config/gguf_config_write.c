@@ -88,6 +88,14 @@ static brim_status put_longrope(const brim_yaml *config, const char *architectur
   return BRIM_OK;
 }
 
+/* llama.cpp has the usual amplitude of yarn in its program, which these two keys replace. */
+static brim_status check_mscale(const brim_yaml *config)
+{
+  const brim_yaml *mscale = brim_gguf_find_rope(config, "mscale");
+  const bool counts = rope_number(config, "mscale", 0) != 0 && rope_number(config, "mscale_all_dim", 0) != 0;
+  return counts && rope_number(config, "attention_factor", 0) == 0 ? refuse(mscale, "mscale") : BRIM_OK;
+}
+
 static brim_status put_rope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
@@ -101,6 +109,7 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   }
   if (strcmp(name, "longrope") == 0) return put_longrope(config, architecture, head);
   if (strcmp(name, "linear") != 0 && strcmp(name, "yarn") != 0) return refuse(type, "rope_type");
+  if (strcmp(name, "yarn") == 0) BRIM_TRY(check_mscale(config));
   for (size_t i = 0; brim_gguf_scaling_rows[i].key; i++)
     BRIM_TRY(put_row(&brim_gguf_scaling_rows[i], architecture,
                      brim_gguf_find_rope(config, brim_gguf_scaling_rows[i].config), head));
@@ -178,6 +187,16 @@ static brim_status check_layer_types(const brim_yaml *config, const char *archit
   return BRIM_OK;
 }
 
+/* llama.cpp has the activation of each architecture in its program: silu, but gelu for Gemma. */
+static brim_status check_activation(const brim_yaml *config, const char *architecture)
+{
+  const brim_yaml *node = brim_yaml_get(config, "hidden_act");
+  if (!node || brim_yaml_is_null(node) || brim_starts_with(architecture, "gemma")) return BRIM_OK;
+  const bool is_silu =
+      node->kind == BRIM_YAML_SCALAR && (strcmp(node->scalar, "silu") == 0 || strcmp(node->scalar, "swish") == 0);
+  return is_silu ? BRIM_OK : refuse(node, "hidden_act");
+}
+
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
 {
   const brim_yaml *type = brim_yaml_get(config, "model_type");
@@ -191,6 +210,7 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   if (uses_window && uses_window->kind == BRIM_YAML_SCALAR && strcmp(uses_window->scalar, "true") == 0)
     return refuse(uses_window, "use_sliding_window");
   BRIM_TRY(check_layer_types(config, architecture));
+  BRIM_TRY(check_activation(config, architecture));
   brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
     if (strcmp(brim_gguf_rows[i].config, "sliding_window") == 0 && !has_window(architecture)) continue;

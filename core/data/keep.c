@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "data/describe.h"
 
 #define CLASSES_MAX INT32_MAX
 
@@ -192,12 +193,24 @@ static brim_status recall_own(const brim_data *data, const json_t *kept)
   return status;
 }
 
+/* Lets samples of tokens be as long as the configuration says (dataset.context), which the user may have changed for
+ * this query. Datasets set the shape before they look for files, which may be missing. */
+static void take_length(const brim_plugin *plugin, const void *self, brim_dataset_info info[BRIM_PART_COUNT])
+{
+  brim_dataset_info now = {0};
+  if (info->task != BRIM_TASK_TOKENS) return;
+  (void)((const brim_dataset_ops *)plugin->ops)->describe(self, BRIM_SPLIT_TRAIN, &now);
+  if (now.task != BRIM_TASK_TOKENS || now.sample.rank != info->sample.rank || now.sample.dim[0] < 1) return;
+  for (int part = 0; part < BRIM_PART_COUNT; part++) info[part].sample = now.sample;
+}
+
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena)
 {
   brim_dataset_info info[BRIM_PART_COUNT];
   if (!read_info(kept, arena, info))
     return brim_fail(BRIM_ELOAD, "it does not describe the samples of dataset '%s'", plugin->id);
+  take_length(plugin, self, info);
   BRIM_TRY(brim_data_recall(data, plugin, self, settings, info));
   return recall_own(data, kept);
 }

@@ -157,7 +157,10 @@ static brim_status open_lanes(brim_exec *exec)
 static brim_status open_exec(brim_exec *exec, int device)
 {
   const brim_plan *plan = exec->plan;
+  brim_device_info info;
   void *base = NULL;
+  BRIM_TRY(exec->backend->describe(exec->self, device, &info));
+  exec->on_host = info.on_host;
   BRIM_TRY(realize(exec));
   BRIM_TRY(brim_offload_open(&exec->offload, plan));
   if (brim_fault_hit(BRIM_FAULT_PLACE, NULL))

@@ -26,6 +26,7 @@ struct brim_exec {
   void *self;
   uint8_t *base;        /* the arena, on the device */
   uint8_t *server_base; /* for a federation's lane: the server's arena, in which the lane's lies; else NULL */
+  bool on_host;         /* the core can dereference pointers to the arena */
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;

@@ -103,6 +103,11 @@ brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, c
   return BRIM_OK;
 }
 
+void *brim_exec_host_values(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor)
+{
+  return exec->on_host ? brim_exec_pointer(exec, program, tensor) : NULL;
+}
+
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host)
 {
   return brim_exec_read_part(exec, program, tensor, 0, tensor->bytes, host);

@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
+#include "base/parallel.h"
 #include "brim/host.h"
 #include "brim/random.h"
 #include "exec/normal.h"
 
 enum {
-  THREADS_MAX = 64,
-  THREAD_MIN = 1 << 18, /* number of values from which a thread is worthwhile */
-  PIECE = 1 << 22       /* values that are in host memory at a time on their way to the device */
+  TASK = 1 << 18, /* number of values that a thread computes at a time, a multiple of 4 */
+  PIECE = 1 << 22 /* number of values that are in host memory at a time on their way to the device */
 };
 
 /* Converts four random numbers of the parameter's stream to values; normal values by Box and Muller, in pairs. */
@@ -55,9 +54,8 @@ static int64_t make_blocks(const range *r)
   return i;
 }
 
-static void *make_range(void *arg)
+static void make_range(const range *r)
 {
-  const range *r = arg;
   for (int64_t i = make_blocks(r); i < r->end; i += 4) {
     double value[4];
     make_values(r->init, brim_random4(r->seed, BRIM_STREAM_INIT, 0, r->item, (uint32_t)(i / 4)), value);
@@ -68,34 +66,20 @@ static void *make_range(void *arg)
         ((float *)r->values)[k - r->base] = (float)value[k - i];
     }
   }
-  return NULL;
 }
 
-/* Divides a range among threads; if a thread cannot be started, computes its part on this thread. */
-static void make_parts(const range *whole)
+static void make_task(void *whole, int64_t task)
 {
-  range part[THREADS_MAX];
-  pthread_t thread[THREADS_MAX];
-  bool runs[THREADS_MAX];
-  const int64_t count = whole->end - whole->first;
-  int64_t parts = brim_host_threads();
-  if (parts > count / THREAD_MIN) parts = count / THREAD_MIN;
-  if (parts > THREADS_MAX) parts = THREADS_MAX;
-  for (int64_t i = 1; i < parts; i++) {
-    part[i] = *whole;
-    part[i].first = whole->first + count / parts * i / 4 * 4;
-    part[i].end = i + 1 < parts ? whole->first + count / parts * (i + 1) / 4 * 4 : whole->end;
-    runs[i] = brim_thread_start(&thread[i], "brim-init", make_range, &part[i]) == 0;
-  }
-  part[0] = *whole;
-  if (parts > 1) part[0].end = part[1].first;
-  make_range(&part[0]);
-  for (int64_t i = 1; i < parts; i++) {
-    if (runs[i])
-      pthread_join(thread[i], NULL);
-    else
-      make_range(&part[i]);
-  }
+  range part = *(const range *)whole;
+  part.first += task * TASK;
+  if (part.end > part.first + TASK) part.end = part.first + TASK;
+  make_range(&part);
+}
+
+/* Divides a range among threads. */
+static void make_parts(range *whole)
+{
+  brim_in_parallel("brim-init", brim_host_threads(), (whole->end - whole->first + TASK - 1) / TASK, make_task, whole);
 }
 
 static range range_of(const brim_parameter *p, uint64_t seed, uint32_t dtype)
@@ -112,26 +96,35 @@ void brim_first_values(const brim_parameter *p, uint64_t seed, uint32_t dtype, v
   make_parts(&whole);
 }
 
-/* Values go through a small buffer, because the first use of host memory takes longer than drawing values. */
-brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *p,
-                                      uint64_t seed)
+/* Values for a device go through a small buffer, because the first use of host memory takes longer than drawing
+ * values. */
+static brim_status copy_pieces(brim_exec *exec, const brim_program *program, const brim_parameter *p, range *piece)
 {
-  range piece = range_of(p, seed, p->value->dtype);
   const uint64_t each = brim_dtype_bytes(p->value->dtype);
-  const int64_t count = piece.end, most = count < PIECE ? count : PIECE;
+  const int64_t count = piece->end, most = count < PIECE ? count : PIECE;
   void *values = brim_try_malloc((uint64_t)most * each);
   if (!values) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the first values of '%s'", p->value->name);
   brim_status status = BRIM_OK;
-  piece.values = values;
-  for (; piece.first < count && status == BRIM_OK; piece.first = piece.end) {
-    piece.base = piece.first;
-    piece.end = piece.first + most < count ? piece.first + most : count;
-    make_parts(&piece);
-    status = brim_exec_write_part(exec, program, p->value, (uint64_t)piece.first * each,
-                                  (uint64_t)(piece.end - piece.first) * each, values);
+  piece->values = values;
+  for (; piece->first < count && status == BRIM_OK; piece->first = piece->end) {
+    piece->base = piece->first;
+    piece->end = piece->first + most < count ? piece->first + most : count;
+    make_parts(piece);
+    status = brim_exec_write_part(exec, program, p->value, (uint64_t)piece->first * each,
+                                  (uint64_t)(piece->end - piece->first) * each, values);
   }
   free(values);
   return status;
+}
+
+brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *p,
+                                      uint64_t seed)
+{
+  range whole = range_of(p, seed, p->value->dtype);
+  whole.values = brim_exec_host_values(exec, program, p->value);
+  if (!whole.values) return copy_pieces(exec, program, p, &whole);
+  make_parts(&whole);
+  return BRIM_OK;
 }
 
 brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *program, uint64_t seed)

@@ -25,7 +25,7 @@ static const brim_safetensor *find_tensor(const brim_parameters *p, const char *
   return NULL;
 }
 
-/* Finds a tensor in the checkpoint, with the shape that the graph gives it. */
+/* Finds a tensor in the checkpoint, with the shape that it has in the graph. */
 static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, const brim_safetensor **out)
 {
   *out = find_tensor(p, t->name);
@@ -124,11 +124,13 @@ static brim_status add_head(merger *m)
   return BRIM_OK;
 }
 
-static brim_status check_weights(const char *checkpoint, uint64_t hash)
+static brim_status check_weights(const brim_setup *s, const brim_graph *g, const char *checkpoint, uint64_t hash)
 {
   brim_train_state state;
+  bool same;
   BRIM_TRY(brim_checkpoint_read_state(checkpoint, &state));
-  if (state.frozen_hash == hash) return BRIM_OK;
+  BRIM_TRY(brim_frozen_check(s, g, &state, hash, &same));
+  if (same) return BRIM_OK;
   return brim_fail(BRIM_ELOAD,
                    "checkpoint '%s' was trained on a backbone with other weights than its run's model.weights and seed "
                    "give now\nset the path of the run's weights: model.weights=PATH",
@@ -151,8 +153,8 @@ brim_status brim_merge(const brim_setup *s, const char *checkpoint, const brim_p
   uint64_t hash;
   BRIM_TRY(brim_merge_graph(s, &g));
   merger m = {g, trained, arena, BRIM_ARENA_NEW(arena, brim_safetensor, g->parameter_count + 1), 0};
-  brim_status status = brim_frozen_read(s, g, &(brim_frozen_sink){take_frozen, &m}, &hash);
-  if (status == BRIM_OK) status = check_weights(checkpoint, hash);
+  brim_status status = brim_frozen_read(s, g, &(brim_frozen_sink){.take = take_frozen, .context = &m}, &hash);
+  if (status == BRIM_OK) status = check_weights(s, g, checkpoint, hash);
   if (status == BRIM_OK) status = add_head(&m);
   brim_graph_free(g);
   *out = (brim_parameters){.tensor = m.tensor, .count = m.count};

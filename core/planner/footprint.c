@@ -200,17 +200,22 @@ static void add_pieces(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->piece_bytes + piece_of(larger(largest, f->clients_bytes + f->versions_bytes));
 }
 
-/* Bytes of the largest frozen weight in the type of computation, and also in the stored type if that differs: see
- * setup/setup_weights.c. */
-static uint64_t frozen_bytes(const brim_plan *plan)
+/* Bytes outside the arena while a frozen weight is placed; see setup/setup_weights.c. A host's arena takes values in the
+ * type of computation without a copy; those of another type than single precision have one for their hash. */
+static uint64_t placing_bytes(const brim_planner *p, const brim_graph *g, const brim_tensor *t)
+{
+  const uint64_t count = (uint64_t)brim_shape_count(&t->shape), wide = count * brim_dtype_bytes(g->real);
+  if (!p->device_info.on_host || t->dtype != g->real) return wide + (t->dtype == g->real ? 0 : t->bytes);
+  return g->real == BRIM_DTYPE_F32 ? 0 : count * sizeof(float);
+}
+
+/* The largest placing_bytes() of all frozen weights. */
+static uint64_t frozen_bytes(const brim_planner *p, const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;
   uint64_t bytes = 0;
-  for (size_t i = 0; i < g->parameter_count; i++) {
-    const brim_tensor *t = g->parameter[i].value;
-    const uint64_t wide = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(g->real);
-    if (g->parameter[i].is_frozen) bytes = larger(bytes, wide + (t->dtype == g->real ? 0 : t->bytes));
-  }
+  for (size_t i = 0; i < g->parameter_count; i++)
+    if (g->parameter[i].is_frozen) bytes = larger(bytes, placing_bytes(p, g, g->parameter[i].value));
   return bytes;
 }
 
@@ -261,7 +266,7 @@ void brim_footprint_predict(const brim_planner *p, const brim_plan *plan, int64_
                           .noise_bytes = noise_bytes(p->setup, plan),
                           .evaluation_bytes = evaluation_bytes(p->setup, batch),
                           .summary_bytes = summary_bytes(p),
-                          .frozen_bytes = frozen_bytes(plan)};
+                          .frozen_bytes = frozen_bytes(p, plan)};
   add_pieces(out, plan);
   out->total_bytes = brim_rss_peak_bytes(); /* the peak so far, from timing kernels */
   add_up(out);
@@ -297,7 +302,7 @@ brim_status brim_planner_foresee(brim_planner *p, const brim_plan *plan, int64_t
   p->besides_bytes = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)
                          ? training_bytes(p, plan, batch)
                          : kernel_bytes(plan) + p->data_bytes - mapped_bytes(p) + evaluation_bytes(p->setup, batch) +
-                               frozen_bytes(plan);
+                               frozen_bytes(p, plan);
   return BRIM_OK;
 }
 

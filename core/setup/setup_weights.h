@@ -5,6 +5,7 @@
 #define BRIM_SETUP_SETUP_WEIGHTS_H
 #include "exec/exec.h"
 #include "setup/setup.h"
+#include "store/checkpoint.h"
 #include "store/weights.h"
 
 typedef struct brim_setup_weights {
@@ -28,6 +29,9 @@ void brim_setup_weights_close(brim_setup_weights *weights);
  * are F64. */
 typedef struct brim_frozen_sink {
   brim_status (*take)(void *context, const brim_parameter *parameter, uint32_t dtype, const void *values);
+  /* Where the values are to be written, in the graph's type of real numbers, without a call of take(); NULL: take()
+   * gets them. `place` itself may be NULL. */
+  void *(*place)(void *context, const brim_parameter *parameter);
   void *context;
 } brim_frozen_sink;
 
@@ -36,6 +40,10 @@ typedef struct brim_frozen_sink {
  * brim_weights_open and brim_weights_read. */
 brim_status brim_frozen_read(const brim_setup *setup, const brim_graph *graph, const brim_frozen_sink *sink,
                              uint64_t *hash);
+/* [init] Tells whether a checkpoint's frozen parameters have this hash. Reads them again for checkpoints that have a hash
+ * of the older kind. Errors as for brim_frozen_read. */
+brim_status brim_frozen_check(const brim_setup *setup, const brim_graph *graph, const brim_train_state *state,
+                              uint64_t hash, bool *same);
 /* [init] Writes the frozen parameters to a program's tensors, in the type in which they are stored. */
 brim_status brim_frozen_write(const brim_setup *setup, brim_exec *exec, const brim_program *program, uint64_t *hash);
 #endif

@@ -33,7 +33,8 @@ typedef struct brim_train_state {
   int64_t settled_evaluations;
   uint64_t model_hash;   /* hash of the parameters' names and shapes */
   uint64_t profile_hash; /* hash of the run's device profile; 0: no profile */
-  uint64_t frozen_hash;  /* hash of the frozen parameters, which checkpoints do not contain; 0: none are frozen */
+  uint64_t frozen_hash;  /* FNV-1a, only in older checkpoints; 0: they have frozen_xxh64, or no frozen parameters */
+  uint64_t frozen_xxh64; /* hash of the frozen parameters, which checkpoints do not contain; 0: none are frozen */
   char model_id[64], optimizer_id[64], backend_id[64];
   double train_loss, train_accuracy; /* figures of the newest training record; NAN: none yet */
   double train_mae; /* the mean absolute error, instead of the accuracy, if the model predicts real numbers */

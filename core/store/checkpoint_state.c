@@ -72,6 +72,7 @@ static const field fields[] = {
     NEWER_FIELD(train_mae, NUMBER),
     NEWER_FIELD(profile_hash, HASH),
     NEWER_FIELD(frozen_hash, HASH),
+    NEWER_FIELD(frozen_xxh64, HASH),
     NEWER_FIELD(evaluated_accuracy, NUMBER),
     NEWER_FIELD(settled_loss, NUMBER),
     NEWER_FIELD(settled_accuracy, NUMBER),

@@ -10,6 +10,8 @@
 #include "store/record.h"
 #include "store/weights_parts.h"
 
+#define OLD_HASH "fnv1a64:"
+
 /* An absolute path, which is valid in any working directory. */
 static json_t *json_of_path(const char *path)
 {
@@ -24,14 +26,14 @@ static json_t *json_of_files(const brim_weights *w, bool hashes)
     const char *path = brim_weights_files_path(w->files, i);
     uint64_t bytes = 0, hash = 0;
     json_t *file = json_pack("{s:o}", "path", json_of_path(path));
-    if (hashes && brim_file_hash(path, &bytes, &hash) != BRIM_OK) {
+    if (hashes && brim_file_xxh64(path, &bytes, &hash) != BRIM_OK) {
       json_decref(file);
       json_decref(out);
       return NULL;
     }
     if (hashes) {
       json_object_set_new(file, "bytes", json_integer((json_int_t)bytes));
-      json_object_set_new(file, "hash", json_sprintf("fnv1a64:%016" PRIx64, hash));
+      json_object_set_new(file, "hash", json_sprintf("xxh64:%016" PRIx64, hash));
     }
     json_array_append_new(out, file);
   }
@@ -54,7 +56,21 @@ brim_status brim_weights_record_write(const char *run, const json_t *record)
   return brim_record_write(run, BRIM_WEIGHTS_RECORD_NAME, record);
 }
 
-/* Compares without paths, because files can be moved. */
+/* Whether a recorded hash is that of a file. Older records have FNV-1a. */
+static bool is_hash_of(const char *recorded, const json_t *file)
+{
+  uint64_t bytes, hash;
+  char text[40];
+  const char *now = json_string_value(json_object_get(file, "hash")),
+             *path = json_string_value(json_object_get(file, "path"));
+  if (!recorded || !now) return false;
+  if (strncmp(recorded, OLD_HASH, sizeof OLD_HASH - 1) != 0) return strcmp(recorded, now) == 0;
+  if (brim_file_hash(path, &bytes, &hash) != BRIM_OK) return false;
+  snprintf(text, sizeof text, OLD_HASH "%016" PRIx64, hash);
+  return strcmp(recorded, text) == 0;
+}
+
+/* `b` describes files that are there. Ignores paths, as files can be moved. */
 static bool are_same(const json_t *a, const json_t *b)
 {
   const json_t *x = json_object_get(a, "files"), *y = json_object_get(b, "files");
@@ -62,7 +78,7 @@ static bool are_same(const json_t *a, const json_t *b)
               json_equal(json_object_get(a, "map"), json_object_get(b, "map")) &&
               json_equal(json_object_get(a, "kept"), json_object_get(b, "kept"));
   for (size_t i = 0; same && i < json_array_size(x); i++)
-    same = json_equal(json_object_get(json_array_get(x, i), "hash"), json_object_get(json_array_get(y, i), "hash"));
+    same = is_hash_of(json_string_value(json_object_get(json_array_get(x, i), "hash")), json_array_get(y, i));
   return same;
 }
 

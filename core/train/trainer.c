@@ -71,21 +71,28 @@ static void unplace(brim_trainer *t)
 static brim_status write_frozen(brim_trainer *t)
 {
   if (t->drive->setup->features) {
-    t->state.frozen_hash = t->drive->setup->features->weights;
+    t->state.frozen_xxh64 = t->drive->setup->features->weights;
     return BRIM_OK;
   }
-  return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_hash);
+  return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_xxh64);
 }
 
 /* Trained parameters are valid only with the frozen parameters with which they were trained. */
-static brim_status check_frozen(const brim_trainer *t, const brim_train_state *state, const char *checkpoint)
+static brim_status check_frozen(const brim_trainer *t, brim_train_state *state, const char *checkpoint)
 {
-  if (state->frozen_hash == t->state.frozen_hash) return BRIM_OK;
+  bool same;
+  BRIM_TRY(brim_frozen_check(t->drive->setup, t->plan->program[0].graph, state, t->state.frozen_xxh64, &same));
+  if (same) {
+    state->frozen_xxh64 = t->state.frozen_xxh64;
+    state->frozen_hash = 0;
+    return BRIM_OK;
+  }
   return brim_fail(BRIM_ELOAD,
                    "checkpoint '%s' was trained on a backbone with other weights (hash %016llx) than those loaded now "
                    "(%016llx)\na checkpoint has only the trained parameters: use the backbone, weights and seed of the "
                    "run that wrote it\nif the files were moved or changed, set model.weights=PATH to those of the run",
-                   checkpoint, (unsigned long long)state->frozen_hash, (unsigned long long)t->state.frozen_hash);
+                   checkpoint, (unsigned long long)(state->frozen_xxh64 ? state->frozen_xxh64 : state->frozen_hash),
+                   (unsigned long long)t->state.frozen_xxh64);
 }
 
 /* Whether the program has parameters of its own. Evaluation may; they start with the same values. */
@@ -186,7 +193,7 @@ static brim_status read_weights(brim_trainer *t)
   return load_weights(t, true, NULL);
 }
 
-/* Opens a trainer. `wish`: to evaluate `checkpoint` (NULL: model.weights); NULL: to train. */
+/* Opens a trainer. With `wish` it evaluates `checkpoint` (NULL: model.weights); without, it trains. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -390,11 +397,11 @@ void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
 /* Restores the kept values. Reads frozen ones again, from files that may have changed. */
 static brim_status put_back(brim_trainer *t)
 {
-  const uint64_t before = t->state.frozen_hash;
+  const uint64_t before = t->state.frozen_xxh64;
   BRIM_TRY(place_again(t));
   BRIM_TRY(write_frozen(t));
-  if (t->state.frozen_hash == before) return brim_snapshot_put(&t->kept, t->exec);
-  t->state.frozen_hash = before;
+  if (t->state.frozen_xxh64 == before) return brim_snapshot_put(&t->kept, t->exec);
+  t->state.frozen_xxh64 = before;
   return brim_fail(
       BRIM_ELOAD,
       "the weights of the backbone, '%s', differ from those that the run began with\nrestore them and resume the run",

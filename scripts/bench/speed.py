@@ -5,11 +5,12 @@ so that other load on the machine affects both.
     python3 scripts/bench/speed.py [CASE]... [--rounds 5] [--threads 2] [--modes eager,channels_last,compile] [--grain]
 
 Prints for each case samples/s, peak resident memory and the time from the start of the process to the end of the first
-step: minimum, median and maximum of the rounds, and the ratio of brim to each mode of PyTorch by round. Then shows
-where brim's step spends its time (`brim plan --times`): the operations furthest above the least time for their work.
-The cases llmc-* are networks that llm.c's CPU program trains, with 4 sequences a step; their times are compared with
-that of their arithmetic at the speed of a large matrix product on this machine. --grain: also runs brim with the whole
-batch as one grain, which shows the cost of results that do not depend on the micro-batch.
+step, whole and less the time of a later step: minimum, median and maximum of the rounds, and the ratio of brim to each
+mode of PyTorch by round. Then shows where brim's step spends its time (`brim plan --times`): the operations furthest
+above the least time for their work. The cases llmc-* are networks that llm.c's CPU program trains, with 4 sequences a
+step; their times are compared with that of their arithmetic at the speed of a large matrix product on this machine.
+--grain: also runs brim with the whole batch as one grain, which shows the cost of results that do not depend on the
+micro-batch.
 
 Python with PyTorch: BRIM_TORCH_PYTHON, else one is made in ~/.cache/brim/torch (network). A built brim: BRIM_BINARY,
 else build/release is built.
@@ -27,7 +28,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIGURES = [("samples_per_second", "samples/s", 1, "{:10.1f}"), ("rss_peak_bytes", "peak RSS, MiB", 2**-20, "{:10.1f}"),
-           ("first_step_seconds", "first step, s", 1, "{:10.3f}")]
+           ("first_step_seconds", "first step, s", 1, "{:10.3f}"),
+           ("start_seconds", "first step less a step, s", 1, "{:10.3f}")]
 
 ADAMW = ["optimizer=adamw", "optimizer.lr=1e-3"]
 SGD = ["optimizer=sgd", "optimizer.lr=0.01", "optimizer.momentum=0.9", "optimizer.weight_decay=5e-4"]
@@ -161,7 +163,9 @@ def measure(options, case):
         for turn in range(options.rounds):
             # every second round in reverse order, so that neither is always the second
             for name in list(contenders)[::1 if turn % 2 == 0 else -1]:
-                results[name].append(contenders[name]())
+                result = contenders[name]()
+                result["start_seconds"] = result["first_step_seconds"] - CASES[case][0] / result["samples_per_second"]
+                results[name].append(result)
                 print(f"{case}: round {turn + 1}/{options.rounds}  {name:20}"
                       f" {results[name][-1]['samples_per_second']:8.1f} samples/s", file=sys.stderr)
         print(f"{case}, batch {CASES[case][0]}, {options.threads} threads, {options.rounds} rounds")

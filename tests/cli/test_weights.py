@@ -52,7 +52,7 @@ class In(Weights):
         self.assertEqual(record["map"], "timm_vit")
         self.assertEqual(record["tensors"], 44)
         self.assertEqual(record["path"], str((self.folder / "vit/model.safetensors").resolve()))
-        self.assertRegex(record["files"][0]["hash"], "^fnv1a64:[0-9a-f]{16}$")
+        self.assertRegex(record["files"][0]["hash"], "^xxh64:[0-9a-f]{16}$")
 
     def test_shards_with_an_index(self):
         found, _ = tensors.read(self.folder / "first/checkpoints/last/model.safetensors")

@@ -12,9 +12,11 @@
 
 #include "base/arena.h"
 #include "base/exact.h"
+#include "base/parallel.h"
 #include "base/spread.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "base/xxh64.h"
 #include "brim/random.h"
 
 static void errors_keep_text_origin_and_added_lines(void **unused)
@@ -274,6 +276,46 @@ static void exact_sums_do_not_depend_on_the_order(void **state)
   assert_true(isnan(brim_exact_value(&odd)));
 }
 
+/* The library's hashes (xxHash 0.8.1) of bytes with a simple rule, whole and divided into pieces. */
+static void xxh64_is_that_of_the_library(void **unused)
+{
+  static const struct {
+    size_t bytes;
+    uint64_t hash;
+  } known[] = {{0, 0xef46db3751d8e999u},   {1, 0xe934a84adb052768u},   {3, 0x9ff70a635a6209abu},
+               {4, 0xae5acdc00a55ac41u},   {7, 0xd734a6b26f3da63eu},   {8, 0x87116b3365b924ebu},
+               {14, 0x8b3c6f96512c86a1u},  {31, 0x0f187c62b1e722b7u},  {32, 0x91b0cb0931a8c629u},
+               {33, 0x931b043cf8d65b94u},  {63, 0x219110bf13e2fa26u},  {64, 0xbf3052e3445775d0u},
+               {100, 0x8e2272c08247d5dbu}, {1000, 0x698399d62f9c1695u}};
+  unsigned char bytes[1000];
+  (void)unused;
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(7 * i + i / 256);
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    for (size_t piece = 1; piece < 70; piece++) {
+      brim_xxh64 x;
+      brim_xxh64_begin(&x);
+      for (size_t at = 0; at < known[i].bytes; at += piece)
+        brim_xxh64_add(&x, bytes + at, known[i].bytes - at < piece ? known[i].bytes - at : piece);
+      assert_true(brim_xxh64_end(&x) == known[i].hash);
+    }
+}
+
+static void count_task(void *counts, int64_t task)
+{
+  ((int *)counts)[task]++;
+}
+
+static void each_task_runs_once(void **unused)
+{
+  (void)unused;
+  for (int32_t threads = 1; threads < 100; threads += 9)
+    for (int64_t tasks = 0; tasks < 20; tasks++) {
+      int count[21] = {0};
+      brim_in_parallel("test", threads, tasks, count_task, count);
+      for (int64_t i = 0; i < 21; i++) assert_int_equal(count[i], i < tasks);
+    }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -292,6 +334,8 @@ int main(void)
       cmocka_unit_test(a_tally_has_the_spread_of_its_values),
       cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate),
       cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
+      cmocka_unit_test(xxh64_is_that_of_the_library),
+      cmocka_unit_test(each_task_runs_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

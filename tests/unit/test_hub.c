@@ -20,7 +20,8 @@
 #include "launch/launch.h"
 
 #define RANKS 3
-#define PATIENCE 0.5
+#define PATIENCE 0.5 /* seconds for a rank that hangs */
+#define LONG 600     /* for others: a machine may keep a rank waiting for long */
 
 /* ---- a rank ---- */
 
@@ -29,12 +30,12 @@ static const brim_comm_ops *hub(void)
   return brim_comm_hub.ops;
 }
 
-static brim_status meet(const brim_world *world, int64_t round)
+static brim_status meet(const brim_world *world, int64_t round, double patience)
 {
   const int64_t own = 1000 * round + world->rank;
   int64_t all[RANKS] = {0};
   int32_t late;
-  BRIM_TRY(hub()->exchange(NULL, &own, sizeof own, all, PATIENCE, &late));
+  BRIM_TRY(hub()->exchange(NULL, &own, sizeof own, all, patience, &late));
   for (int32_t r = 0; r < world->ranks; r++)
     if (all[r] != 1000 * round + r) return brim_fail(BRIM_EINTERNAL, "rank %d has said another thing", (int)r);
   return BRIM_OK;
@@ -45,7 +46,7 @@ static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
   if (strcmp(how, "exits") == 0) _exit(17);
-  if (strcmp(how, "hangs") == 0) sleep(60);
+  while (strcmp(how, "hangs") == 0) pause();
   if (strcmp(how, "ends all") == 0) hub()->end_all(NULL, 4);
   if (strcmp(how, "ends all") == 0) _exit(4);
   if (strcmp(how, "leaves") == 0) brim_line_leave(3);
@@ -59,7 +60,7 @@ static int be_rank(const char *how)
   if (world.ranks != RANKS || world.local_rank != world.rank) return 98;
   for (int64_t round = 0; round < 100; round++) {
     if (round == 50 && world.rank == 1) misbehave(how);
-    if (meet(&world, round) != BRIM_OK) return 97;
+    if (meet(&world, round, round == 50 && strcmp(how, "hangs") == 0 ? PATIENCE : LONG) != BRIM_OK) return 97;
   }
   hub()->leave(NULL);
   if (strcmp(how, "interrupted") == 0) {
@@ -73,14 +74,13 @@ static int be_rank(const char *how)
 
 /* ---- the launcher ---- */
 
-/* Returns the error text, or "", and the exit status; asserts that it took seconds and left no child. */
+/* Returns the error text, or "", and the exit status; asserts that it left no child. If it waited for a rank that
+ * hangs, it would not return. */
 static const char *run(const char *how, int *exit_status)
 {
-  brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
+  brim_rank_launch launch = {.ranks = RANKS, .end_seconds = LONG};
   const char *const word[] = {"test_hub", how, NULL};
-  const double start = brim_now();
   const brim_status status = brim_launch_run(&launch, word, exit_status);
-  assert_true(brim_now() - start < 20);
   assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
   if (status == BRIM_OK) return "";
   assert_int_equal(brim_status_exit(status), 5);

@@ -27,7 +27,7 @@ enum {
   ADD_PIECE = 4096,     /* elements of dw that a task adds up */
   ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */
 };
-#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, read anew by each unit, are larger */
+#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, which each unit reads anew, are larger */
 
 /* The memory objects of one thread for one primitive; pointers are set at every run. */
 typedef struct memories {
@@ -42,9 +42,9 @@ typedef struct conv_state {
   enum way way;
   int64_t kind;
   cpu_epilogue epilogue; /* the forward pass */
-  int64_t units;         /* of unit_samples each, and one more of tail_samples if that is not 0 */
+  int64_t units;         /* whole units of unit_samples each; tail_samples, if not 0, is the size of one more unit */
   int64_t unit_samples, tail_samples;
-  cpu_conv *unit, *tail;                       /* the same if all units are alike */
+  cpu_conv *unit, *tail;                       /* both are the same if all units have the same size */
   int64_t wave;                                /* units whose parts fit the workspace */
   uint64_t parts_at, part_bytes, part_bias_at; /* dw, then dbias */
   uint64_t threads_at, thread_bytes, x_copy_at, y_copy_at;
@@ -58,12 +58,12 @@ typedef struct conv_run {
   const conv_state *state;
   char *workspace;
   float *x, *y; /* or their gradients */
-  float *w;     /* in the primitive's order; for the gradient, the sum so far */
+  float *w;     /* the weights in the primitive's order; for the gradient, the sum so far */
   float *bias;
   bool overwrites;    /* the gradient is written, not added to */
   int64_t first_unit; /* of the wave */
   int64_t wave_units;
-  atomic_int failed; /* the first dnnl_status_t that was not success */
+  atomic_int failed; /* the first dnnl_status_t that reported a failure */
 } conv_run;
 
 static int64_t conv_kind(const brim_node *node)
@@ -348,7 +348,7 @@ typedef struct unit_run {
   const cpu_conv *conv;
   memories *m;
   dnnl_stream_t stream;
-  char *scratch; /* the thread's part of the workspace */
+  char *scratch; /* this thread's part of the workspace */
 } unit_run;
 
 /* Points a side at its unit, converts an input to the primitive's order, and returns the memory object. */

@@ -17,7 +17,7 @@ typedef struct winograd {
   cpu_backend *backend;
   const cpu_winograd_simd *simd;
   cpu_winograd_tiles x, y; /* of dy */
-  int64_t unit, tiles;     /* tiles in a unit; in all samples */
+  int64_t unit, tiles;     /* the tiles of a unit; the tiles of all samples */
   int64_t wave;            /* units that are computed at once */
   int64_t chunk;
   int64_t first; /* tile of the wave */

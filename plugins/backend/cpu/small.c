@@ -35,7 +35,7 @@ typedef struct operand {
   brim_tensor *t; /* the node's */
   bool sliced, small;
   size_t same;     /* the first operand with the same tensor; usually this one */
-  uint64_t offset; /* in the scratch, if it is small */
+  uint64_t offset; /* the offset of the widened copy in the scratch, if the operand is small */
 } operand;
 
 /* The node as a kernel sees it, with the samples of a slice. */
@@ -50,7 +50,7 @@ typedef struct part {
 typedef struct second {
   cpu_function function; /* of the rounded result */
   float factor;
-  bool adds; /* the rounded result to in[0], for which the kernel gets zeros */
+  bool adds; /* the second half adds the rounded result to in[0], and the kernel gets zeros instead of in[0] */
   bool next; /* adds the rounded result to the last input, which the kernel does not read, */
   void (*relu)(const float *x, float *y, int64_t count); /* and then applies this; NULL: nothing */
 } second;
@@ -60,11 +60,11 @@ typedef struct wrapped {
   const brim_kernel *kernel;
   bool overwrites; /* the kernel writes the gradients of the first micro-batch */
   second second;
-  void *state; /* the kernel's, if no tensor is small; then nothing else is set */
+  void *state; /* the kernel's state, if no tensor is small; the other members are then not set */
   operand *operand;
   size_t operands;
-  int64_t rows, slice; /* samples in all, and at a time; 0 if everything at once */
-  part part[2];        /* a slice, and the rest after whole slices */
+  int64_t rows, slice; /* the number of samples; the samples of a slice, or 0 if the kernel runs on all at once */
+  part part[2];        /* a slice, and the samples after the last whole slice */
   size_t parts;
   void **place;     /* by operand, while it runs */
   uint64_t ordered; /* second.next: where the operand of the sum in the result's order is in the scratch */
@@ -104,7 +104,7 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t i = task * PIECE; i < end; i++) ((float *)c->to)[i] = -0.0f;
 }
 
-/* dtype: the small type of the two. */
+/* dtype: the small type, of `from` or `to`. */
 static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *from, void *to, uint64_t count)
 {
   conversion c = {cpu_half_of(b->isa, dtype), from, to, (int64_t)count};
@@ -133,13 +133,13 @@ static bool is_small(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
-/* bits: a mask of a node's inputs or outputs. */
+/* Returns whether bit k is set in a mask of a node's inputs or outputs. */
 static bool has_bit(uint32_t bits, size_t k)
 {
   return k < 32 && bits >> k & 1;
 }
 
-/* Whether the kernel only copies values. Those of this backend copy values of 16 bits as they are. */
+/* Returns whether the kernel only copies values. Such kernels of this backend copy 16-bit values unchanged. */
 static bool copies_small(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++)
@@ -267,7 +267,7 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   return BRIM_OK;
 }
 
-/* seen: the tensor of a slice. */
+/* seen: the tensor of the operand within a slice. */
 static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
 {
   const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
@@ -379,7 +379,8 @@ static CPU_PREPARE(prepare_kernel)
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 
-/* Whether the gradients to which a node adds are vectors, which are zeroed before the kernel without a cost. */
+/* Returns whether all gradients to which a node adds are vectors. Zeroing vectors before the kernel runs costs almost
+ * no time. */
 static bool adds_to_vectors(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -483,7 +484,7 @@ static void end_piece(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* The operand of a sum after the first half; such a node runs on all samples at once. */
+/* Finds the operand of a sum after the first half. Such a node runs on all samples at once. */
 static void find_next(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, ending *e)
 {
   const uint32_t last = launch->node->in_count - 1;
