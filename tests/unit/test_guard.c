@@ -98,7 +98,6 @@ static void time_in_which_others_have_the_processors_is_not_waiting(void **state
   const brim_guard_call call = {"test", NULL, "work", 0.01, 0.5};
   cpu_set_t before, one;
   pthread_t thread;
-  (void)state;
   assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
