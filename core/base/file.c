@@ -46,6 +46,20 @@ FILE *brim_fopen_to_read(const char *path)
   return file;
 }
 
+size_t brim_file_start(const char *path, char *out, size_t room)
+{
+  size_t length = 0;
+  ssize_t n = 1;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  while (fd >= 0 && length < room - 1 && (n > 0 || (n < 0 && errno == EINTR))) {
+    n = read(fd, out + length, room - 1 - length);
+    if (n > 0) length += (size_t)n;
+  }
+  if (fd >= 0) close(fd);
+  out[length] = '\0';
+  return length;
+}
+
 const char *brim_open_reason(int error)
 {
   if (error == ESPIPE || error == ENXIO) return "it is not a file"; /* ENXIO: a pipe without a reader */

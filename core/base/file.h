@@ -18,7 +18,11 @@ brim_status brim_path_join(char *out, const char *folder, const char *name);
  * until the other end opens. -1 or NULL, with errno; ESPIPE: not a regular file. */
 int brim_open_to_read(const char *path);
 FILE *brim_fopen_to_read(const char *path);
-/* Returns the meaning of an errno that these two functions set, or of ELOOP, which opening a link for writing sets. */
+/* Reads the first room - 1 bytes of a small file, such as one of /proc, and ends them with a NUL. Allocates nothing and
+ * does not block on a pipe. Returns the length; 0: the file is empty or cannot be read. */
+size_t brim_file_start(const char *path, char *out, size_t room);
+/* Returns the meaning of an errno that the first two functions set, or of ELOOP, which opening a link for writing
+ * sets. */
 const char *brim_open_reason(int error);
 /* Creates or truncates a file for writing. Replaces a symbolic link, which another user may have placed, instead of
  * following it, and never blocks on a pipe. EIO with the path and the system's reason, as do the next two. */

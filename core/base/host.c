@@ -6,8 +6,6 @@
 #include "base/host.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,30 +16,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 enum { PATH_BYTES = 4096, TEXT_BYTES = 8192 };
 
 /* Allocates no memory, because the pressure thread (memory/pressure.h) calls this while steps run. */
-static bool read_file(const char *path, char *text, size_t bytes)
-{
-  size_t count = 0;
-  ssize_t n = 1;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  while (n != 0 && count < bytes - 1) {
-    n = read(fd, text + count, bytes - 1 - count);
-    if (n > 0) count += (size_t)n;
-    if (n < 0 && errno != EINTR) break;
-  }
-  close(fd);
-  text[count] = '\0';
-  return n >= 0;
-}
-
 static bool read_text(const char *folder, const char *file, char *text, size_t bytes)
 {
   char path[PATH_BYTES];
   const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
-  return length > 0 && (size_t)length < sizeof path && read_file(path, text, bytes);
+  return length > 0 && (size_t)length < sizeof path && brim_file_start(path, text, bytes) > 0;
 }
 
 /* Reads a file with one number; "max" and -1 mean no limit. */
@@ -182,7 +166,7 @@ static void read_line_of_groups(const group_readers *l, const char *mount, char 
 static void read_groups(const group_readers *l, const char *mount, const char *membership)
 {
   char text[TEXT_BYTES];
-  if (!read_file(membership, text, sizeof text)) return;
+  if (brim_file_start(membership, text, sizeof text) == 0) return;
   for (char *line = text, *end; *line; line = end) {
     end = line + strcspn(line, "\n");
     if (*end) *end++ = '\0';

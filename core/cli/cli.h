@@ -143,6 +143,8 @@ const char *brim_cli_runs_verb(size_t i);
 
 /* The whole program; main() calls it. */
 BRIM_EXPORT int brim_main(int argc, char **argv);
+/* [init] Reads a text of at most 64 MiB from a file or a pipe. ELOAD. */
+brim_status brim_cli_read_text(const char *path, brim_text *out);
 /* [init] Checks the file that -o names, so that users do not overwrite a data file by mistake; `kind` describes the
  * content ("a report is HTML"). ECONFIG if its name does not end in `ending` (".html"), or if it exists and `force` is
  * not set. */

@@ -1,7 +1,6 @@
 /* See eval_texts.h. */
 #include "cli/eval_texts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -9,13 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/choices.h"
 #include "cli/generate_model.h"
 #include "store/summary.h"
 #include "train/score.h"
 
-#define TEXT_BYTES_MAX ((size_t)64 << 20)
 #define NUMBER_MAX (1 << 24) /* of tokens, or examples */
 #define CONTEXT_DEFAULT 2048 /* context of a model without a run, for --text: more needs more memory and time */
 #define ROW_TOKENS 512       /* row of a model without a run, for --choices: several short texts share a row */
@@ -158,21 +155,6 @@ static json_t *begin_json(const work *w)
 
 /* ---- perplexity ---- */
 
-static brim_status read_file(const char *path, brim_text *out)
-{
-  char part[4096];
-  FILE *file = brim_fopen_to_read(path);
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
-  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && out->length <= TEXT_BYTES_MAX;)
-    brim_text_add_n(out, part, got);
-  const bool failed = ferror(file) != 0;
-  const int reason = errno;
-  fclose(file);
-  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(reason));
-  if (out->length <= TEXT_BYTES_MAX) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' has more than %zu bytes: take a part of it", path, TEXT_BYTES_MAX);
-}
-
 /* Cuts a text into windows of `context` tokens, each `stride` after the one before, whose tokens are its context: see
  * https://huggingface.co/docs/transformers/perplexity. */
 static brim_status make_windows(work *w, const int32_t *tokens, int64_t count, int64_t context)
@@ -243,7 +225,7 @@ static brim_status evaluate_text(work *w, const brim_text *text)
 static brim_status run_text(work *w)
 {
   brim_text text = {0};
-  brim_status status = read_file(w->wish->text, &text);
+  brim_status status = brim_cli_read_text(w->wish->text, &text);
   if (status == BRIM_OK) status = evaluate_text(w, &text);
   brim_text_release(&text);
   return status;

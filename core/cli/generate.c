@@ -15,7 +15,6 @@
 #include "graph/plan_json.h"
 #include "train/generate.h"
 
-#define PROMPT_BYTES_MAX ((size_t)64 << 20)
 #define TEXTS_MAX 8 /* texts side by side: more need more memory, and save little time */
 
 typedef struct generate {
@@ -91,22 +90,6 @@ static brim_status take_numbers(generate *g)
 }
 
 /* ---- the prompt ---- */
-
-static brim_status read_prompt_file(generate *g)
-{
-  char part[4096];
-  FILE *file = fopen(g->prompt_file, "re");
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", g->prompt_file, strerror(errno));
-  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && g->prompt_text.length <= PROMPT_BYTES_MAX;)
-    brim_text_add_n(&g->prompt_text, part, got);
-  const bool failed = ferror(file) != 0;
-  const int reason = errno;
-  fclose(file);
-  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", g->prompt_file, strerror(reason));
-  if (g->prompt_text.length > PROMPT_BYTES_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' is too long for a prompt", g->prompt_file);
-  return BRIM_OK;
-}
 
 /* Reads token numbers such as "464 1917 318". */
 static brim_status read_token_numbers(generate *g)
@@ -284,7 +267,7 @@ static brim_status run_chat(generate *g)
 static brim_status run(generate *g)
 {
   if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
-  if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
+  if (g->prompt_file) BRIM_TRY(brim_cli_read_text(g->prompt_file, &g->prompt_text));
   BRIM_TRY(brim_generate_model_defaults(&g->model, &g->how));
   BRIM_TRY(take_sampling(g));
   BRIM_TRY(brim_drive_open(g->model.config, &(brim_setup_options){.run = g->model.run, .unread = true}, &g->drive));

@@ -1,18 +1,16 @@
-/* Starts the child with posix_spawn, because fork would copy the page tables of a large process. The child's standard
- * input is a pipe whose other end only this process has: see report/page_follow.h. */
+/* The child's standard input is a pipe whose other end only this process has: see report/page_follow.h. */
 #include "cli/live_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "report/page.h"
 #include "store/rundir.h"
@@ -36,32 +34,6 @@ static struct waiting {
   bool ends;
 } waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
-/* Starts the child in its own process group, without this process's streams and files. */
-static int start(const char *const *word, int input)
-{
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-#endif
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int failed = posix_spawn(&child, "/proc/self/exe", &files, &attributes, (char *const *)word, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return failed;
-}
-
 /* Called in the thread that has waited. */
 static void start_child(void)
 {
@@ -73,7 +45,7 @@ static void start_child(void)
   if (brim_path_join(path, waiting.dir, BRIM_REPORT_NAME) != BRIM_OK) return;
   int failed = pipe2(end, O_CLOEXEC) == 0 ? 0 : errno;
   if (failed == 0) {
-    failed = start(word, end[0]);
+    failed = brim_process_start("/proc/self/exe", word, environ, (const int[]){end[0], -1, -1}, &child);
     close(end[0]);
     line = end[1];
   }

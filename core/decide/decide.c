@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/guard.h"
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
@@ -26,14 +25,7 @@
 typedef struct views {
   brim_device_view device[DEVICES_MAX];
   brim_device_query query;
-  brim_arena arena;
 } views;
-
-/* Leaks the views if a policy was abandoned, because it may still read them. */
-static void release(views *v)
-{
-  if (!brim_guard_any_lost()) brim_arena_release(&v->arena);
-}
 
 /* The number of waiting runs that would use a device. */
 static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
@@ -47,24 +39,28 @@ static brim_status look_at_devices(const brim_dialogue *d, const char *question,
 {
   const brim_setup *setup = d->planner->setup;
   const char *backend = brim_setup_backend_id(setup);
+  brim_arena arena = {0};
   brim_ticket *ticket = NULL;
+  brim_status status = BRIM_OK;
   size_t tickets = 0;
   bool listed = false;
   int count = setup->backend_ops->device_count(setup->backend);
   if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend);
   if (count > DEVICES_MAX) count = DEVICES_MAX;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
     brim_device_info info = {0};
     brim_device_view *view = &v->device[i];
-    BRIM_TRY(setup->backend_ops->describe(setup->backend, i, &info));
+    status = setup->backend_ops->describe(setup->backend, i, &info);
     brim_dialogue_view(d, i, &info, view);
-    if (view->is_shared && !listed) BRIM_TRY(d->env->tickets(d->env->self, &v->arena, &ticket, &tickets));
+    if (view->is_shared && !listed && status == BRIM_OK)
+      status = d->env->tickets(d->env->self, &arena, &ticket, &tickets);
     listed = listed || view->is_shared;
     view->waiting = count_waiting(ticket, tickets, brim_device_key(backend, i, count, &info));
-    if (question) brim_dialogue_show_device(d, question, view, 0, 0);
+    if (question && status == BRIM_OK) brim_dialogue_show_device(d, question, view, 0, 0);
   }
   v->query = (brim_device_query){sizeof v->query, &d->demands, v->device, (size_t)count};
-  return BRIM_OK;
+  brim_arena_release(&arena);
+  return status;
 }
 
 /* ---- another configuration ---- */
@@ -169,7 +165,7 @@ brim_status brim_decide_device(brim_dialogue *d)
   brim_planner *p = d->planner;
   const brim_setup *setup = p->setup;
   const brim_settings *set = setup->settings;
-  views v = {.arena = {0}};
+  views v;
   brim_place place;
   uint64_t least;
   BRIM_TRY(read_least(setup, &least));
@@ -186,7 +182,6 @@ brim_status brim_decide_device(brim_dialogue *d)
   const brim_status asked =
       status == BRIM_OK ? brim_policies_choose_device(d->policies, &v.query, &place) : BRIM_ENOTSUP;
   if (asked != BRIM_ENOTSUP) status = asked == BRIM_OK ? take_place(d, &v, &place) : asked;
-  release(&v);
   BRIM_TRY(status);
   brim_device_wish wish = brim_dialogue_wish(d);
   if (p->waits) wish.min_bytes = 0;
@@ -211,13 +206,12 @@ static brim_device_limit limit_on(const brim_dialogue *d, views *v, int device)
 
 brim_status brim_decide_limits(brim_dialogue *d, brim_device_limit *out, int count)
 {
-  views v = {.arena = {0}};
+  views v;
   const brim_status status = look_at_devices(d, NULL, &v);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     out[i] = (brim_device_limit){true, d->planner->limit_bytes};
     if (i != d->planner->device && (size_t)i < v.query.count) out[i] = limit_on(d, &v, i);
   }
-  release(&v);
   return status;
 }
 
@@ -370,7 +364,7 @@ static brim_status choose_plan(brim_dialogue *d, views *v)
 
 brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
 {
-  views v = {.arena = {0}};
+  views v;
   d->choice = *choice;
   if (brim_planner_list_cuts(d->planner) == 0)
     return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
@@ -379,7 +373,6 @@ brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
   brim_dialogue_show_run(d);
   brim_status status = look_at_devices(d, "plan", &v);
   if (status == BRIM_OK) status = choose_plan(d, &v);
-  release(&v);
   *choice = d->choice;
   return status;
 }
@@ -438,7 +431,7 @@ static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bo
 
 brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_status failure, uint64_t needed)
 {
-  views v = {.arena = {0}};
+  views v;
   brim_error error;
   brim_error_take(&error);
   if (brim_planner_list_cuts(d->planner) == 0) return failure;
@@ -446,7 +439,6 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
   d->choice = *choice;
   const brim_status status = ask_after_oom(d, &v, needed, &refused);
   *choice = d->choice;
-  release(&v);
   if (status != BRIM_ENOTSUP) return status;
   brim_error_put(&error);
   return refused ? refuse_host(failure) : failure;

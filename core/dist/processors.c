@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/text.h"
 
@@ -19,14 +20,11 @@ typedef struct processor {
 
 static long read_topology(int number, const char *what, long otherwise)
 {
-  char path[128];
-  long value = otherwise;
+  char path[128], text[32], *end = text;
   snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", number, what);
-  FILE *stream = fopen(path, "r");
-  if (!stream) return otherwise;
-  if (fscanf(stream, "%ld", &value) != 1) value = otherwise;
-  fclose(stream);
-  return value;
+  (void)brim_file_start(path, text, sizeof text);
+  const long value = strtol(text, &end, 10);
+  return end > text ? value : otherwise;
 }
 
 static int by_place(const void *a, const void *b)

@@ -11,7 +11,7 @@
 typedef struct brim_exec_piece {
   size_t from, to;
   brim_offload_piece offload;
-  void *record[2]; /* by brim_step.begins; owned by the backend */
+  void *record[2]; /* by brim_step.is_first_micro_batch; owned by the backend */
 } brim_exec_piece;
 
 typedef struct brim_placed_program {
@@ -30,8 +30,9 @@ struct brim_exec {
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;
-  bool begins; /* the gradients count as 0, but those that a training program overwrites are not zeroed */
-  bool casted; /* the memory of casts that the plan keeps has the casts of the current parameters */
+  bool before_first; /* the step has run no micro-batch yet, and its first one differs: it makes the casts that the plan
+                        keeps, and overwrites gradients whose memory is not zeroed */
+  bool casted;       /* the memory of casts that the plan keeps has the casts of the current parameters */
   /* Tickets of the collectives that the device must finish before the latest fetches and feeds, one for each that is
    * pending. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];

@@ -17,8 +17,6 @@ BRIM_OP(cache_write) = {.name = "cache_write",
                         .kind = BRIM_KIND_COPY,
                         .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = 1},
                         .signature = "x [N,T,E], places i32 [N,T] -> cache [N,C,F]",
-                        .in_count = 2,
-                        .out_count = 1,
                         .each_token = brim_op_each_token_last,
                         .cost = cost_cache_write};
 

@@ -350,9 +350,10 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
   }
   const brim_op *descriptor = brim_op_find(op);
   assert(descriptor && descriptor->infer);
-  assert(in_count <= descriptor->in_count || descriptor->variadic);
-  assert(in_count + descriptor->optional >= descriptor->in_count);
-  brim_node *n = append(g, descriptor, name, in, in_count, descriptor->out_count, attr);
+  const brim_op_arity arity = brim_op_arity_of(descriptor);
+  assert(in_count <= arity.in || arity.variadic);
+  assert(in_count + arity.optional >= arity.in);
+  brim_node *n = append(g, descriptor, name, in, in_count, arity.out, attr);
   if (descriptor->infer(g, n) != BRIM_OK) return NULL;
   for (uint32_t i = 0; i < n->out_count; i++)
     if (!n->out[i]) return NULL; /* the graph has the error */

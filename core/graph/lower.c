@@ -25,8 +25,6 @@ BRIM_OP(cast) = {.name = "cast",
                  .kind = BRIM_KIND_COPY,
                  .converts = true,
                  .signature = "x [...] -> y [...]",
-                 .in_count = 1,
-                 .out_count = 1,
                  .infer = infer_cast,
                  .gradient = gradient_cast};
 

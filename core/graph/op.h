@@ -55,14 +55,12 @@ typedef struct brim_op {
   brim_op_traits traits; /* first: the part of the descriptor that backends see (brim/ops.h) */
   const char *name;
   enum brim_op_kind kind;
-  /* The signature that `brim ops` prints: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". */
+  /* The inputs and outputs, as `brim ops` prints them: "x [N,F], weight [O,F], [bias [O]] -> y [N,O]". Those in
+   * brackets of their own may be omitted; "x, ...": any number. */
   const char *signature;
-  uint32_t in_count, out_count;
-  bool variadic; /* any number of inputs, at least in_count */
   /* Bits of the outputs that the kernels add to if they have role GRADIENT; BRIM_OP_FROM(i): all from out[i] on. For
    * any other output, the gradient of a parameter is computed separately, and a node adds it. */
   uint32_t accumulates;
-  uint32_t optional; /* number of inputs at the end that may be omitted */
   /* The inputs whose memory out[0] may overwrite if no later node needs them: BRIM_OP_INPLACE(i) | ... The plan uses
    * the first of them that is free. The kernel must read each element before it writes that element. */
   uint32_t inplace;
@@ -92,8 +90,10 @@ typedef struct brim_op {
   brim_status (*infer)(brim_graph *g, brim_node *node);
   /* Emits the nodes that compute the gradients of the inputs. NULL: the operation passes no gradient to its inputs. */
   brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
-  void (*cost)(const brim_node *node,
-               brim_cost *out); /* NULL: one flop per output element, and every tensor is read or written once */
+  /* Sets the flops, and the bytes if they are not those of all tensors once. NULL: the flops are `flops` for each
+   * element of in[0] or, if that is 0, one for each element of out[0]. */
+  void (*cost)(const brim_node *node, brim_cost *out);
+  uint32_t flops;
   /* A hash of the attributes that affect the node's time. NULL: brim_op_hash(), of all attributes. */
   uint64_t (*hash)(const brim_attr *attr);
   brim_fusion fusion;
@@ -117,7 +117,15 @@ typedef struct brim_op {
 const brim_op *brim_op_find(const char *name); /* NULL if unknown */
 size_t brim_op_count(void);
 const brim_op *brim_op_at(size_t i);
+/* The numbers in a signature: of inputs, of the inputs that may be omitted, which come last, and of outputs. */
+typedef struct brim_op_arity {
+  uint32_t in, optional, out;
+  bool variadic; /* any number of inputs, at least `in` */
+} brim_op_arity;
+brim_op_arity brim_op_arity_of(const brim_op *op);
 brim_cost brim_op_cost(const brim_node *node);
+/* The cost by the descriptor `op`, which may be of a part of a fused node. `out` already has the bytes. */
+void brim_op_take_cost(const brim_op *op, const brim_node *node, brim_cost *out);
 uint64_t brim_op_hash(const brim_attr *attr); /* 0 if all are zero */
 
 /* An infer function for descriptors: one output, of in[0]'s shape; in[0] must have real numbers. */

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/align.h"
-#include "graph/begins.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
 #include "graph/counts.h"
@@ -17,6 +16,7 @@
 #include "graph/generate.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
+#include "graph/overwritten.h"
 #include "graph/place.h"
 
 const char *brim_role_name(uint32_t role)
@@ -438,7 +438,7 @@ static brim_status create(brim_plan *plan)
       brim_layout_place(&plan->program[i]);
   if (r->accumulates) brim_layout_keep_casts(plan);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
-  brim_begins_find(plan);
+  brim_overwritten_find(plan);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);

@@ -160,7 +160,7 @@ typedef struct brim_plan {
       proof_offset, cache_offset;
   uint64_t gradient_bytes;
   uint64_t metrics_bytes; /* zeroed each step */
-  brim_range *zeroed;     /* the parts of the gradients that are zeroed each step: see graph/begins.h */
+  brim_range *zeroed;     /* the parts of the gradients that are zeroed each step: see graph/overwritten.h */
   size_t zeroed_count;
   uint64_t zeroed_bytes;        /* of these parts */
   brim_gradient_bucket *bucket; /* in the order in which the ranks add them up */

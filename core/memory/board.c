@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 
 #define DEFAULT_FOLDER "/dev/shm/brim"
@@ -47,11 +49,8 @@ void brim_shared_folder_set(const char *dir)
 
 void brim_process_name(char *out, size_t room)
 {
-  FILE *file = fopen("/proc/self/comm", "r");
-  out[0] = '\0';
-  if (!file) return;
-  if (fgets(out, (int)room, file)) out[strcspn(out, "\n")] = '\0';
-  fclose(file);
+  (void)brim_file_start("/proc/self/comm", out, room);
+  out[strcspn(out, "\n")] = '\0';
 }
 
 /* Makes a folder with the permissions of /tmp: everyone may add files, but only a file's owner may remove it. In an
@@ -217,18 +216,6 @@ static int64_t find_holder(int fd)
   return pid;
 }
 
-static bool is_stopped(int64_t pid)
-{
-  char path[64], line[512] = "";
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return false;
-  if (!fgets(line, sizeof line, file)) line[0] = '\0';
-  fclose(file);
-  const char *state = strrchr(line, ')');
-  return state && state[1] && state[2] == 'T';
-}
-
 /* ---- opening ---- */
 
 /* Uses O_CREAT only if the file is missing, because systems may refuse it for another user's file in a sticky
@@ -369,7 +356,7 @@ brim_status brim_board_lock(brim_board *b)
   if (pid == 0)
     return brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by a process of another user or container",
                      b->path, b->seconds);
-  const bool stopped = is_stopped(pid);
+  const bool stopped = brim_process_is_stopped(pid);
   brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by process %" PRId64 "%s", b->path, b->seconds, pid,
             stopped ? ", which is stopped" : "");
   return stopped ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;

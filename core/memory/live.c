@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "brim/tensor.h"
@@ -156,11 +157,7 @@ static void *work(void *context)
 static uint64_t start_ticks_of(const char *path)
 {
   char line[1024];
-  FILE *file = fopen(path, "re");
-  if (!file) return 0;
-  const size_t n = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[n] = '\0';
+  (void)brim_file_start(path, line, sizeof line);
   const char *at = strrchr(line, ')');
   for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
   return at ? strtoull(at, NULL, 10) : 0;

@@ -1,7 +1,8 @@
 /* Calls one function of one policy on the policies' thread (base/guard.h). The caller's thread answers the policy's
  * questions; the policies' thread copies the policy's answer, where an invalid pointer can do no harm.
  *
- * If a policy does not return, the memory of its query and answer stays allocated. */
+ * A call has copies of its query, of all that the query points to, and of its answer. Their memory stays allocated if
+ * the policy does not return. */
 #ifndef BRIM_MEMORY_POLICY_CALL_H
 #define BRIM_MEMORY_POLICY_CALL_H
 #include "brim/policy.h"

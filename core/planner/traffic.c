@@ -7,7 +7,7 @@
 #include "exec/ceiling.h"
 #include "exec/launches.h"
 #include "exec/predict.h"
-#include "graph/begins.h"
+#include "graph/overwritten.h"
 #include "graph/signature.h"
 #include "planner/figures.h"
 
@@ -126,7 +126,7 @@ static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n,
   const double times = brim_program_times(p, n->index, runs);
   const bool is_view = brim_launches_is_view(p, n);
   const brim_cost cost = is_view ? (brim_cost){0} : brim_op_cost(n);
-  const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_begins_bytes(p, n) : 0;
+  const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_overwritten_bytes(p, n) : 0;
   const uint64_t further = p->need[n->index].further_bytes;
   brim_text signature = {0};
   if (is_view && launches == 0) return;

@@ -1,11 +1,10 @@
 /* See clocks.h. */
 #include "train/clocks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/tracing.h"
 
@@ -32,12 +31,9 @@ brim_clock_offset brim_clock_offset_of(const brim_clock_reading *first, const br
 /* Returns a number for this boot of this machine; 0: unknown. */
 static uint64_t boot_of(void)
 {
-  char id[64] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  if (!file) return 0;
-  const bool read = fgets(id, sizeof id, file) != NULL;
-  fclose(file);
-  return read ? brim_hash(BRIM_HASH_START, id, strlen(id)) : 0;
+  char id[64];
+  const size_t length = brim_file_start("/proc/sys/kernel/random/boot_id", id, sizeof id);
+  return length > 0 ? brim_hash(BRIM_HASH_START, id, length) : 0;
 }
 
 brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t *now)

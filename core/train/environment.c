@@ -26,16 +26,6 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* Reads the beginning of a small file; returns its length, 0 if it cannot be read. */
-static size_t read_start(const char *path, char *out, size_t room)
-{
-  FILE *file = brim_fopen_to_read(path);
-  const size_t length = file ? fread(out, 1, room - 1, file) : 0;
-  if (file) fclose(file);
-  out[length] = '\0';
-  return length;
-}
-
 /* Sets a text unless it is empty; replaces bytes that are not UTF-8. */
 static void set_text(json_t *o, const char *key, const char *value)
 {
@@ -49,7 +39,7 @@ static void set_text(json_t *o, const char *key, const char *value)
 static void set_line(json_t *o, const char *key, const char *path, const char *label)
 {
   char text[TEXT_MAX];
-  if (read_start(path, text, sizeof text) == 0) return;
+  if (brim_file_start(path, text, sizeof text) == 0) return;
   char *at = strstr(text, label);
   if (!at) return;
   at += strlen(label);
@@ -64,7 +54,7 @@ static json_t *command_words(void)
 {
   json_t *words = json_array();
   char *all = calloc(1, COMMAND_MAX);
-  const size_t length = all ? read_start("/proc/self/cmdline", all, COMMAND_MAX) : 0;
+  const size_t length = all ? brim_file_start("/proc/self/cmdline", all, COMMAND_MAX) : 0;
   for (size_t at = 0; at < length; at += strlen(all + at) + 1) {
     brim_text shown = {0};
     brim_text_add_shown(&shown, all + at, "");
@@ -117,7 +107,7 @@ static void set_commit(json_t *o, const char *git)
 {
   char path[BRIM_PATH_MAX], head[TEXT_MAX], commit[TEXT_MAX];
   static const char link[] = "ref: ";
-  if (brim_path_join(path, git, "HEAD") != BRIM_OK || read_start(path, head, sizeof head) == 0) return;
+  if (brim_path_join(path, git, "HEAD") != BRIM_OK || brim_file_start(path, head, sizeof head) == 0) return;
   cut_line(head);
   if (!brim_starts_with(head, link)) {
     set_text(o, "commit", head);
@@ -125,7 +115,7 @@ static void set_commit(json_t *o, const char *git)
   }
   const char *reference = head + strlen(link);
   set_text(o, "branch", brim_starts_with(reference, "refs/heads/") ? reference + strlen("refs/heads/") : reference);
-  if (brim_path_join(path, git, reference) == BRIM_OK && read_start(path, commit, sizeof commit) > 0)
+  if (brim_path_join(path, git, reference) == BRIM_OK && brim_file_start(path, commit, sizeof commit) > 0)
     cut_line(commit);
   else if (!find_packed(git, reference, commit, sizeof commit))
     return;

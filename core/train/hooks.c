@@ -1,8 +1,8 @@
 /* See hooks.h. The training thread writes facts into a slot for each hook; the hooks' thread takes them in their order.
  *
- * posix_spawn(), which copies no page tables, starts a command in its own process group. brim reads the command's
- * output from a pipe without blocking, and drops output beyond a limit. When the command has ended, brim does not wait
- * for child processes of the command that still have the pipe open. */
+ * A command has its own process group. brim reads the command's output from a pipe without blocking, and drops output
+ * beyond a limit. When the command has ended, brim does not wait for child processes of the command that still have the
+ * pipe open. */
 #include "train/hooks.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "store/checkpoint.h"
@@ -199,33 +199,6 @@ static void log_line(const brim_hooks *h, const char *format, ...)
 
 /* ---- a command's life ---- */
 
-static int spawn(const char *text, char **environment, int input, int output, pid_t *pid)
-{
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  sigset_t none, all;
-  char shell[] = "/bin/sh", option[] = "-c", *copy = brim_xmalloc(strlen(text) + 1);
-  memcpy(copy, text, strlen(text) + 1);
-  char *const words[] = {shell, option, copy, NULL};
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  const int error = posix_spawn(pid, shell, &files, &attributes, words, environment);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  free(copy);
-  return error;
-}
-
 /* Reads available output, waiting up to `ms` for it. False at the end of the output. */
 static bool read_output(const brim_hooks *h, command *c, int ms)
 {
@@ -330,7 +303,9 @@ static void run_hook(brim_hooks *h, enum brim_run_hook hook)
   command c = {.output = ends[0], .started = brim_now()};
   c.keeps_output = fstat(h->log, &info) == 0 && info.st_size < LOG_BYTES_MAX;
   log_line(h, "%s, step %lld", names[hook], (long long)f->step);
-  const int error = spawn(s->command, environment, input, ends[1], &c.pid);
+  const char *const words[] = {"/bin/sh", "-c", s->command, NULL};
+  const int streams[] = {input, ends[1], ends[1]};
+  const int error = brim_process_start(words[0], words, environment, streams, &c.pid);
   close(ends[1]);
   if (input >= 0) close(input);
   for (size_t i = 0; i < own; i++) free(environment[i]);

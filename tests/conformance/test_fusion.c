@@ -154,27 +154,23 @@ static void check(const char *folder, const char *id, bool in_pieces)
 
 static void reference_computes_the_same_bits(void **state)
 {
-  (void)state;
   check("", "reference", true);
 }
 
 static void cpu_computes_the_same_bits(void **state)
 {
-  (void)state;
   check("", "cpu", true);
 }
 
 /* The kernels of a GPU, on the host. */
 static void cuda_computes_the_same_bits(void **state)
 {
-  (void)state;
   check("emulated", "cuda", false);
 }
 
 /* Otherwise the tests above could compare identical graphs. */
 static void the_model_has_every_fused_operation(void **state)
 {
-  (void)state;
   loaded backend;
   assert_true(load_plugin(&backend, "backend", "reference", NULL));
   brim_plan *plan = plan_of(&backend, BRIM_FUSE_ALL, 8);

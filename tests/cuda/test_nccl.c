@@ -152,7 +152,6 @@ static void add_up(int32_t rank, int32_t ranks)
 
 static void test_every_kind_of_every_type_and_size(void **state)
 {
-  (void)state;
   for (int32_t ranks = 1; ranks <= 3; ranks++) check_ranks(ranks, add_up);
 }
 
@@ -192,7 +191,6 @@ static void be_in_order(int32_t rank, int32_t ranks)
 static void test_marks_order_collectives_with_kernels(void **state)
 {
   static const char *const orders[] = {NULL, "copies", "5", "9"};
-  (void)state;
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
     if (orders[i]) setenv("EMULATED_STREAMS", orders[i], 1);
     check_ranks(3, be_in_order);
@@ -216,7 +214,6 @@ static void be_elsewhere(int32_t rank, int32_t ranks)
 
 static void test_a_device_continues_while_its_host_is_elsewhere(void **state)
 {
-  (void)state;
   check_ranks(3, be_elsewhere);
 }
 
@@ -263,28 +260,24 @@ static void check_failure(const char *failure, int32_t failing, const char *text
 /* Twenty collectives are made while it connects. */
 static void test_a_rank_that_cannot_start_a_collective_reports_nccls_error(void **state)
 {
-  (void)state;
   check_failure("1:start:22", -1, "", LATE_SECONDS, 1);
   check_failure("1:init", -1, "", SHORT_SECONDS, 1);
 }
 
 static void test_a_rank_that_is_killed_is_found_at_once(void **state)
 {
-  (void)state;
   check_failure("2:die:22", 2, "remote process exited", LATE_SECONDS, LATE_SECONDS);
   check_failure("0:die:2", 0, "remote process exited", LATE_SECONDS, LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_rank_whose_device_hangs_is_waited_for_until_the_timeout(void **state)
 {
-  (void)state;
   check_failure("1:hang:22", -1, "late", LATE_SECONDS, 1);
   check_failure("1:hang:1", -1, "", SHORT_SECONDS, LATE_SECONDS); /* while they connect */
 }
 
 static void test_a_connection_that_is_lost_ends_it_on_both_sides(void **state)
 {
-  (void)state;
   check_failure("1:lost:22", -1, "", LATE_SECONDS, 1);
 }
 
@@ -311,7 +304,6 @@ static void lack_a_device(int32_t rank, int32_t ranks)
 
 static void test_a_rank_that_cannot_use_nccl_keeps_no_rank_waiting(void **state)
 {
-  (void)state;
   check_ranks(2, lack_a_device);
 }
 
@@ -325,7 +317,6 @@ static void connect_with_algorithms(int32_t rank, int32_t ranks)
 
 static void test_only_algorithms_with_a_fixed_order_are_requested_by_default(void **state)
 {
-  (void)state;
   unsetenv("NCCL_ALGO");
   check_ranks(2, connect_with_algorithms);
   comm_settings = "deterministic: false";

@@ -249,7 +249,6 @@ static void a_tally_has_the_spread_of_its_values(void **unused)
 /* Numbers of very different sizes, in any order and in any parts. */
 static void exact_sums_do_not_depend_on_the_order(void **state)
 {
-  (void)state;
   enum { NUMBERS = 2000 };
   double number[NUMBERS], first = 0;
   long double sum = 0;

@@ -69,7 +69,6 @@ static void processor_time_and_waiting_count_apart(void **state)
   static seen s;
   const brim_guard_call computes = {"test", NULL, "work", SHORT_SECONDS, LONG_SECONDS},
                         waits = {"test", NULL, "work", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_guard *guard = open_guard();
   assert_int_equal(brim_guard_run(guard, &computes, naps, &s), BRIM_OK);
   brim_guard_close(guard);
@@ -99,7 +98,6 @@ static void time_in_which_others_have_the_processors_is_not_waiting(void **state
   const brim_guard_call call = {"test", NULL, "work", 0.01, 0.5};
   cpu_set_t before, one;
   pthread_t thread;
-  (void)state;
   assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);
@@ -127,7 +125,6 @@ static brim_status asks_twice(void *context)
 static void both_ways_of_asking_are_answered(void **state)
 {
   const brim_guard_call call = {"test", NULL, "ask", LONG_SECONDS, LONG_SECONDS};
-  (void)state;
   for (int here = 0; here < 2; here++) {
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
     brim_guard *guard = open_guard();
@@ -153,7 +150,6 @@ static void an_abandoned_thread_gets_no_answer(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   for (int here = 0; here < 2; here++) {
     seen *s = &all[here];
     brim_guard *guard = open_guard();
@@ -195,7 +191,6 @@ static void the_alarm_limits_the_time_for_saving(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_crash_watch();
   for (int i = 0; i < 2; i++) {
     sem_init(&all[i].resume, 0, 0);
@@ -213,7 +208,6 @@ static void a_thread_inside_the_core_is_not_abandoned(void **state)
 {
   static seen s = {.ask = brim_guard_here};
   const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_guard *guard = open_guard();
   assert_int_equal(brim_guard_run(guard, &call, asks_once, &s), BRIM_EPLUGIN);
   assert_int_equal(atomic_load(&s.asked), 1);

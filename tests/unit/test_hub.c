@@ -94,7 +94,6 @@ static void assert_has(const char *text, const char *part)
 
 static void ranks_exchange_and_end(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("well", &status), "");
   assert_int_equal(status, 0);
@@ -102,7 +101,6 @@ static void ranks_exchange_and_end(void **state)
 
 static void a_status_that_all_have_is_passed_on(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("interrupted", &status), "");
   assert_int_equal(status, 6);
@@ -110,7 +108,6 @@ static void a_status_that_all_have_is_passed_on(void **state)
 
 static void a_rank_that_dies_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("dies", &status);
   assert_has(error, "rank 1 (process ");
@@ -119,7 +116,6 @@ static void a_rank_that_dies_is_named(void **state)
 
 static void a_rank_that_ends_silently_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("exits", &status);
   assert_has(error, "rank 1 (process ");
@@ -128,7 +124,6 @@ static void a_rank_that_ends_silently_is_named(void **state)
 
 static void a_rank_that_hangs_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("hangs", &status);
   assert_has(error, "rank 1 (process ");
@@ -137,7 +132,6 @@ static void a_rank_that_hangs_is_named(void **state)
 
 static void a_rank_ends_all_with_its_status(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("ends all", &status), "");
   assert_int_equal(status, 4);
@@ -145,7 +139,6 @@ static void a_rank_ends_all_with_its_status(void **state)
 
 static void no_rank_waits_for_one_that_has_left(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("leaves", &status), "");
   assert_int_equal(status, 3);
@@ -155,7 +148,6 @@ static void no_rank_waits_for_one_that_has_left(void **state)
 
 static void processors_are_cut_into_equal_parts(void **state)
 {
-  (void)state;
   cpu_set_t all, none;
   sched_getaffinity(0, sizeof all, &all);
   const cpu_set_t whole = brim_processors_cut(1, 0), a = brim_processors_cut(2, 0), b = brim_processors_cut(2, 1);
@@ -169,7 +161,6 @@ static void processors_are_cut_into_equal_parts(void **state)
 
 static void threads_follow_the_share_of_processors(void **state)
 {
-  (void)state;
   const int32_t alone = brim_host_threads();
   brim_host_share_with(2, alone / 2.0);
   assert_int_equal(brim_host_threads(), alone > 1 ? alone / 2 : 1);

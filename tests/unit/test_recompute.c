@@ -78,7 +78,6 @@ static void check_budgets(const deep *d)
 
 static void a_plan_never_exceeds_its_budget_and_shrinks_with_it(void **state)
 {
-  (void)state;
   for_each_model(check_budgets);
 }
 
@@ -139,7 +138,6 @@ static void check_work(const deep *d)
 
 static void a_third_of_the_memory_costs_a_fifth_more_work_at_most(void **state)
 {
-  (void)state;
   print_message("transient memory, of that without recompute: extra work in a step\n");
   for_each_model(check_work);
 }
@@ -178,7 +176,6 @@ static void check_bytes(const deep *d)
 
 static void no_plan_needs_less_than_the_bound_of_its_level(void **state)
 {
-  (void)state;
   for (size_t m = 0; m < DEEP_MODELS; m++) {
     deep d = deep_models[m];
     d.blocks = depths[0];
@@ -203,7 +200,6 @@ static void check_fixed(const deep *d)
 
 static void blocks_and_full_lower_the_peak_of_deep_models(void **state)
 {
-  (void)state;
   for_each_model(check_fixed);
 }
 
@@ -227,7 +223,6 @@ static size_t count_kept(const deep *d, enum brim_recompute_kind kind)
 /* With 12 blocks, every third marked, the ends of the first three marked blocks come before a dropped result. */
 static void blocks_end_where_the_model_says(void **state)
 {
-  (void)state;
   for (size_t m = 0; m < DEEP_MODELS; m++) {
     deep d = deep_models[m];
     d.blocks = 12;
@@ -317,7 +312,6 @@ static void check_against_all(const deep *d)
 
 static void levels_of_small_models_are_near_the_best_of_all_sets(void **state)
 {
-  (void)state;
   static const int blocks[] = {12, 6, 2, 2, 1}; /* not the last model, where half nodes make levels less exact */
   for (size_t m = 0; m < sizeof blocks / sizeof blocks[0]; m++) {
     deep d = deep_models[m];

@@ -30,12 +30,8 @@
 
 static bool forbids_overcommit(void)
 {
-  char text[16] = "";
-  FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
-  if (!file) return false;
-  const bool is_read = fgets(text, sizeof text, file) != NULL;
-  fclose(file);
-  return is_read && text[0] == '2';
+  char text[16];
+  return brim_file_start("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
 }
 
 void brim_doctor_memory(brim_doctor *d)

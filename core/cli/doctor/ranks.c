@@ -113,12 +113,8 @@ static brim_status run_job(job *j, const char *const *word, double seconds)
 /* Reads the first error in the job's output; "" if there is none. */
 static void read_error(const job *j, char *out, size_t room)
 {
-  char text[OUTPUT_BYTES] = "";
-  out[0] = '\0';
-  FILE *file = fopen(j->output, "re");
-  if (!file) return;
-  text[fread(text, 1, sizeof text - 1, file)] = '\0';
-  fclose(file);
+  char text[OUTPUT_BYTES];
+  (void)brim_file_start(j->output, text, sizeof text);
   const char *error = strstr(text, "error: ");
   if (error) error += strlen("error: ");
   if (!error) error = text + strspn(text, "\n -");

@@ -55,8 +55,6 @@ static void cost_function(const brim_node *n, brim_cost *out)
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...] -> y [...]",                                                                    \
                  .each_token = brim_op_each_token,                                                                     \
-                 .in_count = 1,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
                  .infer = brim_op_infer_same,                                                                          \
                  .gradient = gradient_##id,                                                                            \
@@ -67,8 +65,6 @@ static void cost_function(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = kept ", dy -> dx",                                                                       \
-                 .in_count = 2,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),                                                   \
                  .cost = its_cost}
 FUNCTION(leaky_relu, NULL, false);

@@ -125,12 +125,6 @@ static brim_status gradient_div(brim_autodiff *ad, const brim_node *n)
   return product ? flow(ad, n, "scale", &minus, &product, 1, n->in[1]) : BRIM_EINVAL;
 }
 
-/* Counts one operation for each element read. */
-static void cost_sum_to(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
 /* y may take the memory of an operand with the same number of elements. */
 #define BINARY(id)                                                                                                     \
   BRIM_OP(id) = {                                                                                                      \
@@ -138,8 +132,6 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .broadcasts = true},    \
       .signature = "a [...], b [...] -> y [...]",                                                                      \
       .each_token = brim_op_each_token,                                                                                \
-      .in_count = 2,                                                                                                   \
-      .out_count = 1,                                                                                                  \
       .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                              \
       .infer = infer_binary,                                                                                           \
       .gradient = gradient_##id}
@@ -150,10 +142,8 @@ BINARY(div);
 BRIM_OP(sum_to) = {.name = "sum_to",
                    .kind = BRIM_KIND_REDUCTION,
                    .signature = "x [...] -> y [...]",
-                   .in_count = 1,
-                   .out_count = 1,
                    .accumulates = BRIM_OP_FROM(0),
-                   .cost = cost_sum_to};
+                   .flops = 1};
 
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *a, brim_tensor *b)
 {

@@ -30,29 +30,20 @@ static void cost_conv_transpose2d(const brim_node *n, brim_cost *out)
 {
   brim_conv_cost(n->in[0], n->in[1], out);
 }
-static void cost_grad_bias(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
 
 BRIM_OP(conv_transpose2d) = {
     .name = "conv_transpose2d",
     .kind = BRIM_KIND_CONVOLUTION,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "x [N,C,P,Q], weight [C,K/groups,R,S] or [C,K/groups,S], [bias [K]] -> y [N,K,H,W]",
-    .in_count = 3,
-    .optional = 1,
-    .out_count = 1,
     .gradient = gradient_conv_transpose2d,
     .cost = cost_conv_transpose2d};
 BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .traits = {.samples_in = BRIM_OP_SAMPLES(0)},
                                        .signature = "dy -> dbias",
-                                       .in_count = 1,
-                                       .out_count = 1,
                                        .accumulates = BRIM_OP_FROM(0),
-                                       .cost = cost_grad_bias};
+                                       .flops = 1};
 
 /* Computes the shape of y, [N,K,H,W] even if x is [N,C,L]; false, with the error in the graph, if no shape is valid. */
 static bool find_shape(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,

@@ -42,9 +42,9 @@ static brim_status infer_keeping(brim_graph *g, brim_node *n)
 
 static void cost_both(const brim_node *n, brim_cost *out)
 {
-  brim_cost second = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
-  if (second_of(n, "")->cost) second_of(n, "")->cost(n, &second);
-  if (first_of(n)->cost) first_of(n)->cost(n, out);
+  brim_cost second = {0};
+  brim_op_take_cost(second_of(n, ""), n, &second);
+  brim_op_take_cost(first_of(n), n, out);
   out->flops += second.flops;
 }
 
@@ -267,7 +267,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
 static void cost_norm_add(const brim_node *n, brim_cost *out)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
-  first_of(n)->cost(n, out);
+  brim_op_take_cost(first_of(n), n, out);
   out->flops += strstr(n->op, "+relu") ? 2 * count : count;
 }
 
@@ -279,14 +279,11 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 
 /* ---- descriptors ---- */
 
-#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve, its_stays, its_join)                \
+#define LINEAR(id, its_signature, its_infer, its_gradient, its_halve, its_stays, its_join)                             \
   BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
                           .kind = BRIM_KIND_PRODUCT,                                                                   \
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},                \
                           .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
-                          .in_count = 3,                                                                               \
-                          .optional = 1,                                                                               \
-                          .out_count = its_outputs,                                                                    \
                           .infer = its_infer,                                                                          \
                           .gradient = its_gradient,                                                                    \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, its_stays, its_join},                                  \
@@ -298,20 +295,17 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},             \
                           .signature =                                                                                 \
                               "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",     \
-                          .in_count = 3,                                                                               \
-                          .optional = 1,                                                                               \
-                          .out_count = 1,                                                                              \
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, its_join},                           \
                           .cost = cost_both}
-LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
-LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+LINEAR(relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(leaky_relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
+LINEAR(sigmoid, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(tanh, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(gelu, "y [...,O], [before [...,O]]", infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
        join_keeping);
-LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+LINEAR(silu, "y [...,O], [before [...,O]]", infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
        join_keeping);
 CONV2D(relu, join_activation);
 CONV2D(leaky_relu, join_leaky_relu);
@@ -324,8 +318,6 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                          "mean_sum [C], var_sum [C]",
-                            .in_count = 3,
-                            .out_count = 5,
                             .inplace = BRIM_OP_INPLACE(0),
                             .gradient = gradient_batch_norm_relu,
                             .cost = cost_both};
@@ -335,16 +327,14 @@ BRIM_OP(batch_norm_inference_relu) = {
     .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
-    .in_count = 5,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
     .gradient = gradient_by_result,
     .cost = cost_both};
 
 /* Defines an operation at the end of a residual block. */
-#define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_outputs, its_infer,             \
-                 its_gradient, its_kind, its_join)                                                                     \
+#define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_infer, its_gradient, its_kind,  \
+                 its_join)                                                                                             \
   BRIM_OP(id) = {.name = its_op,                                                                                       \
                  .kind = BRIM_KIND_NORM,                                                                               \
                  .traits = {.sum = BRIM_SUM_NEXT},                                                                     \
@@ -352,8 +342,6 @@ BRIM_OP(batch_norm_inference_relu) = {
                  .wide_in = its_wide_in,                                                                               \
                  .wide_out = its_wide_out,                                                                             \
                  .signature = its_signature,                                                                           \
-                 .in_count = its_inputs,                                                                               \
-                 .out_count = its_outputs,                                                                             \
                  .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(its_inputs - 1),                                      \
                  .infer = its_infer,                                                                                   \
                  .gradient = its_gradient,                                                                             \
@@ -362,10 +350,10 @@ BRIM_OP(batch_norm_inference_relu) = {
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2), BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),                           \
            "x [N,C,...], weight [C], bias [C], a [N,C,...] -> y [N,C,...], mean [G,C], rstd [G,C], mean_sum [C], "     \
            "var_sum [C]",                                                                                              \
-           4, 5, NULL, its_gradient, its_kind, its_join)
+           4, NULL, its_gradient, its_kind, its_join)
 #define BATCH_NORM_INFERENCE_ADD(id, its_op, its_gradient, its_kind, its_join)                                         \
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4), 0,                       \
-           "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6, 1,   \
+           "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6,      \
            infer_first, its_gradient, its_kind, its_join)
 BATCH_NORM_ADD(batch_norm_add, "batch_norm+add", gradient_norm_add, BRIM_FUSE_NORM_ADD, join_norm_add);
 BATCH_NORM_ADD(batch_norm_add_relu, "batch_norm+add+relu", gradient_batch_norm_add_relu, BRIM_FUSE_NORM_ACTIVATION,
@@ -377,8 +365,6 @@ BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add_relu, "batch_norm_inference+ad
 BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
                                  .kind = BRIM_KIND_NORM,
                                  .signature = "x, weight, bias, mean, rstd, dy -> dx, dweight, dbias",
-                                 .in_count = 6,
-                                 .out_count = 3,
                                  .accumulates = BRIM_OP_FROM(1),
                                  .inplace = BRIM_OP_INPLACE(5),
                                  .cost = cost_batch_norm_grads};
@@ -386,8 +372,6 @@ BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
 BRIM_OP(batch_norm_add_relu_grad) = {.name = "batch_norm+add+relu_grad",
                                      .kind = BRIM_KIND_NORM,
                                      .signature = "x, weight, mean, rstd, y, dy -> da, dx, dweight, dbias",
-                                     .in_count = 6,
-                                     .out_count = 4,
                                      .accumulates = BRIM_OP_FROM(2),
                                      .inplace = BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
                                      .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
@@ -400,8 +384,6 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                          "[N,groups]",
-                            .in_count = 3,
-                            .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
@@ -413,8 +395,6 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
-                            .in_count = 3,
-                            .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
@@ -445,11 +425,6 @@ static brim_status gradient_add_rms_norm(brim_autodiff *ad, const brim_node *n)
   return gradient_sum_norm(ad, n, "rms_norm_grad", false);
 }
 
-static void cost_sum_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 9 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* see norm.c */
-}
-
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .kind = BRIM_KIND_NORM,
                            .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -460,13 +435,11 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .wide_out = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
                            .signature = "a [...,F], b [...,F], weight [F], bias [F] -> sum [...,F], y [...,F], mean "
                                         "[...], rstd [...]",
-                           .in_count = 4,
-                           .out_count = 4,
                            .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
                            .halve = halve_sum_norm,
-                           .cost = cost_sum_norm};
+                           .flops = 9};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -476,13 +449,11 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .wide_in = BRIM_OP_WIDE(2),
                          .wide_out = BRIM_OP_WIDE(2),
                          .signature = "a [...,F], b [...,F], weight [F] -> sum [...,F], y [...,F], rstd [...]",
-                         .in_count = 3,
-                         .out_count = 3,
                          .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
                          .halve = halve_sum_norm,
-                         .cost = cost_sum_norm};
+                         .flops = 9};
 
 /* ---- relu after max pooling and dropout ---- */
 
@@ -512,23 +483,17 @@ BRIM_OP(max_pool2d_relu) = {.name = "max_pool2d+relu",
                             .traits = BRIM_OP_APART,
                             .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
-                            .in_count = 1,
-                            .out_count = 2,
                             .infer = infer_first,
                             .gradient = gradient_max_pool_relu,
                             .cost = cost_both};
 BRIM_OP(max_pool2d_relu_grad) = {.name = "max_pool2d+relu_grad",
                                  .kind = BRIM_KIND_POOLING,
                                  .traits = BRIM_OP_APART,
-                                 .signature = "dy, index, y -> dx",
-                                 .in_count = 3,
-                                 .out_count = 1};
+                                 .signature = "dy, index, y -> dx"};
 BRIM_OP(dropout_relu) = {.name = "dropout+relu",
                          .traits = BRIM_OP_APART,
                          .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                          .signature = "x [...] -> y [...]",
-                         .in_count = 1,
-                         .out_count = 1,
                          .inplace = BRIM_OP_INPLACE(0),
                          .infer = infer_first,
                          .gradient = gradient_dropout_relu,
@@ -537,8 +502,6 @@ BRIM_OP(dropout_relu) = {.name = "dropout+relu",
 BRIM_OP(dropout_relu_grad) = {.name = "dropout+relu_grad",
                               .traits = BRIM_OP_APART,
                               .signature = "y, dy -> dx",
-                              .in_count = 2,
-                              .out_count = 1,
                               .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),
                               .hash = hash_of_dropout};
 
@@ -564,8 +527,6 @@ BRIM_OP(dropout_add) = {
     .fusion = {BRIM_FUSE_DROPOUT_ADD, BRIM_STAYS_NEVER, join_dropout_add},
     .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .sum = BRIM_SUM_LAST},
     .signature = "a [...], x [...] -> a + dropout(x) [...]",
-    .in_count = 2,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
     .infer = infer_dropout_add,
     .gradient = gradient_dropout_add,

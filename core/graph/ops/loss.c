@@ -63,42 +63,27 @@ static brim_status gradient_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, NULL, n->in, n->in_count, n->in, 1);
 }
 
-static void cost_softmax(const brim_node *n, brim_cost *out)
-{
-  out->flops = 5 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* max, subtract, exp, sum, divide */
-}
-
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .kind = BRIM_KIND_REDUCTION,
                                   .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                                   .wide_out = BRIM_OP_WIDE(0),
                                   .signature = "logits [...,K], label [...] or [...,K], [weight [K]] -> loss [...]",
-                                  .in_count = 3,
-                                  .optional = 1,
-                                  .out_count = 1,
                                   .infer = infer_loss,
                                   .gradient = gradient_loss,
-                                  .cost = cost_softmax};
+                                  .flops = 5};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .signature = "logits, label, [weight] -> dlogits",
-                                       .in_count = 3,
-                                       .optional = 1,
-                                       .out_count = 1,
                                        .inplace = BRIM_OP_INPLACE(0),
-                                       .cost = cost_softmax};
+                                       .flops = 5};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
                                    .kind = BRIM_KIND_REDUCTION,
                                    .wide_in = BRIM_OP_WIDE(2),
-                                   .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics",
-                                   .in_count = 3,
-                                   .out_count = 1};
+                                   .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics"};
 
 BRIM_OP(regression_metrics) = {.name = "regression_metrics",
                                .kind = BRIM_KIND_REDUCTION,
-                               .signature = "loss [N], y [N,K], target [N,K] -> metrics",
-                               .in_count = 3,
-                               .out_count = 1};
+                               .signature = "loss [N], y [N,K], target [N,K] -> metrics"};
 
 /* ---- with the product included ---- */
 
@@ -159,18 +144,12 @@ BRIM_OP(linear_cross_entropy) = {
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...]",
-    .in_count = 4,
-    .optional = 1,
-    .out_count = 2,
     .infer = infer_linear_loss,
     .gradient = gradient_linear_loss,
     .cost = cost_linear_loss};
 BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .kind = BRIM_KIND_PRODUCT_LOSS,
                                       .signature = "x, product, label, loss, [bias] -> dx, [dproduct, [dbias]]",
-                                      .in_count = 5,
-                                      .optional = 1,
-                                      .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
 /* The cost of loss and gradient as one node of the backward pass: see brim_graph_fuse_loss. */
@@ -184,13 +163,7 @@ BRIM_OP(linear_cross_entropy_both) = {
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...], dx, [dproduct, [dbias]]",
-    .in_count = 4,
-    .optional = 1,
-    .out_count = 5,
     .accumulates = BRIM_OP_FROM(3),
     .cost = cost_linear_loss_both};
-BRIM_OP(rank_metrics) = {.name = "rank_metrics",
-                         .kind = BRIM_KIND_REDUCTION,
-                         .signature = "loss [...], rank [...] -> metrics",
-                         .in_count = 2,
-                         .out_count = 1};
+BRIM_OP(rank_metrics) = {
+    .name = "rank_metrics", .kind = BRIM_KIND_REDUCTION, .signature = "loss [...], rank [...] -> metrics"};

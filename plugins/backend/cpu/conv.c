@@ -60,7 +60,7 @@ typedef struct conv_run {
   float *x, *y; /* or their gradients */
   float *w;     /* the weights in the primitive's order; for the gradient, the sum so far */
   float *bias;
-  bool begins;        /* the gradient is written, not added to */
+  bool overwrites;    /* the gradient is written, not added to */
   int64_t first_unit; /* of the wave */
   int64_t wave_units;
   atomic_int failed; /* the first dnnl_status_t that reported a failure */
@@ -210,7 +210,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
 {
   cpu_conv_key key;
   s->kind = conv_kind(node);
-  need->begins = s->kind == CONV_GRAD_WEIGHT;
+  need->overwrites = s->kind == CONV_GRAD_WEIGHT;
   describe(node, s->kind, &key);
   s->unit_samples = unit_of(&key, program->grain);
   if (s->kind == CONV_GRAD_WEIGHT && cpu_conv_is_product(&key, s->unit_samples))
@@ -510,7 +510,7 @@ static void add_parts(void *arg, int64_t task, int32_t thread)
   const bool is_bias = at >= count;
   float *sum = is_bias ? r->bias : r->w + at;
   const int64_t length = is_bias ? s->unit->key.out_channels : cpu_min(ADD_PIECE, count - at);
-  if (r->begins && !is_bias && r->first_unit == 0) memset(sum, 0, (size_t)length * sizeof *sum);
+  if (r->overwrites && !is_bias && r->first_unit == 0) memset(sum, 0, (size_t)length * sizeof *sum);
   for (int64_t i = 0; i < r->wave_units; i++) {
     const char *part = r->workspace + s->parts_at + (uint64_t)i * s->part_bytes;
     const char *from = is_bias ? part + s->part_bias_at : part + (uint64_t)at * sizeof(float);
@@ -538,13 +538,13 @@ static CPU_RUN(conv2d_grad_weight_run)
                 .y = launch->in[1],
                 .w = launch->out[0],
                 .bias = launch->node->out_count > 1 ? launch->out[1] : NULL,
-                .begins = !cpu_adds(launch, 0)};
+                .overwrites = !cpu_adds(launch, 0)};
   const int64_t units = s->units + (s->tail_samples > 0);
   const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
   cpu_pool_single_openmp();
   if (s->unit->w.copied) {
     r.w = launch->workspace;
-    if (!r.begins) BRIM_TRY(reorder_weights(&r, true, launch->out[0]));
+    if (!r.overwrites) BRIM_TRY(reorder_weights(&r, true, launch->out[0]));
   }
   for (r.first_unit = 0; r.first_unit < units; r.first_unit += r.wave_units) {
     r.wave_units = cpu_min(s->wave, units - r.first_unit);

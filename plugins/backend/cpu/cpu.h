@@ -138,11 +138,11 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.begins. Others always add, to
+/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.overwrites. Others add, to
  * zeros at first: small.c writes them if all their gradients are vectors, else the core does. */
 static inline bool cpu_adds(const brim_launch *launch, uint32_t i)
 {
-  return brim_adds(launch->node, i, launch->step->begins);
+  return brim_adds(launch->node, i, launch->step->is_first_micro_batch);
 }
 /* Zeroes output i, to which the kernel then adds, unless it has a sum already. For small outputs. */
 static inline void cpu_begin_sum(const brim_launch *launch, uint32_t i)

@@ -58,7 +58,7 @@ typedef struct second {
 /* The state of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
-  bool begins; /* the kernel writes the gradients of the first micro-batch */
+  bool overwrites; /* the kernel writes the gradients of the first micro-batch */
   second second;
   void *state; /* the kernel's state, if no tensor is small; the other members are then not set */
   operand *operand;
@@ -328,7 +328,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     need->no_inplace = need->no_inplace || (inner.no_inplace && !has_apart_results(node));
     need->host_bytes += inner.host_bytes;
     need->library = inner.library;
-    need->begins = inner.begins;
+    need->overwrites = inner.overwrites;
   }
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
@@ -394,8 +394,8 @@ static CPU_PREPARE(prepare)
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
   *state = w;
   const brim_status status = prepare_kernel(self, program, node, need, state);
-  w->begins = need->begins;
-  need->begins = w->begins || adds_to_vectors(node);
+  w->overwrites = need->overwrites;
+  need->overwrites = w->overwrites || adds_to_vectors(node);
   return status;
 }
 
@@ -525,7 +525,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   }
   if (brim_node_traits(n)->sum == BRIM_SUM_FIRST) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
-  step.begins = step.begins && row == 0;
+  step.is_first_micro_batch = step.is_first_micro_batch && row == 0;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,
                              .in = w->place,
@@ -554,7 +554,8 @@ static void begin_vectors(const brim_launch *launch)
 static CPU_RUN(run)
 {
   wrapped *w = launch->state;
-  if (launch->step && launch->step->begins && !w->begins && adds_to_vectors(launch->node)) begin_vectors(launch);
+  if (launch->step && launch->step->is_first_micro_batch && !w->overwrites && adds_to_vectors(launch->node))
+    begin_vectors(launch);
   if (w->parts == 0) {
     brim_launch inner = *launch;
     inner.state = w->state;

@@ -258,7 +258,7 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, bo
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(try_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
@@ -325,7 +325,7 @@ static CUDA_PREPARE(grad_bias_prepare)
   (void)program;
   (void)state;
   need->workspace_bytes = cuda_conv_bias_bytes(&v);
-  need->begins = 1;
+  need->overwrites = 1;
   return BRIM_OK;
 }
 

@@ -99,9 +99,9 @@ typedef struct cuda_backend {
   cudaStream_t in, out;
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
-  struct cuda_trace *trace; /* NULL: nothing is measured */
-  int32_t begins;           /* step.begins of the program that runs */
-  uint32_t *counted;        /* launches are counted here instead of made: see cuda_program_count; NULL: they are made */
+  struct cuda_trace *trace;     /* NULL: nothing is measured */
+  int32_t is_first_micro_batch; /* step.is_first_micro_batch of the program that runs */
+  uint32_t *counted; /* launches are counted here instead of made: see cuda_program_count; NULL: they are made */
 } cuda_backend;
 
 /* [plan, step] Called instead of everything that starts work of a node on the device: counts it and returns true if
@@ -142,10 +142,10 @@ static inline bool cuda_adds(const brim_tensor *t)
   return t->role == BRIM_ROLE_GRADIENT;
 }
 
-/* [step] Returns whether a kernel that sets need.begins adds to output i in this run. */
+/* [step] Returns whether a kernel that sets need.overwrites adds to output i in this run. */
 static inline bool cuda_adds_to(const cuda_backend *b, const brim_launch *launch, uint32_t i)
 {
-  return brim_adds(launch->node, i, launch->step ? launch->step->begins : b->begins);
+  return brim_adds(launch->node, i, launch->step ? launch->step->is_first_micro_batch : b->is_first_micro_batch);
 }
 
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */

@@ -400,7 +400,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   p.type = node->in[0]->dtype;
   p.type_d = node->out[0]->dtype;
   p.accumulate = cuda_adds(node->out[0]);
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
   BRIM_TRY(start(node, &plan));
   const uint64_t before = need->workspace_bytes;

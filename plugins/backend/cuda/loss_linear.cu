@@ -223,7 +223,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
-  need->begins = k.backward;
+  need->overwrites = k.backward;
   need->further_bytes = further_bytes(p, node, k);
   need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->sum_bytes + scratch_bytes;
   *state = p;

@@ -1,5 +1,5 @@
-/* See begins.h. */
-#include "graph/begins.h"
+/* See overwritten.h. */
+#include "graph/overwritten.h"
 
 #include <stdlib.h>
 
@@ -14,12 +14,12 @@
 static bool writes(const brim_program *p, const brim_node *n, const brim_tensor *t)
 {
   const brim_graph *g = p->graph;
-  if (t->role != BRIM_ROLE_GRADIENT || t->producer != (int32_t)n->index || !p->need[n->index].begins) return false;
+  if (t->role != BRIM_ROLE_GRADIENT || t->producer != (int32_t)n->index || !p->need[n->index].overwrites) return false;
   return !brim_graph_is_brief(g, t) && (!g->passes || n->index < brim_graph_to_loss(g));
 }
 
 /* Counts only outputs that brim_op_cost counts twice. */
-uint64_t brim_begins_bytes(const brim_program *p, const brim_node *n)
+uint64_t brim_overwritten_bytes(const brim_program *p, const brim_node *n)
 {
   uint64_t bytes = 0;
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -83,7 +83,7 @@ static void join(brim_plan *plan)
 }
 
 /* Any training program may be the first of a step, so all of them must overwrite the gradients that are not zeroed. */
-void brim_begins_find(brim_plan *plan)
+void brim_overwritten_find(brim_plan *plan)
 {
   size_t room = 1, trains = 0;
   for (size_t i = 0; i < plan->program_count; i++) room += plan->program[i].graph->tensor_count + 1;
