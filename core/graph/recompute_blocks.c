@@ -341,9 +341,9 @@ static void find_target(const brim_blocks *b, size_t at, target *out)
   }
 }
 
-/* Tries the choices of a segment of n blocks after a place. */
+/* Tries the choices of a segment of n blocks after a place. `most`: the work above which nothing is better. */
 static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
-                   const target *to)
+                   const target *to, int64_t most)
 {
   const int64_t left = room - from->kept;
   const size_t index = (size_t)(from - b->place) % b->places;
@@ -351,6 +351,7 @@ static void extend(const brim_blocks *b, const place *from, size_t n, const brim
     const brim_choice_need *c = &with->need[i];
     if (c->needs > left) continue;
     const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+    if (work > most) continue;
     const size_t at = place_of(b, kept);
     if (to->least[at] < work) continue;
     place *p = &to->place[at];
@@ -371,10 +372,12 @@ static void extend_all(const brim_blocks *b, size_t at, int64_t room)
     for (size_t i = 0; i < from.count; i++) {
       const place *p = from.place[i];
       if (from.has_ended[i]) continue;
-      if (with->count == 0 || with->least.needs > room - p->kept)
+      if (with->count == 0 || with->least.needs > room - p->kept) {
         from.has_ended[i] = n > 1;
-      else if (to.least[place_of(b, p->kept + with->least.kept)] >= p->work + with->least.work)
-        extend(b, p, n, with, room, &to);
+        continue;
+      }
+      const int64_t most = to.least[place_of(b, p->kept + with->least.kept)];
+      if (most >= p->work + with->least.work) extend(b, p, n, with, room, &to, most);
     }
   }
 }
