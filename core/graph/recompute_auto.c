@@ -20,7 +20,7 @@
 /* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
 /* In a large graph also after this many steps in one slot, if the blocks have found less memory. */
-#define STEPS_MAX 64
+#define STEPS_MAX 32
 /* Most attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
 #define TRIES_MAX 256
 /* Larger graphs get only one descent: others find little that the blocks do not. */

@@ -41,9 +41,9 @@ typedef struct operand {
 /* The node as a kernel sees it, with the samples of a slice. */
 typedef struct part {
   brim_node node;
-  brim_tensor *tensor; /* copies, by operand */
-  brim_tensor **pointer;
-  void *state; /* the kernel's */
+  brim_tensor *tensor;   /* copies, by operand */
+  brim_tensor **pointer; /* after them */
+  void *state;           /* the kernel's */
 } part;
 
 /* The second halves that this file computes itself after a kernel of a fused operation's first half. */
@@ -66,7 +66,7 @@ typedef struct wrapped {
   int64_t rows, slice; /* samples in all, and at a time; 0 if everything at once */
   part part[2];        /* a slice, and the rest after whole slices */
   size_t parts;
-  void **place;     /* by operand, while it runs */
+  void **place;     /* by operand, while it runs; after the operands */
   uint64_t ordered; /* second.next: where the operand of the sum in the result's order is in the scratch */
 } wrapped;
 
@@ -215,9 +215,9 @@ static const brim_kernel *first_kernel(const char *op)
 static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_traits *s)
 {
   w->operands = (size_t)n->in_count + n->out_count;
-  w->operand = brim_try_calloc(w->operands, sizeof *w->operand);
-  w->place = brim_try_calloc(w->operands, sizeof *w->place);
-  if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
+  w->operand = brim_try_calloc(w->operands, sizeof *w->operand + sizeof *w->place);
+  w->place = (void **)(w->operand + w->operands);
+  if (!w->operand) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   for (size_t i = 0; i < w->operands; i++) {
     operand *o = &w->operand[i];
     const bool in = i < n->in_count;
@@ -247,9 +247,9 @@ static int64_t slice_of(const wrapped *w, const brim_op_traits *s, int64_t grain
 
 static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t rows)
 {
-  p->tensor = brim_try_calloc(w->operands, sizeof *p->tensor);
-  p->pointer = brim_try_calloc(w->operands, sizeof *p->pointer);
-  if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
+  p->tensor = brim_try_calloc(w->operands, sizeof *p->tensor + sizeof *p->pointer);
+  p->pointer = (brim_tensor **)(p->tensor + w->operands);
+  if (!p->tensor) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
   if (w->second.function || w->second.next) p->node.op = w->kernel->op;
   if (w->second.function) p->node.out_count = 1;
@@ -356,10 +356,8 @@ static void release_parts(cpu_backend *b, wrapped *w)
   for (size_t p = 0; p < w->parts; p++) {
     if (w->part[p].state && w->kernel->release) w->kernel->release(b, w->part[p].state);
     free(w->part[p].tensor);
-    free(w->part[p].pointer);
   }
   free(w->operand);
-  free(w->place);
   *w = (wrapped){.kernel = w->kernel, .second = w->second};
 }
 
