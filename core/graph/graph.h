@@ -163,8 +163,8 @@ struct brim_graph {
   uint64_t recomputed_flops; /* their work */
   brim_node **plain;         /* the nodes without clones, once there were clones; else NULL */
   size_t plain_nodes, plain_tensors;
-  bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */
-  brim_tensor **gradient;    /* by tensor id, set by brim_autodiff_run */
+  bool *want;             /* by tensor id: brim_autodiff_want; allocated by the first */
+  brim_tensor **gradient; /* by tensor id, set by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
 

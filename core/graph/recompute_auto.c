@@ -1,13 +1,13 @@
 /* Chooses the nodes to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with
  * the least work that was found.
  *
- * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Descents handle graphs that are
- * not chains of blocks. A descent starts at the peak: of the results that are alive there for the backward pass, it
- * drops those first that free most bytes per work of recomputing them, finds the new peak, and continues until nothing
- * lowers it. Alone, it would recompute a long run of layers at once, and their results would become a peak themselves.
- * So in small graphs there is one descent that may drop everything, and others that keep every end of a block, every
- * second, third, fourth, sixth and so on. Each set is kept if it is better than the best one for its memory so far; and
- * nodes that it drops without need are kept again. */
+ * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Then descents handle graphs
+ * that are not chains of blocks. A descent starts at the peak: of the results that are alive there for the backward
+ * pass, it drops those first that free most bytes per work of recomputing them, finds the new peak, and continues until
+ * nothing lowers it. Alone, it would recompute a long run of layers at once, and their results would become a peak
+ * themselves. So in small graphs there is one descent that may drop everything, and others that keep every end of a
+ * block, every second, third, fourth, sixth and so on. Each set is kept if it is better than the best one for its
+ * memory so far; and nodes that it drops without need are kept again. */
 #include "graph/recompute_auto.h"
 
 #include <string.h>
