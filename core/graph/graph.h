@@ -162,8 +162,10 @@ struct brim_graph {
   const void *offers_arg;
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
   uint64_t recomputed_flops; /* their work */
-  bool *want;                /* by tensor id: brim_autodiff_want; allocated at its first call */
-  brim_tensor **gradient;    /* by tensor id, set by brim_autodiff_run */
+  brim_node **plain;         /* the nodes without clones, as soon as there are clones; else NULL */
+  size_t plain_nodes, plain_tensors;
+  bool *want;             /* by tensor id: brim_autodiff_want; allocated at its first call */
+  brim_tensor **gradient; /* by tensor id, set by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
 

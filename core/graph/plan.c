@@ -132,10 +132,16 @@ static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int
   return compile_program(plan, &plan->program[plan->program_count++], kind, batch, graph);
 }
 
-static void release_program(const brim_plan *plan, brim_program *p)
+static void release_kernels(const brim_plan *plan, brim_program *p)
 {
   for (size_t n = 0; p->state && n < p->graph->node_count; n++)
     if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
+  p->state = NULL;
+}
+
+static void release_program(const brim_plan *plan, brim_program *p)
+{
+  release_kernels(plan, p);
   brim_graph_free(p->graph);
   *p = (brim_program){0};
 }
@@ -193,22 +199,25 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Replaces the program by one that drops the tensors of a recompute level, or none if r is NULL. The new program then
+/* Replaces the program by one whose graph drops nothing and has no node that recompute cannot divide. The new program
  * computes logits twice. */
-static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
+static brim_status rebuild(const brim_plan *plan, brim_program *p)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};
   brim_graph *g = NULL;
   BRIM_TRY(build_graph(plan, &shape, false, &g));
-  brim_status status = BRIM_OK;
-  if (r && brim_recompute_apply(g, r, level) != BRIM_OK) status = brim_fail(g->status, "%s", g->error);
-  if (status == BRIM_OK && g->passes) status = brim_graph_check_updates(g);
-  if (status != BRIM_OK) {
-    brim_graph_free(g);
-    return status;
-  }
   release_program(plan, p);
   return compile_program(plan, p, shape.kind, shape.batch, g);
+}
+
+/* Drops the tensors of a recompute level, instead of those of another level. */
+static brim_status use_level(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
+{
+  brim_graph *g = p->graph;
+  release_kernels(plan, p);
+  if (brim_recompute_apply(g, r, level) != BRIM_OK) return brim_fail(g->status, "%s", g->error);
+  if (g->passes) BRIM_TRY(brim_graph_check_updates(g));
+  return compile_program(plan, p, p->kind, p->info.batch, g);
 }
 
 /* Whether the program fits into `room`; places it only if it might. */
@@ -219,44 +228,43 @@ static bool fits(brim_program *p, uint64_t room)
   return p->transient_bytes <= room;
 }
 
-/* Rebuilds with the first level that keeps the transient part within `room`; skips levels whose bytes alone exceed
- * it. */
-static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
+/* Uses the first level that keeps the transient part within `room`; skips levels whose bytes alone exceed it. */
+static brim_status use_fitting(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
 {
   for (uint32_t level = 0; level <= r->levels && !fits(p, room); level++)
-    if (r->bytes[level] <= room) BRIM_TRY(rebuild(plan, p, r, level));
+    if (r->bytes[level] <= room) BRIM_TRY(use_level(plan, p, r, level));
   return BRIM_OK;
 }
 
-/* Rebuilds with the level that needs the least memory. A level before the last may need less because of gaps between
- * buffers, but never less than its own bytes. */
-static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
+/* Uses the level that needs the least memory. A level before the last may need less because of gaps between buffers, but
+ * never less than its own bytes. */
+static brim_status use_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
 {
   uint64_t least = UINT64_MAX;
   uint32_t best = 0, at = 0;
   for (uint32_t level = r->levels + 1; level-- > 0 && r->bytes[level] < least;) {
-    BRIM_TRY(rebuild(plan, p, r, at = level));
+    BRIM_TRY(use_level(plan, p, r, at = level));
     if (!fits(p, least - 1)) continue;
     least = p->transient_bytes;
     best = level;
   }
-  return at == best ? BRIM_OK : rebuild(plan, p, r, best);
+  return at == best ? BRIM_OK : use_level(plan, p, r, best);
 }
 
 static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
-  if (p->graph->merges_more) BRIM_TRY(rebuild(plan, p, NULL, 0));
+  if (p->graph->merges_more) BRIM_TRY(rebuild(plan, p));
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
   brim_recompute_cache own = {0};
   const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
   brim_status status = BRIM_OK;
   if (kind == BRIM_RECOMPUTE_AUTO) {
-    status = rebuild_to_fit(plan, p, r, room);
-    if (status == BRIM_OK && !fits(p, room)) status = rebuild_least(plan, p, r);
+    status = use_fitting(plan, p, r, room);
+    if (status == BRIM_OK && !fits(p, room)) status = use_least(plan, p, r);
   } else {
-    status = rebuild(plan, p, r, 1);
+    status = use_level(plan, p, r, 1);
   }
   brim_recompute_cache_release(&own);
   return status;

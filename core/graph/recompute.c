@@ -228,6 +228,21 @@ static void append_clone(rewriting *r, const brim_node *n)
   brim_graph_append(g, copy);
 }
 
+/* The node itself, or a copy that reads clones' results. */
+static brim_node *with_clones(rewriting *r, brim_node *n)
+{
+  brim_node *copy = NULL;
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    if (!brim_walk_drops(&r->w, n->in[k]->id)) continue;
+    if (!copy) {
+      copy = brim_arena_copy(&r->into->arena, n, sizeof *n);
+      copy->in = brim_arena_copy(&r->into->arena, n->in, n->in_count * sizeof(brim_tensor *));
+    }
+    copy->in[k] = r->clone[n->in[k]->id];
+  }
+  return copy ? copy : n;
+}
+
 static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
 {
   rewriting *r = (rewriting *)w;
@@ -237,24 +252,40 @@ static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
     append_clone(r, n);
     return;
   }
-  brim_node *same = w->whole->node[w->of[node]];
-  for (uint32_t k = 0; k < n->in_count; k++)
-    if (brim_walk_drops(w, n->in[k]->id)) same->in[k] = r->clone[n->in[k]->id];
-  brim_graph_append(r->into, same);
+  brim_graph_append(r->into, with_clones(r, w->whole->node[w->of[node]]));
+}
+
+/* Makes the graph as it was before it had clones and before a backend prepared its nodes. The first call keeps its
+ * nodes. */
+static void make_plain(brim_graph *g)
+{
+  if (!g->plain) {
+    g->plain = brim_arena_copy(&g->arena, g->node, g->node_count * sizeof(brim_node *));
+    g->plain_nodes = g->node_count;
+    g->plain_tensors = g->tensor_count;
+  }
+  brim_graph_cut_backward(g);
+  g->tensor_count = g->plain_tensors;
+  g->recomputed_count = g->recomputed_flops = 0;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    brim_tensor *t = g->tensor[i];
+    t->channel_block = 1;
+    t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(t->dtype);
+  }
 }
 
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level)
 {
   brim_arena scratch = {0};
-  brim_graph before = *g; /* a copy, because this function rewrites the graph's own array */
-  before.node = BRIM_ARENA_NEW(&scratch, brim_node *, g->node_count);
-  memcpy(before.node, g->node, g->node_count * sizeof *g->node);
+  make_plain(g);
+  brim_graph before = *g;
+  before.node = g->plain;
+  before.node_count = g->plain_nodes;
   rewriting to = {.into = g};
   brim_walk_init(&to.w, &before, &scratch);
   to.w.visit = visit_rewriting;
   to.clone = BRIM_ARENA_NEW(&scratch, brim_tensor *, to.w.tensors);
   memcpy(to.w.dropped, r->dropped[level], to.w.g->forward_count * sizeof *to.w.dropped);
-  brim_graph_cut_backward(g);
   brim_walk_backward(&to.w);
   brim_arena_release(&scratch);
   return g->status;

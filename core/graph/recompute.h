@@ -39,8 +39,8 @@ typedef struct brim_recompute_cache {
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);
-/* [plan] Adds the clones to another graph of the same model and batch, which is not prepared yet. On failure sets the
- * graph's error. */
+/* [plan] Adds the clones of a level to a training graph of the same model and batch, in the place of those of another
+ * level. Its nodes must be prepared again. On failure sets the graph's error. */
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);
 /* Recomputed FLOPs of a program, as a share of those without recompute. */
 double brim_recompute_share(const struct brim_program *p);

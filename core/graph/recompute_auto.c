@@ -20,6 +20,8 @@
 #define OPERATIONS_PER_BYTE 8
 /* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
+/* In a large graph a descent also stops after this many steps in one slot, if the blocks have found less memory. */
+#define STEPS_MAX 32
 /* Limit for attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
 #define TRIES_MAX 256
 /* Larger graphs get only one descent, because further descents find little that the blocks do not. */
@@ -35,7 +37,7 @@ enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least mem
 
 typedef struct found {
   uint64_t bytes, work, flops; /* bytes 0: none */
-  bool *dropped;
+  bool *dropped, of_blocks;    /* of_blocks: solved, not found by a descent */
 } found;
 
 typedef struct worth {
@@ -54,6 +56,7 @@ typedef struct search {
   worth *ranked;                       /* see rank */
   size_t rank_count, heap;             /* of them */
   uint32_t *list;                      /* nodes dropped in a step */
+  bool solves;                         /* the search now solves the blocks */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
 } search;
 
@@ -215,6 +218,7 @@ static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
   into->bytes = bytes;
   into->work = work;
+  into->of_blocks = s->solves;
   into->flops = 0;
   memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
   for (size_t i = 0; i < s->nodes; i++)
@@ -228,13 +232,24 @@ static uint64_t work_made(const search *s)
   return work;
 }
 
+static found *slot_of(search *s, uint64_t bytes)
+{
+  return &s->slot[bytes * SLOTS / (s->start_bytes + 1)];
+}
+
+/* Whether the current set is better than another one. A descent's set is, if it is as good as one of the blocks. */
+static bool is_best(const search *s, const found *f, uint64_t cost, uint64_t other)
+{
+  return f->bytes == 0 || cost < other || (cost == other && f->of_blocks && !s->solves);
+}
+
 /* Keeps the current set if it is the best so far for `bytes`. */
 static void offer(search *s, uint64_t bytes)
 {
   const uint64_t work = work_made(s);
-  found *slot = &s->slot[bytes * SLOTS / (s->start_bytes + 1)], *least = &s->slot[SLOTS];
-  if (slot->bytes == 0 || work < slot->work) put(s, slot, bytes, work);
-  if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
+  found *slot = slot_of(s, bytes), *least = &s->slot[SLOTS];
+  if (is_best(s, slot, work, slot->work)) put(s, slot, bytes, work);
+  if (is_best(s, least, bytes, least->bytes)) put(s, least, bytes, work);
 }
 
 /* Drops ranked nodes, beginning with number `from`, until about `bytes` are free; at least one node. False, with
@@ -271,17 +286,22 @@ static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
   return false;
 }
 
-/* Starts with no node dropped; never drops nodes that it must not drop. */
+/* Starts with no node dropped; never drops nodes that it must not drop. As work only grows, further sets in a slot matter
+ * only if the descent finds the least memory, or reaches another slot. */
 static void descend(search *s)
 {
+  const found *least = &s->slot[SLOTS], *slot = NULL;
   memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
   uint64_t peak = brim_estimate_run(&s->e);
-  for (int stalls = 0; stalls < STALLS_MAX; stalls++) {
+  for (int stalls = 0, steps = 0; stalls < STALLS_MAX; stalls++) {
     const uint64_t before = peak;
     if (!step_down(s, s->start_bytes / SLOTS, &peak)) return;
     if (peak == before) continue;
     offer(s, peak);
     stalls = 0;
+    if (slot_of(s, peak) != slot) steps = 0;
+    slot = slot_of(s, peak);
+    if (s->nodes > DESCENTS_NODES_MAX && least->of_blocks && ++steps == STEPS_MAX) return;
   }
 }
 
@@ -318,7 +338,6 @@ static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint6
 static void solve_blocks(search *s, const bool *end, brim_arena *arena)
 {
   const brim_blocks_given given = {end, s->repeats, s->work};
-  memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
   brim_blocks *blocks = brim_blocks_create(&s->e, &given, arena);
   const uint64_t size = brim_blocks_size(blocks);
   uint64_t step = 1 + SLOTS * size / SOLVES_SIZE_MAX;
@@ -336,11 +355,10 @@ static void solve_blocks(search *s, const bool *end, brim_arena *arena)
   }
 }
 
-static void search_all(search *s, const bool *end)
+static void descend_all(search *s, const bool *end)
 {
   size_t ends = 0;
   for (size_t i = 0; i < s->nodes; i++) ends += end[i];
-  s->start_bytes = brim_estimate_run(&s->e);
   descend(s);
   if (s->nodes > DESCENTS_NODES_MAX) return;
   for (size_t k = 0; k < sizeof kept / sizeof kept[0] && kept[k].every * kept[k].every <= 2 * ends; k++) {
@@ -407,8 +425,11 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   search s = {0};
   brim_count(BRIM_COUNTED_SEARCHES);
   init_search(&s, p, &scratch);
-  search_all(&s, end);
+  s.start_bytes = brim_estimate_run(&s.e);
+  s.solves = true;
   solve_blocks(&s, end, &scratch);
+  s.solves = false;
+  descend_all(&s, end);
   keep_all_again(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);

@@ -344,21 +344,26 @@ static void find_target(const brim_blocks *b, size_t at, target *out)
   }
 }
 
-/* Tries the choices of a segment of n blocks after a place. */
+/* Whether the first of two places with equal work is better: it keeps less, or is an earlier choice of the segment. */
+static bool is_better(const place *x, const place *y)
+{
+  return x->kept != y->kept ? x->kept < y->kept : x->from == y->from && x->length == y->length && x->choice < y->choice;
+}
+
+/* Tries the choices of a segment of n blocks after a place. `most`: the work above which nothing is better. */
 static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
-                   const target *to)
+                   const target *to, int64_t most)
 {
   const int64_t left = room - from->kept;
   const size_t index = (size_t)(from - b->place) % b->places;
-  for (int i = 0; i < with->count; i++) {
-    const brim_choice_need *c = &with->need[i];
-    if (c->needs > left) continue;
+  for (const brim_choice_need *c = with->need; c < with->need + with->count && c->needs <= left; c++) {
     const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+    if (work > most) continue;
     const size_t at = place_of(b, kept);
     if (to->least[at] < work) continue;
     place *p = &to->place[at];
-    if (p->work < work || (p->work == work && p->kept <= kept)) continue;
-    *p = (place){kept, work, (int16_t)n, (int16_t)i, (int16_t)index};
+    const place now = {kept, work, (int16_t)n, c->index, (int16_t)index};
+    if (p->work > work || (p->work == work && is_better(&now, p))) *p = now;
   }
 }
 
@@ -374,10 +379,12 @@ static void extend_all(const brim_blocks *b, size_t at, int64_t room)
     for (size_t i = 0; i < from.count; i++) {
       const place *p = from.place[i];
       if (from.has_ended[i]) continue;
-      if (with->count == 0 || with->least.needs > room - p->kept)
+      if (with->count == 0 || with->least.needs > room - p->kept) {
         from.has_ended[i] = n > 1;
-      else if (to.least[place_of(b, p->kept + with->least.kept)] >= p->work + with->least.work)
-        extend(b, p, n, with, room, &to);
+        continue;
+      }
+      const int64_t most = to.least[place_of(b, p->kept + with->least.kept)];
+      if (most >= p->work + with->least.work) extend(b, p, n, with, room, &to, most);
     }
   }
 }

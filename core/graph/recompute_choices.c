@@ -146,13 +146,15 @@ static int64_t smaller(int64_t a, int64_t b)
 static void list_needs(const brim_chain *b, brim_choices *c)
 {
   c->need = BRIM_ARENA_NEW(b->arena, brim_choice_need, c->count);
-  c->least = (brim_choice_need){INT64_MAX, INT64_MAX, INT64_MAX};
+  c->least = (brim_choice_need){INT64_MAX, INT64_MAX, INT64_MAX, -1};
   for (int i = 0; i < c->count; i++) {
     const brim_choice *x = &c->item[i];
-    const brim_choice_need n = {x->peak > x->kept ? x->peak : x->kept, x->kept, x->work};
-    c->need[i] = n;
+    const brim_choice_need n = {x->peak > x->kept ? x->peak : x->kept, x->kept, x->work, (int16_t)i};
+    int to = i;
+    for (; to > 0 && c->need[to - 1].needs > n.needs; to--) c->need[to] = c->need[to - 1];
+    c->need[to] = n;
     c->least = (brim_choice_need){smaller(c->least.needs, n.needs), smaller(c->least.kept, n.kept),
-                                  smaller(c->least.work, n.work)};
+                                  smaller(c->least.work, n.work), -1};
   }
 }
 

@@ -24,11 +24,12 @@ typedef struct brim_choice {
 typedef struct brim_choice_need {
   int64_t needs; /* the larger of `peak` and `kept` */
   int64_t kept, work;
+  int16_t index; /* of the choice */
 } brim_choice_need;
 
 typedef struct brim_choices {
   brim_choice *item;
-  brim_choice_need *need; /* the same order; for segments whose end is kept */
+  brim_choice_need *need; /* those that need least first; for segments whose end is kept */
   brim_choice_need least; /* the least value of each figure over all choices */
   int count;
 } brim_choices;

@@ -16,6 +16,7 @@
 /* With at most this many placed buffers, scanning them is faster than finding the floor. */
 #define FEW (2 * CHUNK)
 #define BLOCK 64 /* nodes */
+#define LEAF 32  /* nodes */
 
 typedef struct placed {
   uint64_t offset, end;
@@ -51,10 +52,12 @@ struct brim_room {
   shelf *brief;  /* by block: the short-lived buffers in it; NULL: there are so few buffers that searching `all` is
                     fastest */
   size_t blocks;
-  /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
-   * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
+  /* A binary tree over leaves of LEAF nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and
+   * the leaves begin at `leaves`. Each entry is the highest floor of the nodes below it. */
   uint64_t *floor;
   size_t leaves;
+  uint64_t *of_node; /* floors by node, once settled */
+  uint64_t *settled; /* by leaf: the highest of them */
 };
 
 /* ---- floors ---- */
@@ -74,14 +77,54 @@ static void push_down(brim_room *r, size_t at)
     if (below[k] == highest) below[k] = r->floor[at];
 }
 
+/* The same for the nodes of a leaf. Returns their floors. */
+static uint64_t *settle(brim_room *r, part p)
+{
+  uint64_t *floor = &r->of_node[p.begin], *settled = &r->settled[p.at - r->leaves];
+  if (*settled == r->floor[p.at]) return floor;
+  for (size_t i = 0; i < LEAF; i++)
+    if (floor[i] == *settled) floor[i] = r->floor[p.at];
+  *settled = r->floor[p.at];
+  return floor;
+}
+
+/* The nodes of a leaf that are in [first, last]. */
+static void narrow(part p, size_t *first, size_t *last)
+{
+  *first = *first > p.begin ? *first - p.begin : 0;
+  *last = *last < p.begin + LEAF ? *last - p.begin : LEAF - 1;
+}
+
+static uint64_t highest_in_leaf(brim_room *r, part p, size_t first, size_t last)
+{
+  const uint64_t *floor = settle(r, p);
+  uint64_t highest = 0;
+  narrow(p, &first, &last);
+  for (size_t i = first; i <= last; i++)
+    if (floor[i] > highest) highest = floor[i];
+  return highest;
+}
+
 static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
 {
   if (first <= p.begin && p.begin + p.size - 1 <= last) return r->floor[p.at];
+  if (p.size == LEAF) return highest_in_leaf(r, p, first, last);
   push_down(r, p.at);
   const size_t half = p.size / 2, middle = p.begin + half;
   const uint64_t low = first < middle ? highest_floor(r, (part){2 * p.at, p.begin, half}, first, last) : 0;
   const uint64_t high = last >= middle ? highest_floor(r, (part){2 * p.at + 1, middle, half}, first, last) : 0;
   return low > high ? low : high;
+}
+
+static void raise_in_leaf(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
+{
+  uint64_t *floor = settle(r, p), *highest = &r->floor[p.at];
+  narrow(p, &first, &last);
+  for (size_t i = first; i <= last; i++) {
+    if (floor[i] != from) continue;
+    floor[i] = to;
+    if (to > *highest) *highest = r->settled[p.at - r->leaves] = to;
+  }
 }
 
 /* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor in its life is
@@ -91,6 +134,10 @@ static void raise_floor(brim_room *r, part p, size_t first, size_t last, uint64_
   if (r->floor[p.at] < from) return;
   if (first <= p.begin && p.begin + p.size - 1 <= last) {
     r->floor[p.at] = to;
+    return;
+  }
+  if (p.size == LEAF) {
+    raise_in_leaf(r, p, first, last, from, to);
     return;
   }
   push_down(r, p.at);
@@ -243,9 +290,11 @@ brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
   brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
   r->arena = arena;
   r->leaves = 1;
-  while (r->leaves <= (size_t)last) r->leaves *= 2;
+  while (r->leaves * LEAF <= (size_t)last) r->leaves *= 2;
   if (count > FEW) {
     r->floor = BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves);
+    r->settled = BRIM_ARENA_NEW(arena, uint64_t, r->leaves);
+    r->of_node = BRIM_ARENA_NEW(arena, uint64_t, r->leaves * LEAF);
     r->blocks = (size_t)last / BLOCK + 1;
     r->brief = BRIM_ARENA_NEW(arena, shelf, r->blocks);
   }
@@ -256,12 +305,15 @@ void brim_room_clear(brim_room *r)
 {
   r->used = r->all.count = r->lasting.count = 0;
   for (size_t i = 0; i < r->blocks; i++) r->brief[i].count = 0;
-  if (r->floor) memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
+  if (!r->floor) return;
+  memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
+  memset(r->settled, 0, r->leaves * sizeof *r->settled);
+  memset(r->of_node, 0, r->leaves * LEAF * sizeof *r->of_node);
 }
 
 uint64_t brim_room_take(brim_room *r, uint64_t bytes, int32_t first, int32_t last)
 {
-  const part all = {1, 0, r->leaves};
+  const part all = {1, 0, r->leaves * LEAF};
   const uint64_t floor = r->floor ? highest_floor(r, all, (size_t)first, (size_t)last) : 0;
   const uint64_t at = is_brief(r, first, last) ? find_brief_room(r, floor, bytes, first, last)
                                                : find_room(&r->all, floor, bytes, first, last);
