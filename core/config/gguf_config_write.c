@@ -158,6 +158,14 @@ static bool has_window(const char *architecture)
   return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
 }
 
+/* Whether llama.cpp and brim take a number for the key if a GGUF file lacks it, so that such a file cannot express null. */
+static bool has_default(const char *architecture, const char *key)
+{
+  const bool is_gemma2 = strcmp(architecture, "gemma2") == 0, is_gemma3 = strcmp(architecture, "gemma3") == 0;
+  if (strcmp(key, "sliding_window") == 0) return is_gemma2 || is_gemma3;
+  return is_gemma2 && brim_ends_with(key, "_logit_softcapping");
+}
+
 /* Returns the value of a key, which version 5 of transformers stores elsewhere. */
 static const brim_yaml *find_value(const brim_yaml *config, const char *key)
 {
@@ -216,7 +224,10 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
     if (strcmp(brim_gguf_rows[i].config, "sliding_window") == 0 && !has_window(architecture)) continue;
     if (strcmp(brim_gguf_rows[i].config, "sliding_window_pattern") == 0) continue; /* see check_layer_types */
     if (strcmp(brim_gguf_rows[i].config, "num_key_value_heads") == 0) continue;    /* see put_kv_heads */
-    BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, find_value(config, brim_gguf_rows[i].config), head));
+    const brim_yaml *value = find_value(config, brim_gguf_rows[i].config);
+    if (value && brim_yaml_is_null(value) && has_default(architecture, brim_gguf_rows[i].config))
+      return refuse(value, brim_gguf_rows[i].config);
+    BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, value, head));
   }
   put_head_size(config, architecture, head);
   BRIM_TRY(put_kv_heads(config, type->scalar, architecture, head));

@@ -456,12 +456,25 @@ const char *brim_report_ending(brim_status status)
   return status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
 }
 
+/* Bytes of the error that are not UTF-8, as in a file's name, are replaced. */
+static void set_error(json_t *object, const char *error)
+{
+  brim_text shown = {0};
+  json_t *text = json_string(error);
+  if (!text) {
+    brim_text_add_shown(&shown, error, "\n\t");
+    text = json_string(brim_text_str(&shown));
+    brim_text_release(&shown);
+  }
+  json_object_set_new(object, "error", text);
+}
+
 brim_status brim_report_write_summary(brim_report *r, const char *dir, const brim_plan *plan, brim_status status,
                                       const char *error, int64_t steps, double wall_seconds)
 {
   json_t *s = json_object();
   json_object_set_new(s, "status", json_string(brim_report_ending(status)));
-  if (error[0]) json_object_set_new(s, "error", json_string(error));
+  if (error[0]) set_error(s, error);
   json_object_set_new(s, "steps", json_integer(steps));
   set_figures(s, r);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);

@@ -212,6 +212,11 @@ class Export(Gguf):
             ("llama_dynamic", {}, "GGUF cannot express 'rope_type' of config.json"),
             ("llama_gelu", {}, "GGUF cannot express 'hidden_act' of config.json"),
             ("llama_mscale", {}, "GGUF cannot express 'mscale' of config.json"),
+            *(("gemma2_default", {"layer_types": ["sliding_attention", "full_attention"], key: None},
+               f"GGUF cannot express '{key}' of config.json")
+              for key in ("attn_logit_softcapping", "final_logit_softcapping", "sliding_window")),
+            ("gemma3_text_default", {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},
+             "GGUF cannot express 'sliding_window' of config.json"),
         ]:
             with self.subTest(name):
                 shutil.rmtree(self.folder / "run")
