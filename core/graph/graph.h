@@ -109,7 +109,7 @@ struct brim_graph {
   uint32_t real;          /* dtype of real numbers */
   bool training;
   bool folds_later; /* see brim_graph_options */
-  bool merges_more; /* has nodes of brim_graph_fuse_loss or BRIM_FUSE_NORM_ADD, which plans with recompute lack */
+  bool merges_loss; /* has a node of brim_graph_fuse_loss, which plans with recompute lack */
   bool builds_loss; /* building the loss of a plugin: see graph/loss_build.h */
   brim_tensor **tensor;
   bool *has_samples; /* by tensor id: see brim_graph_has_samples */

@@ -40,12 +40,20 @@ static brim_status infer_keeping(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-static void cost_both(const brim_node *n, brim_cost *out)
+/* The arithmetic of all parts, such as three of "batch_norm+add+relu". */
+static void cost_parts(const brim_node *n, brim_cost *out)
 {
-  brim_cost second = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
-  if (second_of(n, "")->cost) second_of(n, "")->cost(n, &second);
-  if (first_of(n)->cost) first_of(n)->cost(n, out);
-  out->flops += second.flops;
+  uint64_t flops = 0;
+  for (const char *part = n->op; *part;) {
+    char name[64];
+    const size_t length = strcspn(part, "+");
+    snprintf(name, sizeof name, "%.*s", (int)length, part);
+    brim_cost cost = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
+    if (brim_op_find(name)->cost) brim_op_find(name)->cost(n, &cost);
+    flops += cost.flops;
+    part += length + (part[length] == '+');
+  }
+  out->flops = flops;
 }
 
 /* Applies the first one's rule to the gradient of its result. */
@@ -224,9 +232,7 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
- * treats the two separately: later blocks need the sum, but not the norm's statistics; and x is computed again when the
- * gradient of a relu after the sum has freed its operands. */
+/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. */
 static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
@@ -235,7 +241,6 @@ static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *seco
   memcpy(first->in, before, first->in_count * sizeof *before);
   first->in[first->in_count++] = a;
   first->out[0] = second->out[0];
-  g->merges_more = true;
   return true;
 }
 
@@ -262,14 +267,6 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
   return true;
 }
 
-/* The norm's arithmetic, the sum's and the activation's. */
-static void cost_norm_add(const brim_node *n, brim_cost *out)
-{
-  const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
-  first_of(n)->cost(n, out);
-  out->flops += strstr(n->op, "+relu") ? 2 * count : count;
-}
-
 /* See batch_norm.c; and a comparison, and for "batch_norm+relu_grad" the result again. */
 static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 {
@@ -290,7 +287,7 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
                           .gradient = its_gradient,                                                                    \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, its_stays, its_join},                                  \
                           .halve = its_halve,                                                                          \
-                          .cost = cost_both}
+                          .cost = cost_parts}
 #define CONV2D(id, its_join)                                                                                           \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
                           .kind = BRIM_KIND_CONVOLUTION,                                                               \
@@ -303,7 +300,7 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, its_join},                           \
-                          .cost = cost_both}
+                          .cost = cost_parts}
 LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
 LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
 LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
@@ -327,7 +324,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .out_count = 5,
                             .inplace = BRIM_OP_INPLACE(0),
                             .gradient = gradient_batch_norm_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
     .kind = BRIM_KIND_NORM,
@@ -339,7 +336,7 @@ BRIM_OP(batch_norm_inference_relu) = {
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
     .gradient = gradient_by_result,
-    .cost = cost_both};
+    .cost = cost_parts};
 
 /* The end of a residual block. */
 #define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_outputs, its_infer,             \
@@ -356,7 +353,7 @@ BRIM_OP(batch_norm_inference_relu) = {
                  .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(its_inputs - 1),                                      \
                  .infer = its_infer,                                                                                   \
                  .gradient = its_gradient,                                                                             \
-                 .cost = cost_norm_add}
+                 .cost = cost_parts}
 #define BATCH_NORM_ADD(id, its_op, its_gradient, its_kind, its_join)                                                   \
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2), BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),                           \
            "x [N,C,...], weight [C], bias [C], a [N,C,...] -> y [N,C,...], mean [G,C], rstd [G,C], mean_sum [C], "     \
@@ -404,7 +401,7 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
@@ -417,7 +414,7 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 
 /* ---- the norm of a + b ---- */
 
@@ -444,11 +441,6 @@ static brim_status gradient_add_rms_norm(brim_autodiff *ad, const brim_node *n)
   return gradient_sum_norm(ad, n, "rms_norm_grad", false);
 }
 
-static void cost_sum_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 9 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* see norm.c */
-}
-
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .kind = BRIM_KIND_NORM,
                            .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -465,7 +457,7 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
                            .halve = halve_sum_norm,
-                           .cost = cost_sum_norm};
+                           .cost = cost_parts};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -481,7 +473,7 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
                          .halve = halve_sum_norm,
-                         .cost = cost_sum_norm};
+                         .cost = cost_parts};
 
 /* ---- relu after max pooling and dropout ---- */
 
@@ -515,7 +507,7 @@ BRIM_OP(max_pool2d_relu) = {.name = "max_pool2d+relu",
                             .out_count = 2,
                             .infer = infer_first,
                             .gradient = gradient_max_pool_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(max_pool2d_relu_grad) = {.name = "max_pool2d+relu_grad",
                                  .kind = BRIM_KIND_POOLING,
                                  .traits = BRIM_OP_APART,
@@ -532,7 +524,7 @@ BRIM_OP(dropout_relu) = {.name = "dropout+relu",
                          .infer = infer_first,
                          .gradient = gradient_dropout_relu,
                          .hash = hash_of_dropout,
-                         .cost = cost_both};
+                         .cost = cost_parts};
 BRIM_OP(dropout_relu_grad) = {.name = "dropout+relu_grad",
                               .traits = BRIM_OP_APART,
                               .signature = "y, dy -> dx",
@@ -568,4 +560,5 @@ BRIM_OP(dropout_add) = {
     .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
     .infer = infer_dropout_add,
     .gradient = gradient_dropout_add,
-    .hash = hash_of_dropout};
+    .hash = hash_of_dropout,
+    .cost = cost_parts};
