@@ -216,7 +216,7 @@ void brim_graph_fuse_loss(brim_graph *g)
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   memcpy(node, g->node + first, count * sizeof *node);
   g->forward_count = first;
-  g->merges_more = true;
+  g->merges_loss = true;
   brim_graph_cut_backward(g);
   brim_graph_append(g, join_loss(g, node[0], node[2], op));
   brim_graph_append(g, node[1]);

@@ -109,8 +109,7 @@ struct brim_graph {
   uint32_t real;          /* dtype of real numbers */
   bool training;
   bool folds_later; /* see brim_graph_options */
-  bool merges_more; /* has nodes made by brim_graph_fuse_loss or BRIM_FUSE_NORM_ADD, which plans with recompute do not
-                       have */
+  bool merges_loss; /* has a node of brim_graph_fuse_loss, which plans with recompute do not have */
   bool builds_loss; /* the loss of a plugin is being built: see graph/loss_build.h */
   brim_tensor **tensor;
   bool *has_samples; /* by tensor id: see brim_graph_has_samples */

@@ -153,9 +153,9 @@ static bool is_like_shards(const brim_shards *s, const brim_graph *g)
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* Builds the graph of a batch shape. merges_more: also merges nodes that recompute must treat separately: a loss with
- * its product and its gradient (brim_graph_fuse_loss), and a norm with the addition to its result. */
-static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool merges_more, brim_graph **out)
+/* Builds the graph of a batch shape. merges_loss: merges a loss that includes its product with its gradient
+ * (brim_graph_fuse_loss), which recompute must treat separately. */
+static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool merges_loss, brim_graph **out)
 {
   brim_graph_options options = plan->request.graph;
   options.batch = shape->batch;
@@ -166,10 +166,14 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
-  if (options.training && !merges_more) options.fuse &= ~(uint64_t)BRIM_FUSE_NORM_ADD;
+  const enum brim_recompute_kind kind = plan->request.recompute;
+  const bool blocks = kind == BRIM_RECOMPUTE_BLOCKS || kind == BRIM_RECOMPUTE_FULL;
+  /* Where a whole block is recomputed, its end is smaller apart: relu's gradient frees its operands before the gradient
+   * of the norm needs x. */
+  if (options.training && blocks) options.fuse &= ~(uint64_t)BRIM_FUSE_NORM_ADD;
   brim_count(BRIM_COUNTED_GRAPHS);
   BRIM_TRY(brim_graph_build(&options, out));
-  if (options.training && merges_more) brim_graph_fuse_loss(*out);
+  if (options.training && merges_loss) brim_graph_fuse_loss(*out);
   if (!options.training || !plan->request.update.op) return BRIM_OK;
   brim_status status = BRIM_OK;
   if (plan->request.update.in_backward) status = brim_graph_update_in_backward(*out, &plan->request.update);
@@ -236,8 +240,8 @@ static brim_status use_fitting(const brim_plan *plan, brim_program *p, const bri
   return BRIM_OK;
 }
 
-/* Uses the level that needs the least memory. A level before the last may need less because of gaps between buffers, but
- * never less than its own bytes. */
+/* Uses the level that needs the least memory. A level before the last may need less because of gaps between buffers,
+ * but never less than its own bytes. */
 static brim_status use_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
 {
   uint64_t least = UINT64_MAX;
@@ -255,7 +259,7 @@ static brim_status recompute_program(const brim_plan *plan, brim_program *p, uin
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
-  if (p->graph->merges_more) BRIM_TRY(rebuild(plan, p));
+  if (p->graph->merges_loss) BRIM_TRY(rebuild(plan, p));
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
   brim_recompute_cache own = {0};
   const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
@@ -407,8 +411,8 @@ static brim_status create(brim_plan *plan)
   const brim_graph *train = NULL, *eval = NULL;
   for (size_t i = 0; i < r->shape_count; i++) {
     brim_graph *g = NULL;
-    const bool merges_more = r->recompute == BRIM_RECOMPUTE_NONE || r->recompute == BRIM_RECOMPUTE_AUTO;
-    BRIM_TRY(build_graph(plan, &r->shape[i], merges_more, &g));
+    const bool merges_loss = r->recompute == BRIM_RECOMPUTE_NONE || r->recompute == BRIM_RECOMPUTE_AUTO;
+    BRIM_TRY(build_graph(plan, &r->shape[i], merges_loss, &g));
     const brim_status status = g->training ? share_out(plan, g) : BRIM_OK;
     if (status != BRIM_OK) {
       brim_graph_free(g);

@@ -31,8 +31,9 @@ struct brim_blocks {
   brim_estimate *e;
   const brim_blocks_given *given;
   brim_chain chain;
-  int32_t *reader; /* by tensor */
-  int16_t *atom;   /* by node: its atom in its block; -1: none */
+  int32_t *reader;    /* by tensor */
+  uint32_t *block_of; /* by node that is in an atom */
+  int16_t *atom;      /* by node: its atom in its block; -1: none */
   size_t places;
   int64_t rest_peak;    /* peak of the nodes after the last block, besides the bytes kept for the backward pass */
   int64_t start_bytes;  /* the peak when nothing is dropped */
@@ -185,6 +186,7 @@ static void find_atoms(const brim_blocks *b, brim_chain_block *k)
   }
   for (uint32_t i = k->first; i <= k->end; i++) {
     b->atom[i] = (int16_t)d.of[i - k->first];
+    b->block_of[i] = (uint32_t)(k - b->chain.block);
     k->waits += bytes_of(b, g->node[i], true);
   }
   for (uint32_t i = k->first; i <= k->end; i++)
@@ -200,36 +202,72 @@ static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
   return false;
 }
 
-/* Finds the peak of each block: over its forward nodes, and over the backward nodes after those that read later blocks'
- * results, up to the last that reads the block's own. Steps and nodes have the same numbers, because nothing is
- * dropped. */
-static void find_peaks(brim_blocks *b)
+/* Finds when the results of the atoms are read, and the workspace for computing them. */
+static void find_readers_of_atoms(const brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
-  const int64_t *total = brim_estimate_list(b->e, b->chain.arena);
+  for (size_t i = 0; i < b->chain.count; i++)
+    for (uint32_t a = 0; a < b->chain.block[i].atoms; a++) b->chain.block[i].wanted[a] = UINT32_MAX;
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;)
+    for (uint32_t n = 0; n < g->node[i]->in_count; n++) {
+      const int32_t maker = maker_of(b, g->node[i]->in[n]), a = maker < 0 ? -1 : b->atom[maker];
+      if (a < 0) continue;
+      brim_chain_block *k = &b->chain.block[b->block_of[maker]];
+      if (i >= g->forward_count)
+        k->wanted[a] = i;
+      else if (i > k->used[a])
+        k->used[a] = i;
+    }
+  for (uint32_t i = 0; i < g->forward_count; i++) {
+    const int64_t work = brim_estimate_work(b->e, i);
+    int64_t *most = b->atom[i] < 0 ? NULL : &b->chain.block[b->block_of[i]].scratch_of[b->atom[i]];
+    if (most && work > *most) *most = work;
+  }
+}
+
+/* The last node of the backward pass that reads results of these forward nodes, from the last one on; -1: none. */
+static int32_t last_reader(const brim_blocks *b, size_t first, size_t end)
+{
+  const brim_graph *g = b->e->w.g;
+  int32_t last = -1;
+  for (size_t i = first; i < end; i++)
+    for (uint32_t o = 0; o < g->node[i]->out_count; o++) {
+      const int32_t reader = b->reader[b->e->root[g->node[i]->out[o]->id]];
+      if (reader > last) last = reader;
+    }
+  return last;
+}
+
+/* Divides the nodes of the backward pass among the blocks. Step and node are the same number as long as nothing is
+ * dropped. */
+static void find_steps(brim_blocks *b)
+{
+  const brim_graph *g = b->e->w.g;
+  const size_t count = b->chain.count, rest = count > 0 ? b->chain.block[count - 1].end + 1 : 0;
+  b->chain.during = BRIM_ARENA_NEW(b->chain.arena, int64_t, g->node_count);
+  b->chain.before = BRIM_ARENA_NEW(b->chain.arena, int64_t, g->node_count);
+  brim_estimate_list(b->e, b->chain.during, b->chain.before);
   int64_t waits = 0;
-  for (size_t i = 0; i < b->chain.count; i++) waits += b->chain.block[i].waits;
-  size_t node = g->forward_count, step = g->forward_count;
-  for (size_t i = b->chain.count + 1; i-- > 0;) {
-    brim_chain_block *k = i < b->chain.count ? &b->chain.block[i] : NULL;
-    const size_t first = k ? k->first : b->chain.count ? b->chain.block[b->chain.count - 1].end + 1 : 0;
-    int64_t peak = 0;
-    int32_t last = -1;
-    if (k) waits -= k->waits;
-    for (; node > first; node--) {
-      if (total[node - 1] > peak) peak = total[node - 1];
-      for (uint32_t o = 0; o < g->node[node - 1]->out_count; o++) {
-        const int32_t reader = b->reader[b->e->root[g->node[node - 1]->out[o]->id]];
-        if (reader > last) last = reader;
-      }
-    }
-    int64_t late = 0;
-    for (; step < g->node_count && ((int32_t)step <= last || i == 0); step++) {
-      if (total[step] > peak) peak = total[step];
-      if ((late > 0 || reads_before(b, g->node[step], first)) && total[step] > late) late = total[step];
-    }
-    *(k ? &k->peak : &b->rest_peak) = peak - waits;
-    if (k) k->late = late > 0 ? late - waits : 0;
+  for (size_t i = 0; i < count; i++) {
+    b->chain.block[i].before = waits;
+    waits += b->chain.block[i].waits;
+  }
+  uint32_t step = (uint32_t)g->forward_count;
+  const int32_t last_of_rest = count > 0 ? last_reader(b, rest, g->forward_count) : (int32_t)g->node_count;
+  for (; step < g->node_count && (int32_t)step <= last_of_rest; step++) {
+  }
+  for (size_t i = rest; i < step; i++)
+    if (b->chain.during[i] - waits > b->rest_peak) b->rest_peak = b->chain.during[i] - waits;
+  for (size_t i = count; i-- > 0;) {
+    brim_chain_block *k = &b->chain.block[i];
+    const int32_t last = last_reader(b, k->first, k->end + 1);
+    k->from = step;
+    while (step < g->node_count && ((int32_t)step <= last || i == 0)) step++;
+    k->to = k->asks = step;
+    for (uint32_t s = k->to; s-- > k->from;)
+      if (reads_before(b, g->node[s], k->first)) k->asks = s;
+    for (uint32_t a = 0; a < k->atoms; a++)
+      if (k->wanted[a] > k->to) k->wanted[a] = k->to;
   }
 }
 
@@ -266,6 +304,7 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
   *b = (brim_blocks){.e = e, .given = given, .chain = {.arena = arena}};
   b->chain.block = BRIM_ARENA_NEW(arena, brim_chain_block, g->forward_count + 1);
   b->atom = BRIM_ARENA_NEW(arena, int16_t, g->forward_count);
+  b->block_of = BRIM_ARENA_NEW(arena, uint32_t, g->forward_count);
   memset(b->atom, 0xff, g->forward_count * sizeof *b->atom);
   find_readers(b);
   uint32_t first = 0;
@@ -278,7 +317,8 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
     first = i + 1;
   }
   b->start_bytes = (int64_t)brim_estimate_run(e);
-  find_peaks(b);
+  find_readers_of_atoms(b);
+  find_steps(b);
   find_prices(b);
   for (size_t i = b->chain.count; i-- > 0;) {
     size_t alike = 0;

@@ -14,8 +14,10 @@ typedef struct brim_choice {
   int64_t alive; /* including the tensors that are recomputed at once */
   int64_t peak;  /* for a segment: above the bytes that earlier segments keep */
   int64_t work;
-  uint32_t atoms; /* for a block: bits of the dropped atoms */
-  bool reads;     /* for a block: recomputing needs results from before the block */
+  /* For a block: bits of the dropped atoms; and peaks above the bytes of earlier blocks that are alive: before the
+   * backward pass needs results from before the block, and from then on. */
+  uint32_t atoms;
+  int64_t early, late;
   int16_t before; /* for a segment: its choice without the last block; -1: none */
   int16_t last;   /* for a segment: the choice of its last block */
 } brim_choice;
@@ -39,13 +41,18 @@ typedef struct brim_chain_block {
   uint32_t atoms;      /* sets of nodes that are dropped together; the last is the end, if it may be dropped */
   uint32_t reads[BRIM_ATOMS_MAX]; /* bits of the atoms in this block that an atom reads */
   uint64_t work_of[BRIM_ATOMS_MAX];
-  int64_t waits_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass reads */
-  int64_t others_of[BRIM_ATOMS_MAX]; /* bytes of its results that the backward pass does not read */
-  bool end_drops;                    /* the last atom is the end */
-  int64_t waits;                     /* bytes kept for the backward pass if nothing is dropped */
-  int64_t peak;                      /* in that case, above the bytes that earlier blocks keep */
-  int64_t late;     /* the same, from the moment at which the backward pass first reads results from before the block */
-  uint32_t outside; /* bits of the atoms that read results from before the block */
+  int64_t waits_of[BRIM_ATOMS_MAX];   /* bytes of its results that the backward pass reads */
+  int64_t others_of[BRIM_ATOMS_MAX];  /* bytes of its results that the backward pass does not read */
+  int64_t scratch_of[BRIM_ATOMS_MAX]; /* workspace of its nodes */
+  uint32_t used[BRIM_ATOMS_MAX];      /* the last forward node that reads its results */
+  uint32_t wanted[BRIM_ATOMS_MAX];    /* the first node of the backward pass that reads its results; `to`: none */
+  bool end_drops;                     /* the last atom is the end */
+  int64_t waits;                      /* bytes kept for the backward pass if nothing is dropped */
+  int64_t before;                     /* the same for all earlier blocks */
+  uint32_t from, to; /* the block's nodes of the backward pass, without `to`: from the first after those that read later
+                        blocks' results, to the last that reads the block's own */
+  uint32_t asks;     /* the first of these nodes that reads results from before the block; `to`: none */
+  uint32_t outside;  /* bits of the atoms that read results from before the block */
   brim_choices inside[2];                  /* choices with the end kept, and with the end dropped */
   brim_choices open[BRIM_SEGMENT_MAX + 1]; /* by number of blocks: segments that start here and whose end is dropped */
   brim_choices closed[BRIM_SEGMENT_MAX + 1]; /* the same with the end kept */
@@ -56,6 +63,7 @@ typedef struct brim_chain {
   brim_arena *arena;
   brim_chain_block *block;
   size_t count;
+  int64_t *during, *before;  /* by node: bytes alive while it runs and right before, if nothing is dropped */
   double price[BRIM_PRICES]; /* work per byte */
 } brim_chain;
 

@@ -469,15 +469,20 @@ bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t)
   return a->forward_life[t->id].last < e->when && e->when < moment_of(a, a->life[t->id].last);
 }
 
-int64_t *brim_estimate_list(const brim_estimate *e, brim_arena *arena)
+void brim_estimate_list(const brim_estimate *e, int64_t *during, int64_t *before)
 {
   const struct brim_alive *a = e->alive;
-  int64_t *list = BRIM_ARENA_NEW(arena, int64_t, a->nodes), alive = 0;
+  int64_t alive = 0;
   for (size_t i = 0; i < a->nodes; i++) {
-    list[i] = (alive += a->begins[i]) + a->work[i];
+    before[i] = alive;
+    during[i] = (alive += a->begins[i]) + a->work[i];
     alive -= a->ends[i];
   }
-  return list;
+}
+
+int64_t brim_estimate_work(const brim_estimate *e, uint32_t node)
+{
+  return e->alive->here[node];
 }
 
 /* ---- preparation ---- */

@@ -33,6 +33,9 @@ void brim_estimate_init(brim_estimate *e, const brim_program *p, brim_arena *are
 uint64_t brim_estimate_run(brim_estimate *e);
 /* After brim_estimate_run: whether a result of the forward pass is kept at the peak only for the backward pass. */
 bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t);
-/* After brim_estimate_run with nothing dropped: the bytes alive at each node. The result lives in `arena`. */
-int64_t *brim_estimate_list(const brim_estimate *e, brim_arena *arena);
+/* After brim_estimate_run with nothing dropped: for each node, the bytes alive while it runs, and those alive right
+ * before. */
+void brim_estimate_list(const brim_estimate *e, int64_t *during, int64_t *before);
+/* Returns a node's workspace, less results that may be in place. */
+int64_t brim_estimate_work(const brim_estimate *e, uint32_t node);
 #endif

@@ -130,7 +130,7 @@ void brim_setup_warn_of_idle_ranks(const brim_setup *s)
 {
   const int64_t step = brim_setup_all_samples(s), clients = s->settings->clients_per_round;
   int32_t idle = 0, first = -1;
-  char groups[64] = "";
+  char groups[160] = "";
   if (s->world.rank > 0 || brim_setup_is_isolated(s)) return;
   if (brim_setup_is_federated(s) && clients < s->world.ranks)
     brim_log(BRIM_LOG_WARN, "%lld of %d ranks have nothing to do: a round has %lld client%s",
@@ -142,7 +142,10 @@ void brim_setup_warn_of_idle_ranks(const brim_setup *s)
   if (idle == 0) return;
   if (s->norm_group > 0) {
     const long long count = (long long)brim_setup_norm_groups(s, step);
-    snprintf(groups, sizeof groups, " in %lld norm group%s", count, brim_plural(count));
+    snprintf(groups, sizeof groups,
+             " in %lld norm group%s, which ranks do not share\n"
+             "set a smaller training.norm_group or a larger training.effective_batch_size",
+             count, brim_plural(count));
   }
   if (idle == 1)
     brim_log(BRIM_LOG_WARN, "rank %d of %d has nothing to do: a step has %lld sample%s%s", (int)first,

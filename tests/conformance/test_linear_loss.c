@@ -310,8 +310,8 @@ static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_pro
   const brim_program *p = &plan->program[0];
   const uint64_t logits = (uint64_t)VOCABULARY * SAMPLES * brim_dtype_bytes(real);
   for (size_t i = 0; i < p->graph->tensor_count; i++) assert_true(p->graph->tensor[i]->bytes < logits / 10);
-  assert_true(p->transient_bytes < (p->graph->merges_more ? logits / 10 * 6 : logits / 10));
-  assert_int_equal(p->graph->merges_more, kind == BRIM_PROGRAM_TRAIN && budget == 0);
+  assert_true(p->transient_bytes < (p->graph->merges_loss ? logits / 10 * 6 : logits / 10));
+  assert_int_equal(p->graph->merges_loss, kind == BRIM_PROGRAM_TRAIN && budget == 0);
   assert_true(plan->metrics_bytes < 1024);
   brim_plan_free(plan);
 }

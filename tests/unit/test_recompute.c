@@ -107,12 +107,11 @@ static brim_plan *plan_of_share(const deep *d, const brim_plan *none, double sha
 /* Returns the maximum extra work, in percent, at a third of the memory; 0 if a third is impossible, because all
  * recomputed results are in use at once. In a chain of convolutions with nothing cheap in between, two thirds of the
  * results are two thirds of the forward pass, 22 % of a step: nothing is better. Other models have norms, activations
- * and sums that cost little. With few residual blocks of batch norms, whose plans without recompute need less, a third
- * is less too. */
+ * and sums that cost little. */
 static double work_at_a_third(const deep *d)
 {
   if (d->block == chain_block && d->norm == NORM_NONE) return d->blocks < 24 ? 0 : 24;
-  return d->block == residual_block && d->norm == NORM_BATCH && d->blocks < 24 ? 22 : 20;
+  return 20;
 }
 
 static void check_work(const deep *d)
@@ -278,9 +277,7 @@ static uint64_t least_work(const all_sets *a, uint64_t bytes)
 }
 
 /* At every budget, compares the work of the first level that fits with the least possible work for a 64th of the peak
- * less, as levels are no finer; then compares the least memory. In a chain with batch norms, whose gradients do not
- * read relu's result, the best sets drop some convolutions and keep what follows them, which the search finds less
- * often. */
+ * less, as levels are no finer; then compares the least memory. */
 static void check_against_all(const deep *d)
 {
   static all_sets all;
@@ -305,7 +302,7 @@ static void check_against_all(const deep *d)
   }
   print_message("%-32s x %2d: %u levels of %u sets, at most %.1f %% more work than the best, and its least memory\n",
                 d->name, d->blocks, r.levels, 1u << all.count, 100 * (worst - 1));
-  assert_true(worst <= (d->block == chain_block && d->norm == NORM_BATCH ? 1.1 : 1.02));
+  assert_true(worst <= 1.02);
   brim_plan_free(plan);
   brim_arena_release(&arena);
 }

@@ -40,12 +40,20 @@ static brim_status infer_keeping(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-static void cost_both(const brim_node *n, brim_cost *out)
+/* The arithmetic of all parts, such as three of "batch_norm+add+relu". */
+static void cost_parts(const brim_node *n, brim_cost *out)
 {
-  brim_cost second = {0};
-  brim_op_take_cost(second_of(n, ""), n, &second);
-  brim_op_take_cost(first_of(n), n, out);
-  out->flops += second.flops;
+  uint64_t flops = 0;
+  for (const char *part = n->op; *part;) {
+    char name[64];
+    brim_cost cost = {0};
+    const size_t length = strcspn(part, "+");
+    snprintf(name, sizeof name, "%.*s", (int)length, part);
+    brim_op_take_cost(brim_op_find(name), n, &cost);
+    flops += cost.flops;
+    part += length + (part[length] == '+');
+  }
+  out->flops = flops;
 }
 
 /* Applies the gradient rule of the first operation to the gradient of its result. */
@@ -225,9 +233,7 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
- * treats the two operations separately, because later blocks need the sum but not the norm's statistics, and because x
- * is computed again only after the gradient of a relu behind the sum has freed its operands. */
+/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. */
 static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
@@ -236,7 +242,6 @@ static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *seco
   memcpy(first->in, before, first->in_count * sizeof *before);
   first->in[first->in_count++] = a;
   first->out[0] = second->out[0];
-  g->merges_more = true;
   return true;
 }
 
@@ -263,14 +268,6 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
   return true;
 }
 
-/* Adds the arithmetic of the norm, the sum and the activation. */
-static void cost_norm_add(const brim_node *n, brim_cost *out)
-{
-  const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
-  brim_op_take_cost(first_of(n), n, out);
-  out->flops += strstr(n->op, "+relu") ? 2 * count : count;
-}
-
 /* The cost in batch_norm.c, plus a comparison, and for "batch_norm+relu_grad" the result again. */
 static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 {
@@ -288,7 +285,7 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
                           .gradient = its_gradient,                                                                    \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, its_stays, its_join},                                  \
                           .halve = its_halve,                                                                          \
-                          .cost = cost_both}
+                          .cost = cost_parts}
 #define CONV2D(id, its_join)                                                                                           \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
                           .kind = BRIM_KIND_CONVOLUTION,                                                               \
@@ -298,7 +295,7 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, its_join},                           \
-                          .cost = cost_both}
+                          .cost = cost_parts}
 LINEAR(relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
 LINEAR(leaky_relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
 LINEAR(sigmoid, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
@@ -320,7 +317,7 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                                          "mean_sum [C], var_sum [C]",
                             .inplace = BRIM_OP_INPLACE(0),
                             .gradient = gradient_batch_norm_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
     .kind = BRIM_KIND_NORM,
@@ -330,7 +327,7 @@ BRIM_OP(batch_norm_inference_relu) = {
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
     .gradient = gradient_by_result,
-    .cost = cost_both};
+    .cost = cost_parts};
 
 /* Defines an operation at the end of a residual block. */
 #define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_infer, its_gradient, its_kind,  \
@@ -345,7 +342,7 @@ BRIM_OP(batch_norm_inference_relu) = {
                  .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(its_inputs - 1),                                      \
                  .infer = its_infer,                                                                                   \
                  .gradient = its_gradient,                                                                             \
-                 .cost = cost_norm_add}
+                 .cost = cost_parts}
 #define BATCH_NORM_ADD(id, its_op, its_gradient, its_kind, its_join)                                                   \
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2), BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),                           \
            "x [N,C,...], weight [C], bias [C], a [N,C,...] -> y [N,C,...], mean [G,C], rstd [G,C], mean_sum [C], "     \
@@ -387,7 +384,7 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
@@ -398,7 +395,7 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 
 /* ---- the norm of a + b ---- */
 
@@ -439,7 +436,7 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
                            .halve = halve_sum_norm,
-                           .flops = 9};
+                           .cost = cost_parts};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -453,7 +450,7 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
                          .halve = halve_sum_norm,
-                         .flops = 9};
+                         .cost = cost_parts};
 
 /* ---- relu after max pooling and dropout ---- */
 
@@ -485,7 +482,7 @@ BRIM_OP(max_pool2d_relu) = {.name = "max_pool2d+relu",
                             .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
                             .infer = infer_first,
                             .gradient = gradient_max_pool_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(max_pool2d_relu_grad) = {.name = "max_pool2d+relu_grad",
                                  .kind = BRIM_KIND_POOLING,
                                  .traits = BRIM_OP_APART,
@@ -498,7 +495,7 @@ BRIM_OP(dropout_relu) = {.name = "dropout+relu",
                          .infer = infer_first,
                          .gradient = gradient_dropout_relu,
                          .hash = hash_of_dropout,
-                         .cost = cost_both};
+                         .cost = cost_parts};
 BRIM_OP(dropout_relu_grad) = {.name = "dropout+relu_grad",
                               .traits = BRIM_OP_APART,
                               .signature = "y, dy -> dx",
@@ -530,4 +527,5 @@ BRIM_OP(dropout_add) = {
     .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
     .infer = infer_dropout_add,
     .gradient = gradient_dropout_add,
-    .hash = hash_of_dropout};
+    .hash = hash_of_dropout,
+    .cost = cost_parts};
