@@ -265,10 +265,12 @@ static bool is_brief(const brim_room *r, int32_t first, int32_t last)
 /* The same in all shelves, for a short-lived buffer. */
 static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
-  for (uint64_t before = UINT64_MAX; before != at;) {
-    before = at;
-    at = find_room(&r->lasting, at, bytes, first, last);
-    for (int32_t i = first / BLOCK; i <= last / BLOCK; i++) at = find_room(&r->brief[i], at, bytes, first, last);
+  const shelf *s[] = {&r->lasting, &r->brief[first / BLOCK], &r->brief[last / BLOCK]};
+  const size_t count = first / BLOCK == last / BLOCK ? 2 : 3;
+  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) { /* free: the shelves that leave room at `at` */
+    const uint64_t before = at;
+    at = find_room(s[i], at, bytes, first, last);
+    free = at == before ? free + 1 : 1;
   }
   return at;
 }
