@@ -92,8 +92,8 @@ typedef struct brim_op {
   brim_status (*infer)(brim_graph *g, brim_node *node);
   /* Emits the nodes that compute the gradients of the inputs. NULL: the operation passes no gradient to its inputs. */
   brim_status (*gradient)(brim_autodiff *ad, const brim_node *node);
-  void (*cost)(const brim_node *node,
-               brim_cost *out); /* NULL: one flop per output element, and every tensor is read or written once */
+  /* NULL: one flop per output element, and every tensor is read or written once. */
+  void (*cost)(const brim_node *node, brim_cost *out);
   /* A hash of the attributes that affect the node's time. NULL: brim_op_hash(), of all attributes. */
   uint64_t (*hash)(const brim_attr *attr);
   brim_fusion fusion;

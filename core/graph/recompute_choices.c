@@ -74,8 +74,8 @@ static brim_choices choose(const brim_chain *b, const brim_choice *from, int cou
 static brim_choice weigh(const brim_chain_block *k, uint32_t atoms)
 {
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
-  uint32_t asked = 0,
-           way = 0; /* asked: atoms that recomputed nodes read; way: atoms recomputed on the path to the end */
+  /* asked: atoms that recomputed nodes read; way: atoms recomputed on the path to the end. */
+  uint32_t asked = 0, way = 0;
   for (uint32_t a = k->atoms; a-- > 0;) {
     const uint32_t bit = 1u << a;
     const bool end = k->end_drops && a + 1 == k->atoms;
