@@ -214,8 +214,8 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *to)
   for (size_t b = 0; b < blocks; b++, from += 210, to += LARGE) {
     const float d = half(from + 208);
     for (int i = 0; i < LARGE; i++) {
-      const int side = i / 128, group = i % 128 / 32,
-                at = i % 32; /* each group g: its low bits are in 64 bytes, which two groups share */
+      /* Each group g: its low bits are in 64 bytes, which two groups share. */
+      const int side = i / 128, group = i % 128 / 32, at = i % 32;
       const int low = from[side * 64 + group % 2 * 32 + at] >> group / 2 * 4 & 15;
       const int high = from[128 + side * 32 + at] >> 2 * group & 3;
       const float own = d * (float)(int8_t)from[192 + i / 16];

@@ -18,12 +18,11 @@
 #include "base/thread.h"
 
 #define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
-#define SPINS                                                                                                          \
-  5000 /* polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread */
+/* Polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread. */
+#define SPINS 5000
 #define JOIN_SECONDS 1
-#define LAST_SECONDS                                                                                                   \
-  600 /* time to save the run after a thread was abandoned, perhaps while it held a lock of malloc                     \
-       */
+/* Time to save the run after a thread was abandoned, perhaps while it held a lock of malloc. */
+#define LAST_SECONDS 600
 
 /* Whose turn it is. In state RUNS both threads may change the turn, and the later one sees the other's change. INSIDE:
  * the guarded thread is in the core and will return. */
@@ -108,8 +107,8 @@ static void *serve(void *context)
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    if (!own_here())
-      _exit(brim_status_exit(BRIM_EPLUGIN)); /* this is a child that the function forked, and that returned from it */
+    /* This is a child that the function forked, and that returned from it. */
+    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN));
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }

@@ -17,8 +17,8 @@
 
 #include "brim/status.h"
 
-#define BRIM_GUARD_QUESTIONS_MAX                                                                                       \
-  100000 /* the most calls of the core in one guarded call; more count as an endless loop */
+/* The most calls of the core in one guarded call; more count as an endless loop. */
+#define BRIM_GUARD_QUESTIONS_MAX 100000
 
 typedef struct brim_guard brim_guard;
 typedef brim_status (*brim_guard_work)(void *context);

@@ -296,8 +296,8 @@ static brim_status fit_context(work *w, int64_t longest)
 /* ---- the result ---- */
 
 typedef struct tally {
-  int64_t right, right_norm,
-      right_bytes; /* by the sum of logarithms, and by that sum divided by characters or by bytes */
+  /* By the sum of logarithms, and by that sum divided by characters or by bytes. */
+  int64_t right, right_norm, right_bytes;
 } tally;
 
 static double characters_of(const char *text)

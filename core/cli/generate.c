@@ -20,8 +20,8 @@
 typedef struct generate {
   const char *which; /* as typed; may be NULL */
   const char *prompt, *prompt_file;
-  const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples,
-      *context; /* numbers, as the user typed them; NULL: the default */
+  /* Numbers, as the user typed them; NULL: the default. */
+  const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples, *context;
   const char *system;
   bool json, plan, chat;
   brim_generate_model model;
@@ -176,8 +176,8 @@ static brim_status make_texts(generate *g, brim_generator *generator, int64_t si
       text[i] = (brim_generate_text){g->prompt_tokens, g->prompt_count, (uint32_t)(done + i)};
     status = brim_generate_print_begin(&g->printer, count);
     if (status == BRIM_OK) status = brim_generator_run(generator, text, count, &g->how);
-    const bool whole =
-        status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text is completed like others */
+    /* An interrupted text is completed like others. */
+    const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED;
     const brim_status printed = whole ? brim_generate_print_rest(&g->printer) : BRIM_OK;
     if (printed != BRIM_OK) status = printed;
   }

@@ -114,8 +114,8 @@ brim_status brim_generate_chat_say(brim_generate_chat *c, const char *text, size
   c->how.context = c;
   const brim_generate_text prompt = {conversation.tokens, (int64_t)conversation.count, c->turn++};
   const brim_status status = brim_generator_run(c->generator, &prompt, 1, &c->how);
-  const bool whole =
-      status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted answer is completed like others */
+  /* An interrupted answer is completed like others. */
+  const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED;
   const brim_status shown = whole ? show(c, true) : BRIM_OK;
   if (whole) add_message(c->messages, "assistant", brim_text_str(&c->answer), c->answer.length);
   return status == BRIM_OK ? shown : status;

@@ -8,8 +8,8 @@
 
 /* A text in progress. */
 typedef struct brim_generate_part {
-  brim_text bytes,
-      shown;       /* bytes of an incomplete character; complete characters of new tokens that are not printed yet */
+  /* bytes of an incomplete character; complete characters of new tokens that are not printed yet. */
+  brim_text bytes, shown;
   json_t *numbers; /* with json: its tokens */
   int64_t tokens;
   bool ended;

@@ -15,9 +15,8 @@
 #include "report/page.h"
 #include "store/rundir.h"
 
-#define FIRST_SECONDS                                                                                                  \
-  1.0 /* time before the first page; shorter runs write their page at their end, without a child                       \
-       */
+/* Time before the first page; shorter runs write their page at their end, without a child. */
+#define FIRST_SECONDS 1.0
 
 /* The child; there is only one, because a process trains one run at a time. */
 static pid_t child = -1;

@@ -18,7 +18,7 @@ typedef struct preset {
 /* The requested plugins. */
 typedef struct selection {
   uint32_t kind;  /* 0: all */
-  const char *id; /* NULL: all of the kind */
+  const char *id; /* the plugin; NULL: all plugins of the kind */
   preset preset;  /* an option of that plugin */
 } selection;
 

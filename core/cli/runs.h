@@ -28,10 +28,10 @@ typedef struct brim_runs {
   brim_arena *arena;
   brim_index *index;
   size_t indexes, index_room;
-  const char
-      *key[BRIM_RUNS_KEYS_MAX]; /* keys as the user wrote them, except that titles of columns are replaced by keys */
-  size_t keys, columns;         /* the first `columns` keys are the columns */
-  size_t sort;                  /* a key */
+  /* Keys as the user wrote them, except that titles of columns are replaced by keys. */
+  const char *key[BRIM_RUNS_KEYS_MAX];
+  size_t keys, columns; /* the first `columns` keys are the columns */
+  size_t sort;          /* a key */
   bool descends;
   brim_where filter;
   size_t filter_key[BRIM_WHERE_KEYS_MAX];

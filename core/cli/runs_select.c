@@ -341,8 +341,8 @@ brim_status brim_runs_choose(brim_runs *runs)
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns)
 {
   const char *folder[BRIM_RUNS_FOLDERS_MAX];
-  BRIM_TRY(brim_runs_take_options(
-      runs, default_columns)); /* before folders are read, so that a mistake is reported at once */
+  /* Before folders are read, so that a mistake is reported at once. */
+  BRIM_TRY(brim_runs_take_options(runs, default_columns));
   if (operands == 0) {
     BRIM_TRY(brim_runs_default_folders(folder, &operands));
     operand = folder;

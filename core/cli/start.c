@@ -152,8 +152,8 @@ static brim_status ask_user(start *s, const char *question, const char *choices,
   while (end > 0 && strchr(" \t\r\n", text[end - 1])) end--;
   text[end] = '\0';
   if (end > 0) *answer = text;
-  if (!isatty(STDIN_FILENO))
-    fprintf(stderr, "%s\n", *answer); /* the answer was not typed on this terminal, so this prints it */
+  /* The answer was not typed on this terminal, so this prints it. */
+  if (!isatty(STDIN_FILENO)) fprintf(stderr, "%s\n", *answer);
   return BRIM_OK;
 }
 

@@ -40,8 +40,8 @@ int brim_cli_sweep(brim_cli *cli, const brim_sweep_words_given *given);
 /* A job's swept overrides, separated by spaces, without overrides that all jobs share. */
 const char *brim_sweep_label(brim_sweep_run *run, size_t job);
 const char *brim_sweep_state_name(enum brim_job_state state); /* "finished" */
-const char *brim_sweep_signal_name(brim_sweep_run *run,
-                                   int number); /* The name of a signal: "SIGKILL", or "signal 34" if it has none. */
+/* The name of a signal: "SIGKILL", or "signal 34" if it has none. */
+const char *brim_sweep_signal_name(brim_sweep_run *run, int number);
 /* Writes sweep.json, with all results so far, to the sweep's folder. */
 brim_status brim_sweep_write(brim_sweep_run *run);
 /* Prints the table of jobs on standard output. */

@@ -27,8 +27,8 @@
 #define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
 #define ROWS 20                           /* operations that --top shows */
 #define SILENCE_SECONDS 2.0               /* seconds after which a wait prints its reason */
-#define SAME_LENGTH                                                                                                    \
-  24 /* two such texts are the same if they agree in this many characters, even if figures after them differ */
+/* Two such texts are the same if they agree in this many characters, even if figures after them differ. */
+#define SAME_LENGTH 24
 
 typedef struct wishes {
   const char *steps_text;

@@ -82,7 +82,7 @@ static brim_status put_longrope(const brim_yaml *config, const char *architectur
       rope_number(config, "attention_factor", factor > 1 ? sqrt(1 + log(factor) / log(original)) : 1);
   snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", architecture);
   brim_gguf_put_f32(head, key, (float)amplitude);
-  if (strcmp(architecture, "phi3") == 0) return BRIM_OK; /* has the next one already */
+  if (strcmp(architecture, "phi3") == 0) return BRIM_OK; /* phi3's key for the original length is already written */
   snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", architecture);
   brim_gguf_put_u32(head, key, (uint32_t)original);
   return BRIM_OK;

@@ -216,10 +216,10 @@ enum brim_noise_place { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
 #define BRIM_NOISE_NAMES "central|local"
 typedef struct brim_privacy_settings {
   double clip_norm; /* 0: no clipping, no noise */
-  double target_quantile, clip_norm_lr,
-      count_stddev; /* settings of an adaptive clip norm; quantile 0: the clip norm is fixed */
-  int32_t noise;    /* enum brim_noise_place */
-  int64_t seed;     /* 0: the noise depends only on the run's seed */
+  /* Settings of an adaptive clip norm; quantile 0: the clip norm is fixed. */
+  double target_quantile, clip_norm_lr, count_stddev;
+  int32_t noise;                               /* enum brim_noise_place */
+  int64_t seed;                                /* 0: the noise depends only on the run's seed */
   double noise_multiplier, delta, max_epsilon; /* max_epsilon 0: no budget */
   bool draws_poisson; /* each client takes part in a round with the same probability, independently of the others */
   bool takes_turns;   /* method=round_robin */

@@ -11,10 +11,9 @@
 #include "config/override.h"
 
 #define DIGITS_MAX 15 /* of a range's number */
-#define PLACES_MAX                                                                                                     \
-  40                    /* limit for digits after the point, or zeros at the end before it; more would overflow anyway \
-                         */
-#define PATTERNS_MAX 64 /* in a glob */
+/* Limit for digits after the point, or zeros at the end before it; more would overflow anyway. */
+#define PLACES_MAX 40
+#define PATTERNS_MAX 64     /* in a glob */
 #define FUNCTION_ARGS_MAX 4 /* arguments of range and glob, one more than their maximum */
 
 typedef struct expansion {

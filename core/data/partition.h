@@ -31,8 +31,8 @@ typedef struct brim_partition {
   uint32_t *round;          /* lookup tables of `split` and `shuffle` */
   int64_t *offset; /* [clients + 1] where each client's samples start; NULL: all clients have the same number, or
                       samples are drawn */
-  uint32_t
-      *index; /* samples of client after client; if samples are drawn, all samples, class after class; NULL: no table */
+  /* Samples of client after client; if samples are drawn, all samples, class after class; NULL: no table. */
+  uint32_t *index;
   int32_t *label; /* the class of each training sample, for partitions by label; NULL: not read */
   brim_partition_sizes sizes;
   /* For clients whose samples are drawn on demand, with replacement: */

@@ -17,8 +17,8 @@
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* shown to policies */
 #define CHANGES_MAX 4                      /* limit for configurations that policies may request in succession */
-#define DECISIONS_MAX                                                                                                  \
-  64 /* limit for decisions about out-of-memory events, until the first step or the failed step succeeds */
+/* Limit for decisions about out-of-memory events, until the first step or the failed step succeeds. */
+#define DECISIONS_MAX 64
 
 /* ---- views ---- */
 

@@ -379,8 +379,8 @@ static brim_status call_the_roll(brim_dist *d)
   BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
   (void)brim_fail(BRIM_ECOMM, "the sums over all ranks did not arrive within a quarter of dist.timeout_seconds=%g",
                   d->options.timeout_seconds);
-  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER,
-              -1); /* all ranks are present, so one of them reports the error */
+  /* All ranks are present, so one of them reports the error. */
+  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1);
 }
 
 /* Yields the processor, which another rank on this host may need for the same sums; after a while sleeps. */

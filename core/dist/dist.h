@@ -74,8 +74,8 @@ enum brim_wish {
   BRIM_WISH_STOP = 1,  /* a signal requests the end */
   BRIM_WISH_PAUSE = 2, /* memory is short: all ranks write a checkpoint, and one rank chooses a smaller plan */
   BRIM_WISH_LOOK = 4,  /* work between two steps is due: no rank starts a step ahead */
-  BRIM_WISH_TRACE =
-      8 /* trace steps, beginning with the next one; their number is in the bits from BRIM_WISH_STEPS_AT on */
+  /* Trace steps, beginning with the next one; their number is in the bits from BRIM_WISH_STEPS_AT on. */
+  BRIM_WISH_TRACE = 8
 };
 #define BRIM_WISH_STEPS_AT 8 /* 8 bits; only rank 0 sets them */
 typedef struct brim_verdict {

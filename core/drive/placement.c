@@ -64,8 +64,8 @@ static brim_status claim_and_open(placement *p)
     bool placed;
     void *claim;
     brim_drive *d = p->drive;
-    if (!p->is_planned)
-      BRIM_TRY(make_plan(p)); /* the plan was freed for another device, which then was not available */
+    /* The plan was freed for another device, which then was not available. */
+    if (!p->is_planned) BRIM_TRY(make_plan(p));
     BRIM_TRY(p->what->check(p->what->self));
     BRIM_TRY(open_held(p, &placed));
     if (placed) return BRIM_OK;

@@ -24,8 +24,8 @@ typedef struct brim_work {
    * this step was evaluated before. */
   brim_status (*evaluate)(void *self, bool *is_new);
   brim_status (*end_round)(void *self); /* called before policies examine memory */
-  bool (*is_best)(
-      void *self); /* whether the current step is the best so far, so that it gets a checkpoint even if none is due */
+  /* Whether the current step is the best so far, so that it gets a checkpoint even if none is due. */
+  bool (*is_best)(void *self);
   bool (*is_over)(void *self); /* whether the run ends before its last step */
   brim_status (*checkpoint)(void *self);
   brim_status (*check_stop)(void *self); /* OK: continue; EINTERRUPTED or another error: make no further step */

@@ -87,8 +87,8 @@ INLINE double log_of(double x)
 /* The cosine and sine of w turns, w in [0, 1): Taylor's series of the distance from the nearest quarter. */
 INLINE void turn(double w, double *cosine, double *sine)
 {
-  const double shift =
-      6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer, which is then in the lowest bits */
+  /* 1.5 * 2^52: adding it rounds to an integer, which is then in the lowest bits. */
+  const double shift = 6755399441055744.0;
   const double shifted = 4 * w + shift, a = (4 * w - (shifted - shift)) * HALF_PI, z = a * a;
   uint64_t quarter;
   memcpy(&quarter, &shifted, sizeof quarter);

@@ -19,8 +19,8 @@ double brim_rates_seconds(const brim_rates *rates, brim_cost cost);
 
 typedef struct brim_prediction {
   double seconds;
-  double derived_seconds,
-      guessed_seconds; /* the parts that derive from other micro-batches, and that derive from rates */
+  /* The parts that derive from other micro-batches, and that derive from rates. */
+  double derived_seconds, guessed_seconds;
 } brim_prediction;
 
 /* [plan] Adds the time of `times` runs of a program. */

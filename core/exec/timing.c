@@ -11,9 +11,9 @@
 
 #define ROUNDS_MIN 3
 #define ROUNDS_MAX 15
-#define SETS_MAX                                                                                                       \
-  4 /* limit for sets of rounds, which are repeated until two consecutive ones agree, because other processes may use  \
-       the machine */
+/* Limit for sets of rounds, which are repeated until two consecutive ones agree, because other processes may use the
+ * machine. */
+#define SETS_MAX 4
 #define ROUNDS_SECONDS 0.1     /* limit for a set's rounds beyond the minimum number */
 #define ROUNDS_SECONDS_MAX 2.0 /* limit for a set in all cases, for kernels that are much slower than predicted */
 #define AHEAD 16               /* launches of a node that are timed together on an asynchronous device */
@@ -23,8 +23,8 @@ typedef struct subject {
   const char *what;
   int64_t n;
   double rated;
-  bool wanted,
-      runs; /* wanted: missing in the profile; runs: in every round, because its time or the next one's is wanted */
+  /* wanted: missing in the profile; runs: in every round, because its time or the next one's is wanted. */
+  bool wanted, runs;
   double seconds[ROUNDS_MAX];
   double least; /* of the sets so far */
 } subject;

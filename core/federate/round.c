@@ -170,8 +170,8 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->drive = drive;
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
-  const int32_t workers =
-      drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* without lanes, one worker adds the server's noise */
+  /* Without lanes, one worker adds the server's noise. */
+  const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1;
   BRIM_TRY(brim_protection_place(&f->protection, brim_federation_serve(f)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));

@@ -30,8 +30,8 @@ typedef struct brim_expense {
 typedef struct brim_fate {
   enum brim_outcome outcome;
   brim_expense spent;
-  double down_sleep,
-      up_sleep; /* seconds for which the process really waits before and after it trains the client (network.sleep) */
+  /* Seconds for which the process really waits before and after it trains the client (network.sleep). */
+  double down_sleep, up_sleep;
 } brim_fate;
 
 #define BRIM_ATTEMPTS_MAX 100
@@ -39,8 +39,8 @@ typedef struct brim_fate {
 typedef struct brim_moment {
   int64_t round, attempt; /* from 0 */
   double clock;           /* simulated seconds since the start of the run */
-  int64_t
-      number; /* key of the random numbers: the round; with federate.async the number of the check or of the start */
+  /* Key of the random numbers: the round; with federate.async the number of the check or of the start. */
+  int64_t number;
 } brim_moment;
 
 /* Columns [clients] that the world fills for selectors. */

@@ -11,8 +11,8 @@
 
 #define TENSORS_MAX 1000000 /* far above real graphs; stops a model that adds nodes without end */
 #define NAME_BYTES_MAX 200  /* limit for an author's name; names derived from it are a little longer */
-#define ELEMENTS_MAX                                                                                                   \
-  ((int64_t)1 << 40) /* limit for one tensor: terabytes; the sum over a million such tensors fits in 64 bits */
+/* Limit for one tensor: terabytes; the sum over a million such tensors fits in 64 bits. */
+#define ELEMENTS_MAX ((int64_t)1 << 40)
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
 {

@@ -125,8 +125,8 @@ static brim_choice weigh(const brim_chain *b, const brim_chain_block *k, uint32_
   brim_choice c = {.kept = k->waits, .atoms = atoms, .before = -1};
   const uint32_t last = k->atoms - 1;
   moments m = {.asks = k->asks};
-  uint32_t asked = 0,
-           way = 0; /* asked: atoms that recomputed nodes read; way: atoms recomputed on the path to the end */
+  /* asked: atoms that recomputed nodes read; way: atoms recomputed on the path to the end. */
+  uint32_t asked = 0, way = 0;
   for (uint32_t a = 0; a < k->atoms; a++) m.of[a] = atoms & 1u << a ? k->wanted[a] : k->to;
   for (uint32_t a = k->atoms; a-- > 0;) {
     const uint32_t bit = 1u << a;

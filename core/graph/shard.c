@@ -138,8 +138,8 @@ void brim_shards_find_places(const brim_shards *s, const brim_graph *g, uint64_t
     at[g->parameter[i].value->id] = s->value_at[i];
     if (g->parameter[i].gradient) at[g->parameter[i].gradient->id] = s->gradient_at[i];
   }
-  for (size_t i = 0; i < s->further_count;
-       i++) { /* a graph may have further gradients than these; those are transient */
+  /* A graph may have further gradients than these; those are transient. */
+  for (size_t i = 0; i < s->further_count; i++) {
     if (!g->further || !g->further[i].gradient) continue;
     const brim_own_slice *slice = g->slice && !g->further[i].of ? &g->slice[g->further[i].parameter] : NULL;
     at[g->further[i].gradient->id] = s->further_at[i] + (slice ? (uint64_t)slice->first : 0);

@@ -21,8 +21,8 @@ typedef struct rewriting {
   const brim_update_options *options;
   brim_arena scratch;
   size_t tensors;
-  size_t *
-      parameter; /* by tensor: the parameter that it is, of which it is a copy, or of which it is a gradient; or NONE */
+  /* By tensor: the parameter that it is, of which it is a copy, or of which it is a gradient; or NONE. */
+  size_t *parameter;
   size_t *last;  /* by parameter: the last node that uses any of these tensors */
   bool *begun;   /* by tensor: whether it is a gradient that has been zeroed */
   bool *updated; /* by parameter */

@@ -12,8 +12,8 @@ typedef struct brim_rank_launch {
   int32_t ranks;     /* 1: no ranks are started, and this process trains */
   char mpirun[4096]; /* path of mpirun; empty: brim starts the ranks itself */
   char folder[4096]; /* the run's folder; empty: a new one, unknown until the ranks report it */
-  brim_isolated
-      *isolated; /* [ranks] names and devices of clients' processes; NULL: all ranks are alike. The caller frees it */
+  /* [ranks] names and devices of clients' processes; NULL: all ranks are alike. The caller frees it. */
+  brim_isolated *isolated;
   double end_seconds; /* limit for the ranks to start, and for the others to end after the first has ended */
 } brim_rank_launch;
 

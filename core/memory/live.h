@@ -51,8 +51,8 @@ typedef struct brim_live_slot {
   uint64_t stamp;         /* number of this process's last write; grows */
 
   int64_t pid;
-  uint64_t
-      pid_space; /* the pid namespace (inode of /proc/self/ns/pid); readers cannot interpret pids of other namespaces */
+  /* The pid namespace (inode of /proc/self/ns/pid); readers cannot interpret pids of other namespaces. */
+  uint64_t pid_space;
   uint64_t start_ticks; /* when the process started (/proc/PID/stat), to detect that another process has the pid now */
   uint32_t uid;
   int32_t rank, ranks; /* rank and size of the job; 0 of 1 for a single process */

@@ -27,8 +27,8 @@ const char *brim_draw_unit(uint64_t of);                                /* "MiB"
 const char *brim_draw_rate(char *out, double rate, bool counts_tokens); /* "1.3k/s"; "" if unknown */
 const char *brim_draw_seconds(char *out, double seconds);               /* "0:12", "1:02:03", "3d 04h"; "" if unknown */
 const char *brim_draw_clock(char *out, double time, bool with_seconds); /* "08:44" */
-const char *brim_draw_number(char *out, double value,
-                             int most); /* at most `most` characters; "" for a number that is not finite */
+/* At most `most` characters; "" for a number that is not finite. */
+const char *brim_draw_number(char *out, double value, int most);
 
 /* Parts of a bar, from left to right; the rest is free. */
 typedef struct brim_draw_share {

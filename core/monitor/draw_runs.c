@@ -225,8 +225,8 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
   for (size_t i = 0; i < sizeof by_need / sizeof by_need[0]; i++) {
     const enum column_id id = by_need[i];
     int least = id == STATE && room >= WIDE ? columns[id].most : columns[id].least;
-    if (id == DEVICE || id == MODEL || id == PID ||
-        id == USER) { /* the column is empty for all runs, or needs less width */
+    /* The column is empty for all runs, or needs less width. */
+    if (id == DEVICE || id == MODEL || id == PID || id == USER) {
       const int longest = longest_of(cells, look, id);
       if (longest == 0) continue;
       const int titled = (int)strlen(columns[id].title);

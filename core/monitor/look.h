@@ -39,9 +39,9 @@ typedef struct brim_look_host {
   const char *name;
   double time;             /* when the look was taken */
   double load, processors; /* load: runnable threads, mean over a minute; processors: logical ones */
-  uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes,
-      swap_total_bytes; /* of the control group, if that has limits */
-  const char *failure;  /* why there is no information about the host; "": there is */
+  /* Of the control group, if that has limits. */
+  uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes;
+  const char *failure; /* why there is no information about the host; "": there is */
 } brim_look_host;
 
 /* A process that uses a device. */

@@ -28,8 +28,8 @@ bool brim_view_is(const brim_view_run *id, const brim_look_run *run)
 {
   const brim_view_run other = identify(run);
   if (id->host != other.host) return false;
-  if (run->folder[0] && id->folder == other.folder && run->ranks <= 1)
-    return true; /* true even if its process has ended */
+  /* true even if its process has ended. */
+  if (run->folder[0] && id->folder == other.folder && run->ranks <= 1) return true;
   return id->pid == other.pid && id->started >= other.started && id->started <= other.started;
 }
 

@@ -22,8 +22,8 @@
 typedef struct brim_histogram {
   uint64_t count[BRIM_HISTOGRAM_CELLS]; /* values, without zeros and NaN */
   uint64_t sum[BRIM_HISTOGRAM_CELLS];   /* sums of their mantissas, as integers below 2^24 */
-  uint64_t
-      squares[BRIM_HISTOGRAM_CELLS]; /* sums of the squares of these: below 2^64 for BRIM_HISTOGRAM_VALUES_MAX values */
+  /* Sums of the squares of these: below 2^64 for BRIM_HISTOGRAM_VALUES_MAX values. */
+  uint64_t squares[BRIM_HISTOGRAM_CELLS];
   uint64_t zeros, nans;
   uint64_t least, most; /* the smallest and largest finite value, encoded as in histogram.c; 0: none yet */
   uint64_t lost;        /* set by callers: parts whose values could not be read */

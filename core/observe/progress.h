@@ -18,8 +18,8 @@ typedef struct brim_progress_state {
   double epsilon;            /* privacy budget spent so far; 0: not shown */
   double samples_per_second; /* 0 or NAN: none yet */
   int64_t tokens_each;       /* tokens in a sample, if the rate is in tokens; 0: the rate is in samples */
-  uint64_t used_bytes,
-      planned_bytes; /* the most bytes of the arena in use so far, and its planned bytes; 0: not shown */
+  /* The most bytes of the arena in use so far, and its planned bytes; 0: not shown. */
+  uint64_t used_bytes, planned_bytes;
 } brim_progress_state;
 
 typedef struct brim_progress {

@@ -209,8 +209,8 @@ static const char *numbers_of(const brim_param *row)
 static bool in_range(const brim_param *row, long double value)
 {
   range r;
-  if (!row->range || !scan_range(numbers_of(row), &r))
-    return true; /* tables are checked when they are loaded, so this cannot fail later */
+  /* Tables are checked when they are loaded, so this cannot fail later. */
+  if (!row->range || !scan_range(numbers_of(row), &r)) return true;
   const long double low = r.low, high = r.high;
   return (r.low_open ? value > low : value >= low) && (r.high_open ? value < high : value <= high);
 }

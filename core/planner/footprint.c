@@ -12,9 +12,8 @@
 #include "planner/updates.h"
 #include "store/checkpoint.h"
 
-#define THREAD_PAGES                                                                                                   \
-  3 /* pages that each loader thread touches: descriptor, thread-local variables, end of the stack                     \
-     */
+/* Pages that each loader thread touches: descriptor, thread-local variables, end of the stack. */
+#define THREAD_PAGES 3
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {

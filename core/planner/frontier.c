@@ -7,8 +7,8 @@
 #include "planner/room.h"
 
 #define MICRO_BATCHES 8 /* number of micro-batches to examine besides the chosen one: the largest, and then halves */
-#define BETTER                                                                                                         \
-  0.995 /* a choice is worth a row if its time is at most this factor of that of a choice with less memory */
+/* A choice is worth a row if its time is at most this factor of that of a choice with less memory. */
+#define BETTER 0.995
 
 static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice *chosen, brim_frontier *f)
 {

@@ -36,22 +36,22 @@ typedef struct brim_planner {
   bool waits;                   /* the run waits for the device until there is room */
   double queue_seconds;         /* total time that it has waited in the queue for devices */
   /* The host, in bytes. */
-  uint64_t resident_bytes,
-      data_bytes; /* host memory of this process, and of the data when it has been read: see brim_planner_measure */
+  /* Host memory of this process, and of the data when it has been read: see brim_planner_measure. */
+  uint64_t resident_bytes, data_bytes;
   uint64_t besides_bytes;    /* predicted host memory besides resident_bytes and an arena: see brim_planner_foresee; 0:
                                 unknown, or the plan is placed */
   uint64_t host_share_bytes; /* with several ranks on this host, this rank's share of the host memory that was free
                                 before any of them placed its plan; 0: single rank */
   bool has_begun;            /* a thread is reading the data, or a plan was placed: predictions are final */
   /* Caches. */
-  int64_t
-      micro_batch[BRIM_MICRO_BATCHES_MAX]; /* the sizes that may be chosen, largest first: see brim_planner_list_cuts */
-  size_t micro_batch_count;                /* 0: not listed yet */
-  brim_recompute_cache *levels;            /* for all plans */
-  brim_peaks *peaks;                       /* cache of the peaks of all plans; NULL: none */
-  brim_plans *plans;                       /* the last few plans, until one is placed; NULL: plans are not kept */
-  brim_profile *profile;                   /* the device's profile: see figures.h; NULL: not opened yet */
-  double timing_seconds;                   /* spent on timing */
+  /* The sizes that may be chosen, largest first: see brim_planner_list_cuts. */
+  int64_t micro_batch[BRIM_MICRO_BATCHES_MAX];
+  size_t micro_batch_count;     /* 0: not listed yet */
+  brim_recompute_cache *levels; /* for all plans */
+  brim_peaks *peaks;            /* cache of the peaks of all plans; NULL: none */
+  brim_plans *plans;            /* the last few plans, until one is placed; NULL: plans are not kept */
+  brim_profile *profile;        /* the device's profile: see figures.h; NULL: not opened yet */
+  double timing_seconds;        /* spent on timing */
 } brim_planner;
 
 /* An evaluation of `count` samples, `batch` at a time; or the continuation of `batch` texts. */

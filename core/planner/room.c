@@ -89,7 +89,7 @@ static void suggest_training(brim_planner *p, const brim_choice *choice, uint64_
   suggest_recompute(p, choice, room, beside, text);
 }
 
-/* The same for an evaluation plan with the same outputs. */
+/* Suggests smaller batches for an evaluation plan with the same outputs. */
 static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const brim_plan *plan, uint64_t room,
                                uint64_t beside, brim_text *text)
 {

@@ -358,11 +358,11 @@ const brim_registry_entry *brim_registry_find(const brim_registry *registry, enu
   for (size_t source = 1; !entry && source <= registry->source_count; source++) {
     plugin_file *home = home_of(registry, kind, id, source);
     if (home) load_file((brim_registry *)registry, home);
-    if (home && home->state == FILE_FAILED)
-      return NULL; /* brim must not silently use another plugin than the one the user sees there */
+    /* Brim must not silently use another plugin than the one the user sees there. */
+    if (home && home->state == FILE_FAILED) return NULL;
     entry = winner_of(registry, kind, id, source);
-    if (!home || !entry ||
-        entry->file != home->path) { /* the file does not contain the plugin that its name suggests */
+    /* The file does not contain the plugin that its name suggests. */
+    if (!home || !entry || entry->file != home->path) {
       load_source(registry, source);
       entry = winner_of(registry, kind, id, source);
     }

@@ -27,11 +27,8 @@ typedef struct brim_index_stamp {
 } brim_index_stamp;
 enum { BRIM_INDEX_CONFIG, BRIM_INDEX_SUMMARY, BRIM_INDEX_NOTES, BRIM_INDEX_METRICS, BRIM_INDEX_FILES };
 
-enum brim_index_state {
-  BRIM_INDEX_ENDED,
-  BRIM_INDEX_FINISHED,
-  BRIM_INDEX_OPEN
-}; /* OPEN: a process is writing the run */
+/* OPEN: a process is writing the run. */
+enum brim_index_state { BRIM_INDEX_ENDED, BRIM_INDEX_FINISHED, BRIM_INDEX_OPEN };
 typedef struct brim_index_run {
   uint32_t name;           /* offset of the path below the index's folder */
   uint32_t problem;        /* offset of the text of a reading error; 0: no error */

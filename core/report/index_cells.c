@@ -9,8 +9,8 @@
 #include "report/index.h"
 #include "report/where.h"
 
-#define STRING_BYTES_MAX                                                                                               \
-  ((size_t)1 << 31) /* limit for all texts; further ones are left out, in an index of millions of runs */
+/* Limit for all texts; further ones are left out, in an index of millions of runs. */
+#define STRING_BYTES_MAX ((size_t)1 << 31)
 
 /* Makes room for `more` elements. */
 static void *grow(void *array, size_t count, size_t more, size_t *room, size_t bytes)

@@ -21,8 +21,8 @@ typedef struct brim_page_clients {
   int64_t count;   /* all of them */
   double *samples; /* [count] number of samples of each; NULL: no partition.csv */
   int64_t shown;   /* number of clients in the picture; its client i has the number i * count / shown */
-  double *
-      of_class; /* [shown, BRIM_PAGE_CLASSES_MAX] number of samples of each class; NULL: partition.csv has no classes */
+  /* [shown, BRIM_PAGE_CLASSES_MAX] number of samples of each class; NULL: partition.csv has no classes. */
+  double *of_class;
   int64_t classes; /* 1 + the largest class; more than BRIM_PAGE_CLASSES_MAX cannot be drawn */
   double *rounds;  /* [count] number of rounds in which each trained; NULL: no participants.jsonl */
   double left_out; /* updates of selected clients that did not arrive */

@@ -5,8 +5,8 @@
 #include "data/partition.h"
 
 #define BRIM_PARTITION_TABLE_NAME "partition.csv"
-#define BRIM_PARTITION_ROWS_MAX                                                                                        \
-  (INT64_C(1) << 24) /* rows of the table; brim does not write larger tables, and says so */
+/* Rows of the table; brim does not write larger tables, and says so. */
+#define BRIM_PARTITION_ROWS_MAX (INT64_C(1) << 24)
 
 /* [init] Writes both. EIO. */
 brim_status brim_partition_record_write(const brim_data *data, const brim_partition *partition, const char *run);

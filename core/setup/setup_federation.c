@@ -10,9 +10,8 @@
 #include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
-#define ENDS_MOST                                                                                                      \
-  20 /* limit for clients that may end in an asynchronous round, for each update that the round needs                  \
-      */
+/* Limit for clients that may end in an asynchronous round, for each update that the round needs. */
+#define ENDS_MOST 20
 #define REMAINDERS_MAX 12 /* limit for different remainders that get programs of their own size */
 
 /* The number of different remainders of a whole batch; stops counting at REMAINDERS_MAX + 1. */

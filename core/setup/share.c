@@ -66,8 +66,8 @@ bool brim_setup_rounds(const brim_setup *s, int64_t batch)
 {
   const brim_order o = brim_setup_order(s, batch);
   if (brim_setup_is_federated(s) && batch >= s->settings->training.effective_batch_size) return false;
-  const bool is_all =
-      s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from the start of the step */
+  /* Grains are counted from the start of the step. */
+  const bool is_all = s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1;
   return s->grain > 1 && batch % s->grain != 0 && !is_all;
 }
 

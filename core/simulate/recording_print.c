@@ -100,8 +100,8 @@ static void print_events(const brim_recording *r, brim_text *out)
     brim_text_add(out, "'}\n");
   }
   if (r->looks > 0) brim_text_add(out, "looks:\n");
-  for (size_t i = 0; i < r->looks;
-       i++) /* printed with a slightly later time, so that everything that was seen then has happened */
+  /* Printed with a slightly later time, so that everything that was seen then has happened. */
+  for (size_t i = 0; i < r->looks; i++)
     brim_text_printf(out, "  - {at: %.3fs, step: %lld}\n", fmax(0, r->look[i].at - r->start) + 0.001,
                      (long long)r->look[i].step);
   if (r->pressures > 0) brim_text_add(out, "pressures:\n");

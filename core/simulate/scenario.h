@@ -55,8 +55,8 @@ typedef struct brim_scene_host {
 
 /* The memory and time of plans and steps. */
 typedef struct brim_scene_recompute {
-  double memory,
-      work; /* memory: the fraction of the activations that is left; work: the fraction of a step that is repeated */
+  /* memory: the fraction of the activations that is left; work: the fraction of a step that is repeated. */
+  double memory, work;
 } brim_scene_recompute;
 typedef struct brim_scene_peak {
   int64_t micro_batch;

@@ -19,8 +19,8 @@ typedef struct brim_simulated {
   double time; /* seconds from the beginning */
   size_t job;  /* index of the job; BRIM_SCENE_JOBS_MAX: no job caused the event */
   int64_t step;
-  const char *by, *choice,
-      *reason; /* by: "policy.robust", choice: "cuda:1", reason: ""; without a job: name, event, "" */
+  /* by: "policy.robust", choice: "cuda:1", reason: ""; without a job: name, event, "". */
+  const char *by, *choice, *reason;
 } brim_simulated;
 
 enum brim_sim_end { BRIM_SIM_FINISHED, BRIM_SIM_FAILED, BRIM_SIM_KILLED, BRIM_SIM_LATE };

@@ -6,7 +6,7 @@
 
 #define MINUTE 60.0
 
-/* The times of a program or run that comes once or repeatedly. */
+/* When a program or run of the scenario comes, once or repeatedly. */
 typedef struct visit {
   double next, since; /* next: time of the next visit; since: time of the last one */
 } visit;

@@ -27,9 +27,8 @@ brim_status brim_jsonl_open(brim_jsonl *log, const char *path, int64_t keep_reco
 /* [step] Write a record: begin, its fields in order, end. Keys must be string literals. */
 void brim_jsonl_begin(brim_jsonl *log);
 void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value);
-void brim_jsonl_number(
-    brim_jsonl *log, const char *key,
-    double value); /* the shortest form that reads back as the same number; NaN and infinities as null */
+/* Writes the shortest form that reads back as the same number; NaN and infinities as null. */
+void brim_jsonl_number(brim_jsonl *log, const char *key, double value);
 /* Escaped; bytes that are not UTF-8 become U+FFFD. A long text is truncated and ends in "...", so that at least 512
  * bytes of the line are left for other fields. */
 void brim_jsonl_string(brim_jsonl *log, const char *key, const char *value);

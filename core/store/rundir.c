@@ -148,8 +148,8 @@ static brim_status create_given(const char *dir)
 brim_status brim_run_check_dir(const char *dir)
 {
   char real[PATH_MAX], here[PATH_MAX];
-  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here))
-    return BRIM_OK; /* the folder does not exist yet, so it cannot be the working folder or a parent of it */
+  /* The folder does not exist yet, so it cannot be the working folder or a parent of it. */
+  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here)) return BRIM_OK;
   const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
   if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,

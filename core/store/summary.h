@@ -21,8 +21,8 @@ typedef struct brim_summary {
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 
-#define BRIM_SUMMARY_BYTES_MAX                                                                                         \
-  ((off_t)16 << 20) /* limit for the file's bytes; parsed, it takes about six times as much memory */
+/* Limit for the file's bytes; parsed, it takes about six times as much memory. */
+#define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20)
 
 /* Makes every figure NAN and every text "". */
 void brim_summary_clear(brim_summary *summary);

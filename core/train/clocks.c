@@ -43,12 +43,12 @@ brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t
   *out = (brim_clock_offset){0, 0};
   *now = brim_tracing_clock();
   if (!dist || world.ranks < 2) return BRIM_OK;
-  message *all = brim_xcalloc((size_t)world.ranks,
-                              sizeof *all); /* must not fail, because other ranks take part in the exchanges */
+  /* Must not fail, because other ranks take part in the exchanges. */
+  message *all = brim_xcalloc((size_t)world.ranks, sizeof *all);
   message mine = {.boot = boot_of()};
   brim_status status = BRIM_OK;
-  for (int i = 0; i <= EXCHANGES && status == BRIM_OK;
-       i++) { /* one more exchange, which shows when the one before it ended */
+  /* One more exchange, which shows when the one before it ended. */
+  for (int i = 0; i <= EXCHANGES && status == BRIM_OK; i++) {
     mine.after_last = i > 0 ? own[i - 1].after : 0;
     mine.before = brim_tracing_clock();
     status = brim_dist_exchange(dist, &mine, sizeof mine, all);

@@ -139,9 +139,8 @@ bool brim_stops_have(const brim_stops *stops, int32_t token)
 
 /* ---- opening ---- */
 
-#define CHUNK_TOKENS                                                                                                   \
-  256 /* most tokens of a prompt in one program: products with that many rows use the device well                      \
-       */
+/* Most tokens of a prompt in one program: products with that many rows use the device well. */
+#define CHUNK_TOKENS 256
 
 /* A text in progress. */
 typedef struct text {

@@ -289,10 +289,9 @@ brim_status brim_histograms_after(brim_histograms *h, brim_trainer *t, int64_t s
     if (!brim_parameter_is_trained(&g->parameter[i])) continue;
     if (h->log.fd >= 0 && status == BRIM_OK)
       status = write_values(h, t, step, g->parameter[i].value, &before, tensorboard);
+    /* With slices, all ranks exchange their histograms, even after a failure here. */
     const brim_status own =
-        has_gradients && (status == BRIM_OK || g->slice)
-            ? write_gradient(h, t, step, i, tensorboard)
-            : BRIM_OK; /* with slices, all ranks exchange their histograms, even after a failure here */
+        has_gradients && (status == BRIM_OK || g->slice) ? write_gradient(h, t, step, i, tensorboard) : BRIM_OK;
     if (own == BRIM_ECOMM) return own;
     if (status == BRIM_OK) status = own;
   }

@@ -347,7 +347,8 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   brim_text text = {0};
   brim_precision_record(config, drive->setup);
   BRIM_TRY(keep_files(dir, config, &config->arena));
-  for (size_t i = 0; i < config->override_count; i++) { /* a list of quoted words, so that any text reads back */
+  /* Quoted words as a YAML list, so that any text can be read back. */
+  for (size_t i = 0; i < config->override_count; i++) {
     brim_text_add(&text, "- '");
     for (const char *s = config->overrides[i]; *s; s++)
       brim_text_add_n(&text, *s == '\'' ? "''" : s, *s == '\'' ? 2 : 1);

@@ -52,8 +52,8 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_hook_facts last = {.status = ""};
   brim_error_take(&first);
   brim_progress_finish(&r->progress);
-  const bool opened =
-      r->lock >= 0 && r->state; /* otherwise the folder belongs to another run, and this one must not write to it */
+  /* Otherwise the folder belongs to another run, and this one must not write to it. */
+  const bool opened = r->lock >= 0 && r->state;
   if (!opened) brim_report_release(&r->report);
   if (opened) {
     const char *error = status == BRIM_OK ? "" : first.text;

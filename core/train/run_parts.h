@@ -24,8 +24,8 @@
 typedef struct brim_run_metrics {
   brim_openmetrics_counts decisions;
   char host[64], user[64], device[64];
-  brim_text
-      text; /* has room for the whole file, so that steps allocate nothing; without room the file is not written */
+  /* Has room for the whole file, so that steps allocate nothing; without room the file is not written. */
+  brim_text text;
   double written;  /* brim_now() at the last attempt */
   bool has_failed; /* brim has warned that the file cannot be written */
 } brim_run_metrics;

@@ -71,8 +71,8 @@ static brim_status make(void *self)
       brim_setup_is_federated(r->drive->setup) ? brim_tracing_begin(name) : brim_tracing_begin_step(name);
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
   brim_tracing_end(began, BRIM_TRACING_STEP, name, (uint64_t)step + 1);
-  if (r->state->step == step)
-    return status; /* otherwise the step was committed, and the next one, which had begun ahead, failed */
+  /* Otherwise the step was committed, and the next one, which had begun ahead, failed. */
+  if (r->state->step == step) return status;
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
   if (r->state->skipped_steps > skipped) { /* each skipped step is an event; messages appear only as often as records */

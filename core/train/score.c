@@ -71,8 +71,8 @@ static void fill_passage(scorer *s, const brim_passage *p, int64_t row, int64_t 
     if (t + 1 >= p->first) label[t] = p->tokens[t + 1];
   }
   if (!s->has_documents) return;
-  for (int64_t t = 0; place + t < s->length; t++)
-    places[t] = (int32_t)t; /* the rest of the row belongs to the last passage */
+  /* The rest of the row belongs to the last passage. */
+  for (int64_t t = 0; place + t < s->length; t++) places[t] = (int32_t)t;
 }
 
 /* ---- the model ---- */

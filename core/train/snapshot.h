@@ -19,8 +19,8 @@ typedef struct brim_snapshot {
   bool is_mapped;                                     /* `values` is a mapping of a file without a name */
   brim_checkpoint_tensors tensors;                    /* the snapshot owns their names and data */
   const brim_program *model_program, *update_program; /* of the plan */
-  const brim_tensor **model,
-      **optimizer; /* the plan's tensors, in the same order; NULL: the tensor is not on this rank */
+  /* The plan's tensors, in the same order; NULL: the tensor is not on this rank. */
+  const brim_tensor **model, **optimizer;
 } brim_snapshot;
 
 /* Lists the tensors that `exec`'s plan keeps from step to step; for an evaluation plan only the parameters. Reading or

@@ -79,8 +79,8 @@ static void on_signal(int number)
     first_signal = number;
     if (atomic_load(&is_speaking)) answer(number);
   } else if (now - none >= (long long)(1e3 * BRIM_SIGNAL_ECHO_SECONDS) &&
-             number !=
-                 SIGXCPU) { /* SIGXCPU does not count as a second signal, because the kernel sends it every second */
+             /* SIGXCPU does not count as a second signal, because the kernel sends it every second. */
+             number != SIGXCPU) {
     if (atomic_load(&is_speaking)) print_lost();
     signal(number, SIG_DFL);
     raise(number); /* delivered when this handler returns */

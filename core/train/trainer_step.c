@@ -204,8 +204,8 @@ static brim_status begin_step(brim_trainer *t)
   }
   if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) {
     BRIM_TRY(start_update(t, b));
-  } else if (brim_exec_is_asynchronous(
-                 t->exec)) { /* the other ranks begin the update, which has no effect because of their proof */
+  } else if (brim_exec_is_asynchronous(t->exec)) {
+    /* The other ranks begin the update, which has no effect because of their proof. */
     if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
     BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &collectives));
   }

@@ -66,7 +66,7 @@ static brim_tensor *make_token_loss(bench *b)
 }
 BENCH_ROW(token_loss) = {"loss: tokens", make_token_loss, .is_loss = true, .by_sample = true, .skips = true};
 
-/* Labels that are shares of the classes, here any numbers; metrics use the largest. */
+/* Labels that are class probabilities, here any numbers; metrics use the largest. */
 static brim_tensor *make_share_loss(bench *b)
 {
   brim_graph *g = b->g;

@@ -61,7 +61,7 @@ static void step(brim_trainer *t, const brim_program *p, const int64_t *from, co
   must(brim_exec_run(brim_trainer_exec(t), p, &(brim_step){.loss_scale = 1}, NULL));
 }
 
-/* Chunks of a prompt, whose length differs between texts, then token by token. */
+/* Runs the prompts in chunks, where the prompts' lengths differ, and then token by token. */
 static void check_programs(const opened *o, double logits[TEXTS][LENGTH * VOCABULARY])
 {
   const int64_t prompt[TEXTS] = {11, 7};

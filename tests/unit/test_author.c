@@ -141,7 +141,7 @@ static void test_the_null_input_among_several_is_named(void **state)
   assert_failed(g, brim_concat(g, 2, (brim_tensor *[]){input(g, 2), NULL}, 1), "concat: input 2 of 2 is NULL");
 }
 
-/* Refused even where N is 1, which would broadcast: the model must be the same for every N. */
+/* brim refuses this even where N is 1, which would broadcast: the model must be the same for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
   for (int64_t n = 1; n <= 4; n += 3) {

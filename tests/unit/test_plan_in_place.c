@@ -138,7 +138,8 @@ static brim_status build_summand(const void *self, brim_graph *g)
   return BRIM_OK;
 }
 
-/* In the second graph the gradient to add to is that of the layer's result, which the product still reads. */
+/* In the second graph, the gradient to which the layer adds is the gradient of its own result, which the product still
+ * reads. */
 static void a_layer_adds_to_its_inputs_gradient_in_place_unless_it_reads_that(void **unused)
 {
   (void)unused;

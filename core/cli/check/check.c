@@ -21,8 +21,8 @@
 #include "cli/child.h"
 
 #define CHECK_SECONDS 20 /* limit for a check that waits; child.c limits the processor time of one that computes */
-#define COMPUTED_SECONDS                                                                                               \
-  0.05 /* a check that uses more processor time than this in CHECK_SECONDS is computing, on a busy machine too */
+/* A check that uses more processor time than this in CHECK_SECONDS is computing, on a busy machine too. */
+#define COMPUTED_SECONDS 0.05
 #define FILE_SECONDS 600 /* for all of them */
 #define LINE_BYTES 16384 /* limit for a line of the child; no valid line is longer */
 #define LINES_MAX 20000  /* limit for the child's lines; no valid child prints more */

@@ -21,8 +21,8 @@
 static const int64_t batches[] = {1, 2, 3};
 #define BATCHES (sizeof batches / sizeof batches[0])
 #define BATCH_MAX 3
-static const double scales[] = {0.5, 4,
-                                60}; /* scales of outputs; with the last one, results are only checked to be finite */
+/* scales of outputs; with the last one, results are only checked to be finite. */
+static const double scales[] = {0.5, 4, 60};
 #define SCALES (sizeof scales / sizeof scales[0])
 
 static const struct {

@@ -19,8 +19,8 @@
 
 #define DISK_BYTES_MIN (UINT64_C(1) << 30)
 #define FILES_MIN 1000
-#define SHARED_BYTES_MIN                                                                                               \
-  (UINT64_C(64) << 20) /* the size that Docker gives to a container; Open MPI needs more for many ranks */
+/* The size that Docker gives to a container; Open MPI needs more for many ranks. */
+#define SHARED_BYTES_MIN (UINT64_C(64) << 20)
 
 /* ---- the shared folder ---- */
 

@@ -364,8 +364,8 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
   if (check_scaling(g, s, dims / 2) != BRIM_OK) return NULL;
   double *divisor = NULL;
   if (s->kind == BRIM_ROTARY_LONGROPE) {
-    if (!brim_graph_needs_samples(g, "rotary", NULL, x))
-      return NULL; /* the plan compares the attributes of nodes without samples */
+    /* The plan compares the attributes of nodes without samples. */
+    if (!brim_graph_needs_samples(g, "rotary", NULL, x)) return NULL;
     divisor = BRIM_ARENA_NEW(&g->arena, double, (size_t)(dims / 2));
     memcpy(divisor, s->divisor, (size_t)(dims / 2) * sizeof *divisor);
   }

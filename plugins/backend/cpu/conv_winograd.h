@@ -15,7 +15,7 @@ typedef struct cpu_winograd_tiles {
 } cpu_winograd_tiles;
 
 typedef struct cpu_winograd_place {
-  int64_t sample, h, w; /* of a tile's first output */
+  int64_t sample, h, w; /* the position of a tile's first output */
 } cpu_winograd_place;
 
 static inline cpu_winograd_place cpu_winograd_place_of(const cpu_winograd_tiles *t, int64_t tile)

@@ -23,7 +23,7 @@ typedef struct cpu_attention_tile {
 typedef struct cpu_attention_row {
   float *score;       /* q k^T; becomes the weights after dropout */
   float *dz;          /* dy v^T; becomes the gradient of the scores before `scale` */
-  const float *mask;  /* of dropout, at least as long as the tile's row, or NULL */
+  const float *mask;  /* dropout's mask, at least as long as the tile's row, or NULL */
   int64_t from, seen; /* the keys from .. seen - 1 count; the others get 0 */
   int64_t columns;
   float scale, softcap, lse, dy_y;

@@ -26,8 +26,8 @@ enum { CPU_CODE8_DECADES = 7 };
 typedef struct cpu_code8 {
   float value[256];
   float limit[CPU_CODE8_DECADES + 1]; /* values above limit[i] are in decade i or a later one; above the last is 1 */
-  float slope[CPU_CODE8_DECADES],
-      shift[CPU_CODE8_DECADES];  /* in decade i, x has the code slope * x + shift, rounded down */
+  /* In decade i, x has the code slope * x + shift, rounded down. */
+  float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES];
   float last[CPU_CODE8_DECADES]; /* least 1 and at most this */
   int32_t one;                   /* the code of 1 */
 } cpu_code8;

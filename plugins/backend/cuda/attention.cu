@@ -27,8 +27,8 @@
 template <int DEPTH_, int R_, int C_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
   static constexpr bool LIMITED = LIMITED_;
-  static constexpr int BLOCKS =
-      LIMITED ? 2 : 3; /* blocks on a multiprocessor, so that a thread has at most 255 or 168 registers */
+  /* Blocks on a multiprocessor, so that a thread has at most 255 or 168 registers. */
+  static constexpr int BLOCKS = LIMITED ? 2 : 3;
 };
 
 /* A thread's values of its rows during the loop over tiles of keys. */

@@ -9,9 +9,9 @@
 
 typedef struct attention_form {
   int64_t size, keys; /* D, S */
-  int64_t q_stride,
-      k_stride; /* distances between neighbouring positions, in numbers: in q and dq; in k, v, dk and dv */
-  bool joined;  /* in[0] holds keys and values too, and out[0] their gradients */
+  /* Distances between neighbouring positions, in numbers: in q and dq; in k, v, dk and dv. */
+  int64_t q_stride, k_stride;
+  bool joined; /* in[0] holds keys and values too, and out[0] their gradients */
 } attention_form;
 
 /* qkv: the node's operation is attention_qkv, or its gradient. */

@@ -20,8 +20,8 @@ typedef struct library_state {
   enum cuda_sdpa_result result;
   attention_form form;
   int64_t runs;
-  uint64_t query_bytes, key_bytes, y_bytes,
-      lse_bytes; /* distances between the values of one run and the next, in bytes */
+  /* Distances between the values of one run and the next, in bytes. */
+  uint64_t query_bytes, key_bytes, y_bytes, lse_bytes;
 } library_state;
 
 static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result result, const attention_form *f)

@@ -14,8 +14,8 @@
 template <int DEPTH_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, COLUMNS = 64, N = COLUMNS / 8, TILE = COLUMNS * (DEPTH + MMA_PAD);
   static constexpr bool LIMITED = LIMITED_;
-  static constexpr int BLOCKS =
-      DEPTH > 64 ? 2 : 3; /* blocks on a multiprocessor, so that a thread has at most 255 or 168 registers */
+  /* Blocks on a multiprocessor, so that a thread has at most 255 or 168 registers. */
+  static constexpr int BLOCKS = DEPTH > 64 ? 2 : 3;
 };
 
 template <typename X> struct result {

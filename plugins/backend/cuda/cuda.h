@@ -40,8 +40,8 @@ typedef struct cuda_control {
   int32_t proved; /* 1: the running program has a proof, and its updates check flags.refused */
   cuda_flags flags;
   double partial[CUDA_PARTIALS]; /* partial sums, from one launch of an operation to its next */
-  uint32_t
-      ticket[CUDA_TICKETS]; /* the number of blocks that have drawn each ticket (cuda_last_block); 0 between launches */
+  /* The number of blocks that have drawn each ticket (cuda_last_block); 0 between launches. */
+  uint32_t ticket[CUDA_TICKETS];
 } cuda_control;
 
 /* The results of a fetch, in pinned memory. */

@@ -44,8 +44,8 @@ typedef struct softmax_sums {
   float greatest;
   int before; /* classes that come before the label */
   double sum; /* of exp(logit - greatest) */
-  double
-      weights; /* the sum of weights, and of weight * logit; used if labels are smoothed or are class probabilities */
+  /* The sum of weights, and of weight * logit; used if labels are smoothed or are class probabilities. */
+  double weights;
   double weighted;
 } softmax_sums;
 

@@ -399,7 +399,7 @@ static brim_status run_norm(cuda_backend *b, const brim_launch *launch, enum end
   return scale(b, launch, s, end);
 }
 
-/* Uses the running averages: one set for each channel, of all samples. */
+/* Uses the running averages: each channel is one set, with the values of all samples. */
 static brim_status run_inference(cuda_backend *b, const brim_launch *launch, enum ending end)
 {
   scaling s = {};

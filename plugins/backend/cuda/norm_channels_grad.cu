@@ -24,7 +24,7 @@
 /* Which values of dy count. */
 enum masking { MASK_NONE, MASK_BY_X, MASK_BY_RESULT };
 
-/* mean and rstd of sets; weight and bias of channels. */
+/* The values that channels need: mean and rstd of each set; weight and bias of each channel. */
 typedef struct channel_values {
   const float *mean, *rstd, *weight, *bias; /* bias: for MASK_BY_X */
 } channel_values;

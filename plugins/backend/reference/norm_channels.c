@@ -136,7 +136,7 @@ NORM(batch_norm, "batch_norm", run_batch_norm, NOTHING)
 NORM(batch_norm_add, "batch_norm+add", run_batch_norm, ADD)
 NORM(batch_norm_add_relu, "batch_norm+add+relu", run_batch_norm, ADD_RELU)
 
-/* sets: the shape of mean. */
+/* sets: the shape of mean, which has one value for each set. */
 static void differentiate_batches(const brim_node *node, const brim_shape *sets, const gradient *v)
 {
   for (int64_t g = 0; g < sets->dim[0]; g++)

@@ -5,7 +5,7 @@
 #include "brim/host.h"
 #include "template_parts.h"
 
-#define NESTED_MAX 200 /* of statements and expressions in the source */
+#define NESTED_MAX 200 /* the most statements and expressions that are nested in the source */
 
 typedef struct parser {
   template *t;

@@ -28,7 +28,7 @@ typedef struct split {
   item *item;
   int64_t count, room;
   bool opened;
-  int32_t *client;              /* [count] of each picture, once open; NULL without clients */
+  int32_t *client;              /* [count]: each picture's client, set when the set is opened; NULL without clients */
   int64_t pixels_max, side_max; /* of the opened pictures */
   uint64_t decoding_bytes;      /* the most that decoding one of them takes */
   char *title;                  /* of a split of new samples; NULL for training and test */

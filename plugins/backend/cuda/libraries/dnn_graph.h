@@ -8,8 +8,8 @@
 
 enum {
   CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient need the most */
-  CUDA_DNN_ALIGNMENT =
-      16 /* the alignment of addresses that brim declares to engines, some of which do not support a larger one */
+  /* The alignment of addresses that brim declares to engines, some of which do not support a larger one. */
+  CUDA_DNN_ALIGNMENT = 16
 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 
