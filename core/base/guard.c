@@ -172,9 +172,9 @@ static bool wait_for_slice(brim_guard *g)
 }
 
 /* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
- * does not count, because the process was stopped. Time in which other threads had the processors does not count either;
- * on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a limit is
- * reached. */
+ * does not count, because the process was stopped. Time in which other threads had the processors does not count
+ * either; on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a
+ * limit is reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)

@@ -158,7 +158,8 @@ static bool has_window(const char *architecture)
   return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
 }
 
-/* Whether llama.cpp and brim take a number for the key if a GGUF file lacks it, so that such a file cannot express null. */
+/* Whether llama.cpp and brim take a number for the key if a GGUF file lacks it, so that such a file cannot express
+ * null. */
 static bool has_default(const char *architecture, const char *key)
 {
   const bool is_gemma2 = strcmp(architecture, "gemma2") == 0, is_gemma3 = strcmp(architecture, "gemma3") == 0;

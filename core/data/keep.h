@@ -26,9 +26,9 @@
 brim_status brim_data_keep(const brim_data *data, json_t **out);
 /* Whether the description was stored for this dataset plugin. */
 bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin);
-/* [init] Calls brim_data_recall with a description that was stored for the same plugin. Samples of tokens have the length
- * that `self` gives them. `arena` owns the strings. ELOAD if brim_data_keep did not write the description, or the dataset
- * rejects it. */
+/* [init] Calls brim_data_recall with a description that was stored for the same plugin. Samples of tokens have the
+ * length that `self` gives them. `arena` owns the strings. ELOAD if brim_data_keep did not write the description, or
+ * the dataset rejects it. */
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena);
 /* ELOAD, naming the differences, if the data differs from the stored description, apart from rounding of numbers. With

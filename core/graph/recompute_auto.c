@@ -286,8 +286,8 @@ static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
   return false;
 }
 
-/* Starts with no node dropped; never drops nodes that it must not drop. As work only grows, further sets in a slot matter
- * only if the descent finds the least memory, or reaches another slot. */
+/* Starts with no node dropped; never drops nodes that it must not drop. As work only grows, further sets in a slot
+ * matter only if the descent finds the least memory, or reaches another slot. */
 static void descend(search *s)
 {
   const found *least = &s->slot[SLOTS], *slot = NULL;

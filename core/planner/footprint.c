@@ -199,8 +199,8 @@ static void add_pieces(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->piece_bytes + piece_of(larger(largest, f->clients_bytes + f->versions_bytes));
 }
 
-/* Bytes outside the arena while a frozen weight is placed; see setup/setup_weights.c. A host's arena takes values in the
- * type of computation without a copy; those of another type than single precision have one for their hash. */
+/* Bytes outside the arena while a frozen weight is placed; see setup/setup_weights.c. A host's arena takes values in
+ * the type of computation without a copy; those of another type than single precision have one for their hash. */
 static uint64_t placing_bytes(const brim_planner *p, const brim_graph *g, const brim_tensor *t)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape), wide = count * brim_dtype_bytes(g->real);

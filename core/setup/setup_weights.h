@@ -40,8 +40,8 @@ typedef struct brim_frozen_sink {
  * brim_weights_open and brim_weights_read. */
 brim_status brim_frozen_read(const brim_setup *setup, const brim_graph *graph, const brim_frozen_sink *sink,
                              uint64_t *hash);
-/* [init] Tells whether a checkpoint's frozen parameters have this hash. Reads them again for checkpoints that have a hash
- * of the older kind. Errors as for brim_frozen_read. */
+/* [init] Tells whether a checkpoint's frozen parameters have this hash. Reads them again for checkpoints that have a
+ * hash of the older kind. Errors as for brim_frozen_read. */
 brim_status brim_frozen_check(const brim_setup *setup, const brim_graph *graph, const brim_train_state *state,
                               uint64_t hash, bool *same);
 /* [init] Writes the frozen parameters to a program's tensors, in the type in which they are stored. */
