@@ -49,7 +49,7 @@ void brim_reserve_take(void)
 {
   if (atomic_load_explicit(&reserve, memory_order_relaxed)) return;
   void *mine = malloc(RESERVE_BYTES),
-       *none = NULL; /* not brim_try_malloc: tests need not inject a failure here, which does no harm */
+       *none = NULL; /* not brim_try_malloc: a failure here does no harm, so tests need not inject one */
   if (mine && !atomic_compare_exchange_strong(&reserve, &none, mine)) free(mine);
 }
 
@@ -64,8 +64,9 @@ void brim_out_of_memory_advice(const char *text)
   snprintf(advice, sizeof advice, "%s", text ? text : "");
 }
 
-/* Uses neither stdio nor exit handlers, which may allocate. As after a kill, the kernel releases the process's locks,
- * its temporary files are not renamed, and the next process removes its entries from the ledger and the queue. */
+/* Uses neither stdio nor exit handlers, which may allocate. The effect is that of a kill: the kernel releases the
+ * process's locks, its temporary files are not renamed, and the next process removes its entries from the ledger and
+ * the queue. */
 _Noreturn void brim_out_of_memory(size_t bytes)
 {
   char message[sizeof advice + 128];

@@ -32,6 +32,6 @@ _Noreturn void brim_out_of_memory(size_t bytes);
 void brim_reserve_take(void);
 /* [any thread] Releases the reserve and the memory that the C library caches. */
 void brim_reserve_give(void);
-/* [init] A line to append to the message with which the process ends, copied; NULL: none. */
+/* [init] Sets a line that the message of an out-of-memory exit ends with; the text is copied. NULL: no line. */
 void brim_out_of_memory_advice(const char *text);
 #endif

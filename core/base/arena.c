@@ -1,5 +1,6 @@
-/* Blocks in a list, each filled from its start; a large request gets a block of its own. Blocks grow with their number,
- * as a graph of ten thousand nodes would take hundreds of small ones, which are slow to allocate and free. */
+/* An arena is a list of blocks, each filled from its start; a large request gets a block of its own. Blocks grow with
+ * their number, because a graph of ten thousand nodes would need hundreds of small ones, which are slow to allocate and
+ * free. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -110,14 +111,18 @@ char *brim_arena_string(brim_arena *arena, const char *text)
 
 char *brim_arena_printf(brim_arena *arena, const char *format, ...)
 {
+  char text[256]; /* nearly all are names */
   va_list list, again;
   va_start(list, format);
   va_copy(again, list);
-  const int length = vsnprintf(NULL, 0, format, list);
+  const int length = vsnprintf(text, sizeof text, format, list);
   va_end(list);
-  const size_t room = length > 0 ? (size_t)length + 1 : 1;
-  char *p = brim_arena_alloc(arena, room);
-  vsnprintf(p, room, format, again);
+  const size_t bytes = length > 0 ? (size_t)length : 0;
+  char *p = brim_arena_alloc(arena, bytes + 1);
+  if (bytes < sizeof text)
+    memcpy(p, text, bytes);
+  else
+    vsnprintf(p, bytes + 1, format, again);
   va_end(again);
   return p;
 }

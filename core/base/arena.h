@@ -12,13 +12,13 @@ typedef struct brim_arena {
 
 /* A zeroed arena is ready for use; release frees all blocks and zeroes it. */
 void brim_arena_release(brim_arena *arena);
-/* Zeroed, aligned to 16. Ends the process with a message if the host is out of memory: these allocations are small, and
- * no caller could continue without them. */
+/* Returns zeroed memory, aligned to 16 bytes. Ends the process with a message if the host is out of memory: these
+ * allocations are small, and no caller could continue without them. */
 void *brim_arena_alloc(brim_arena *arena, size_t bytes);
-/* The same for large allocations: NULL if the host is out of memory. */
+/* The same for large allocations, but returns NULL if the host is out of memory. */
 void *brim_arena_try(brim_arena *arena, size_t bytes);
-/* Makes room for one more element in an array of `count` elements that lives in the arena: a full array moves to one of
- * twice the capacity. */
+/* Makes room for one more element in an array of `count` elements that lives in the arena: a full array is copied to a
+ * new one of twice the capacity. */
 void *brim_arena_grow(brim_arena *arena, const void *array, size_t count, size_t *room, size_t element_bytes);
 #define BRIM_ARENA_GROW(arena, array, count, room)                                                                     \
   ((array) = brim_arena_grow((arena), (array), (count), &(room), sizeof *(array)))

@@ -35,7 +35,7 @@ BRIM_BANNED(atoi, "strtol, and check its result");
 BRIM_BANNED(atol, "strtol, and check its result");
 BRIM_BANNED(atoll, "strtoll, and check its result");
 BRIM_BANNED(atof, "strtod, and check its result");
-/* C11 and C++14 removed it, but the C library still has it, so an old declaration would link. */
+/* C11 and C++14 removed gets, but the C library still has it, so code that declares it would link. */
 extern char *gets(char *line) __attribute__((unavailable("banned in brim: use fgets or getline")));
 
 #ifdef __cplusplus

@@ -7,7 +7,7 @@
 
 #define FRAMES 64
 
-static _Thread_local sigjmp_buf *unwinding; /* NULL unless this thread is unwinding */
+static _Thread_local sigjmp_buf *unwinding; /* NULL if this thread is not unwinding */
 
 void brim_call_stack_prepare(void)
 {

@@ -10,6 +10,6 @@ void brim_call_stack_prepare(void);
  * as code that a library generates at run time. */
 int brim_call_stack_read(uintptr_t *address, int room);
 /* [any thread] The handler of SIGSEGV and SIGBUS calls this first. If unwinding caused the signal, because the stack is
- * damaged, this does not return: brim_call_stack_read returns 0. */
+ * damaged, this does not return; instead, the interrupted brim_call_stack_read returns 0. */
 void brim_call_stack_on_signal(void);
 #endif

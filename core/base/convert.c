@@ -1,4 +1,4 @@
-/* Converts numbers by way of doubles, which hold every value of the other types. See convert.h. */
+/* Converts numbers through doubles, which can represent every value of the other types. See convert.h. */
 #include "base/convert.h"
 
 #include <math.h>
@@ -40,7 +40,7 @@ static uint16_t narrow(double value, small type)
   if (isinf(value)) return sign | infinite;
   (void)frexp(value, &exponent); /* value = [0.5, 1) * 2^exponent */
   exponent += bias - 1;
-  if (value == 0 || exponent < 1) exponent = 1; /* the smallest values have no leading one */
+  if (value == 0 || exponent < 1) exponent = 1; /* subnormal values have no leading one */
   const double units = nearbyint(ldexp(value, type.mantissa_bits + bias - exponent));
   /* The leading one, if any, adds 1 to the exponent, and so does a mantissa that was rounded up to the next power of
    * two. */

@@ -1,7 +1,7 @@
 /* The signal handler calls only functions that POSIX allows in handlers, pread, and the unwinder, which is loaded
- * before. Unwinding tells which code was called by a plugin. Where it leads nowhere (generated code, a jump to an
- * address without code, a damaged stack), the stack's words are searched instead: one that points into a plugin's code
- * is a return address, or was left by an earlier call. */
+ * before. Unwinding shows whether a plugin called the code that crashed. If unwinding fails (generated code, a jump to
+ * an address without code, a damaged stack), the handler searches the stack's words instead: a word that points into a
+ * plugin's code is a return address, or was left by an earlier call. */
 #include "base/crash.h"
 
 #include <dlfcn.h>
@@ -26,9 +26,9 @@
 #include "base/mapping.h"
 
 #define STACK_BYTES ((size_t)64 * 1024) /* several times the registers that a signal saves with AVX-512 and AMX */
-#define LOOK_BYTES 16384                /* of the stack of the thread that crashed */
-#define FRAMES 64                       /* calls that lead to the crash, or to exit() */
-#define WAIT_MS 2000                    /* for another thread that is writing its message */
+#define LOOK_BYTES 16384                /* bytes to search of the stack of the thread that crashed */
+#define FRAMES 64                       /* maximum number of calls that lead to the crash, or to exit() */
+#define WAIT_MS 2000                    /* wait for another thread that is writing its message */
 
 static const struct {
   int signal;
@@ -143,12 +143,14 @@ static void add_hex(brim_handler_text *m, uintptr_t value)
   brim_handler_text_add_number(m, value, 16);
 }
 
-/* Where a thread crashed, and the address to which the instruction's function returns if it is a function's first. */
+/* Where a thread crashed; if the instruction is the first of a function, also the address to which the function
+ * returns. */
 typedef struct place {
   uintptr_t at, stack, caller; /* caller: 0 if unknown */
 } place;
 
-/* Reads the top of a stack through a file, as the stack may end within `words` words. Returns the number read. */
+/* Reads the top of a stack through a file, because the stack may have fewer than `words` words. Returns the number
+ * read. */
 static size_t read_stack(uintptr_t stack, uintptr_t *word, size_t words)
 {
   const int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
@@ -177,12 +179,12 @@ static place place_of(const void *context)
 
 /* Where a crash comes from. */
 typedef struct origin {
-  const code *plugin; /* NULL: unknown, or brim's own code */
-  uintptr_t at;       /* in its code; else the instruction that crashed */
+  const code *plugin; /* NULL: unknown, or the code is brim's own */
+  uintptr_t at;       /* address in the plugin's code; else that of the instruction that crashed */
   enum { ORIGIN_ITSELF, ORIGIN_CALLED, ORIGIN_CALLED_BRIM, ORIGIN_GUESSED } how;
 } origin;
 
-/* Follows the calls to the instruction outwards. Returns false if they do not lead to code of brim or a plugin. */
+/* Follows the calls from the instruction outwards. Returns false if they do not lead to code of brim or a plugin. */
 static bool follow_calls(uintptr_t at, origin *out)
 {
   uintptr_t frame[FRAMES];
@@ -272,8 +274,8 @@ static void add_culprit_place(brim_handler_text *m, const culprit *blamed)
     m->length -= strlen("\n  ");
 }
 
-/* The instruction of brim or of a library that crashed. If the crash was a jump to an address without code, names the
- * caller's instruction instead, unless the message already names one in a plugin. */
+/* The instruction of brim or of a library that crashed. After a jump to an address without code, names the caller's
+ * instruction instead, unless the message already names an instruction in a plugin. */
 static void add_place(brim_handler_text *m, const culprit *blamed, const place *p)
 {
   static brim_mapping file;
@@ -287,7 +289,7 @@ static void add_place(brim_handler_text *m, const culprit *blamed, const place *
   brim_handler_text_add(m, file.path);
 }
 
-/* How to resume the run; a child of the process has no run. */
+/* Adds how to resume the run; a child of the process has no run. */
 static void add_advice(brim_handler_text *m)
 {
   const char *run = getpid() == watcher ? atomic_load(&current_advice) : NULL;
@@ -375,7 +377,7 @@ static void report_file(const brim_mapping *file)
   finish(&m);
 }
 
-/* Writes the message once: one thread writes it, and others wait, as they may be about to end the process. */
+/* Writes the message once: one thread writes it, and the others wait, because they may be about to end the process. */
 static void report_once(int signal, const siginfo_t *info, const void *context, const brim_mapping *file)
 {
   const struct timespec ms = {0, 1000000};
@@ -392,8 +394,8 @@ static void report_once(int signal, const siginfo_t *info, const void *context, 
   for (int i = 0; i < WAIT_MS && atomic_load(&report_state) == 1; i++) nanosleep(&ms, NULL);
 }
 
-/* Restores the previous handler: an instruction that crashed crashes again when this one returns, and a signal that was
- * sent is sent again. */
+/* Restores the previous handler. When this handler returns, an instruction that crashed crashes again, and a signal
+ * that another process sent is sent again. */
 static void on_crash(int signal, siginfo_t *info, void *context)
 {
   const int error = errno;
@@ -412,7 +414,8 @@ static void on_crash(int signal, siginfo_t *info, void *context)
 
 /* ---- watching ---- */
 
-/* Runs when code other than brim's main function calls exit(): that status says nothing about unfinished work. */
+/* Runs when code other than brim's main function calls exit(), whose status does not show whether work is
+ * unfinished. */
 static void on_exit_called(void)
 {
   static brim_handler_text m;
@@ -487,7 +490,7 @@ void brim_crash_reading(const char *file)
   atomic_store(&read_file, file);
 }
 
-/* Two buffers: the handler may be reading the other one. */
+/* There are two buffers, because the handler may be reading the other one. */
 void brim_crash_advice(const char *text)
 {
   const char *now = atomic_load(&current_advice);

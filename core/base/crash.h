@@ -14,20 +14,20 @@
 /* [init] Starts watching. On the calling thread, stack overflows are reported too. */
 void brim_crash_watch(void);
 
-/* [init] Reports a call of exit() like a crash from here on, with the plugin that called it, and ends the program with
- * exit status 5 (3 while a plugin is loaded); a policy's call is caught, as its crashes are. This happens before the
- * exit handlers that libraries have registered so far: call it again after loading a library that may register
- * one. */
+/* [init] From here on, a call of exit() is reported like a crash, with the plugin that called it, and the program ends
+ * with exit status 5 (3 while a plugin is loaded). If a policy calls exit(), brim handles that like a crash of the
+ * policy. The report comes before the exit handlers that libraries have registered so far: call this function again
+ * after loading a library that may register one. */
 void brim_crash_watch_exit(void);
-/* [any thread] Lets exit() end the process as usual from here on, as the program has finished. */
+/* [any thread] From here on, exit() ends the process as usual, because the program has finished. */
 void brim_crash_allow_exit(void);
 
-/* A stack for the handler, for the case that the thread's own is exhausted. */
+/* An alternate stack for the signal handler, for the case that the thread's own is exhausted. */
 typedef struct brim_crash_stack {
   void *bytes; /* NULL: not allocated */
   stack_t before;
 } brim_crash_stack;
-/* [any thread] Called by a thread at its beginning and end; the signals are unblocked in it. Does nothing if the
+/* [any thread] Each thread calls these at its beginning and end; the signals are unblocked in it. Does nothing if the
  * process does not watch for crashes. */
 void brim_crash_prepare_thread(brim_crash_stack *out);
 void brim_crash_release_thread(const brim_crash_stack *stack);
@@ -35,13 +35,16 @@ void brim_crash_release_thread(const brim_crash_stack *stack);
 /* [init] Registers the plugin `file`, whose code contains `address`. The string must stay valid until the process
  * ends. */
 void brim_crash_add_code(const void *address, const char *file);
-/* [init] The calling thread is loading the plugin `file`, which runs its constructors; NULL: loading has ended. */
+/* [init] Records that the calling thread is loading the plugin `file`, so that a crash in its constructors names the
+ * plugin; NULL: loading has ended. */
 void brim_crash_loading(const char *file);
-/* [init] The tables of the plugin `file` are being read, whose ends the plugin marks; NULL: reading has ended. */
+/* [init] Records that brim is reading the tables of the plugin `file`, so that a crash names it if a table has no end
+ * mark; NULL: reading has ended. */
 void brim_crash_reading(const char *file);
-/* [init] A line on the run's checkpoint and how to resume it, copied; NULL: none. */
+/* [init] Sets the line of a crash report that names the run's checkpoint and the command that resumes the run; the text
+ * is copied. NULL: no line. */
 void brim_crash_advice(const char *text);
-/* [any thread] Ends the process with exit status 5 if it still runs after `seconds`; 0 cancels that. Does nothing if
+/* [any thread] Ends the process with exit status 5 if it still runs after `seconds`; 0 cancels this. Does nothing if
  * the process does not watch for crashes. */
 void brim_crash_end_in(unsigned seconds);
 

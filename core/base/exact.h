@@ -7,7 +7,7 @@
 
 #define BRIM_EXACT_PARTS 5
 
-/* Empty: {{0}}. Two sums are added up part by part. */
+/* An empty sum is {{0}}. Two sums are added part by part. */
 typedef struct brim_exact {
   double part[BRIM_EXACT_PARTS]; /* multiples of 2^16, 2^-16, 2^-48 and 2^-80; the sum of other numbers */
 } brim_exact;

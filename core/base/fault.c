@@ -16,7 +16,7 @@
 #include "base/text.h"
 
 #define FAULTS_MAX 32
-#define NAMES_MAX 32 /* of library operations, in a report */
+#define NAMES_MAX 32 /* names of library operations in a report */
 #define NAME_BYTES 32
 #define PATH_BYTES 512
 #define UNTIL "until="
@@ -76,7 +76,7 @@ static bool ends(const reader *r)
   return *r->at == '\0' || *r->at == ',';
 }
 
-/* The length of the next word. */
+/* Returns the length of the next word. */
 static size_t word_length(const reader *r)
 {
   return strcspn(r->at, ":,");
@@ -201,7 +201,7 @@ static brim_status take_fault(reader *r, fault *f)
     r->at--; /* the ':' before until= */
   }
   BRIM_TRY(take_details(r, f));
-  if (f->count == 0) { /* no count: the first call, or all of them until the file appears */
+  if (f->count == 0) { /* no count: the first call fails, or all calls until the file appears */
     f->count = 1;
     f->onwards = f->until[0] != '\0';
   }
@@ -233,7 +233,7 @@ static counter *counter_of(enum point point, const char *name)
   return &counters[counter_count++];
 }
 
-/* Every fault counts each call that matches it, including calls that another fault fails. */
+/* Every fault counts each call that matches it, even if another fault makes that call fail. */
 static bool counts(fault *f, enum point point, const char *name)
 {
   if (f->point != point || (f->rank >= 0 && f->rank != own_rank) || (f->step >= 0 && f->step != present_step))
@@ -265,8 +265,8 @@ bool brim_fault_hit(const char *point, const char *name)
   return hit;
 }
 
-/* Writes the report, with one write for each line and without stdio, which allocates. A failure to write the report
- * does not end the run. */
+/* Writes the report, with one write for each line and without stdio, which allocates. If the report cannot be written,
+ * the run continues. */
 static void write_report(void)
 {
   for (size_t i = 0; i < counter_count && report_fd >= 0; i++) {

@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_STATIC_LINKING_ONLY /* for states on the stack */
+#include <xxhash.h>
+
 #include "base/text.h"
-#include "base/xxh64.h"
 #include "brim/host.h"
 
 #define READ_BYTES (64 * 1024)
@@ -42,6 +44,20 @@ FILE *brim_fopen_to_read(const char *path)
   FILE *file = fd < 0 ? NULL : fdopen(fd, "re");
   if (fd >= 0 && !file) close(fd);
   return file;
+}
+
+size_t brim_file_start(const char *path, char *out, size_t room)
+{
+  size_t length = 0;
+  ssize_t n = 1;
+  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  while (fd >= 0 && length < room - 1 && (n > 0 || (n < 0 && errno == EINTR))) {
+    n = read(fd, out + length, room - 1 - length);
+    if (n > 0) length += (size_t)n;
+  }
+  if (fd >= 0) close(fd);
+  out[length] = '\0';
+  return length;
 }
 
 const char *brim_open_reason(int error)
@@ -91,7 +107,7 @@ brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes)
 
 brim_status brim_file_create_unnamed(const char *path, uint64_t bytes, int *fd)
 {
-  (void)unlink(path); /* of a process that was killed between the next two calls */
+  (void)unlink(path); /* left by a process that was killed between the next two calls */
   *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (*fd < 0) return brim_fail(BRIM_EIO, "cannot create '%s': %s", path, strerror(errno));
   (void)unlink(path);
@@ -132,7 +148,7 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
   return BRIM_OK;
 }
 
-/* Calls fsync again if it is interrupted, as it may be on network file systems. */
+/* Calls fsync again if a signal interrupts it, as may happen on network file systems. */
 static int sync_fd(int fd)
 {
   int result;
@@ -149,7 +165,7 @@ brim_status brim_file_sync(int fd, const char *path)
 brim_status brim_file_finish(int fd, const char *path)
 {
   brim_status status = brim_file_sync(fd, path);
-  /* close() frees the descriptor even if it is interrupted, and the bytes are on the disk already. */
+  /* close() frees the descriptor even if a signal interrupts it, and the bytes are already on disk. */
   if (close(fd) != 0 && errno != EINTR && status == BRIM_OK)
     status = brim_fail(BRIM_EIO, "cannot close '%s': %s", path, strerror(errno));
   return status;
@@ -210,8 +226,7 @@ void brim_file_map_forget(const brim_file_map *map, const void *data, size_t byt
 
 typedef struct file_hash {
   uint64_t bytes, fnv;
-  brim_xxh64 xxh64;
-  bool is_xxh64;
+  XXH64_state_t *xxh64; /* NULL: brim_hash() */
 } file_hash;
 
 static brim_status hash_fd(int fd, const char *path, file_hash *h)
@@ -223,8 +238,8 @@ static brim_status hash_fd(int fd, const char *path, file_hash *h)
     if (n < 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(errno));
     if (n == 0) return BRIM_OK;
     h->bytes += (uint64_t)n;
-    if (h->is_xxh64)
-      brim_xxh64_add(&h->xxh64, buffer, (size_t)n);
+    if (h->xxh64)
+      (void)XXH64_update(h->xxh64, buffer, (size_t)n);
     else
       h->fnv = brim_hash(h->fnv, buffer, (size_t)n);
   }
@@ -250,11 +265,12 @@ brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash)
 
 brim_status brim_file_xxh64(const char *path, uint64_t *bytes, uint64_t *hash)
 {
-  file_hash h = {.is_xxh64 = true};
-  brim_xxh64_begin(&h.xxh64);
+  XXH64_state_t state;
+  file_hash h = {.xxh64 = &state};
+  (void)XXH64_reset(&state, 0);
   const brim_status status = hash_file(path, &h);
   *bytes = h.bytes;
-  *hash = brim_xxh64_end(&h.xxh64);
+  *hash = XXH64_digest(&state);
   return status;
 }
 
@@ -354,7 +370,7 @@ bool brim_folder_names(brim_arena *arena, const char *path, const char ***out, s
   return true;
 }
 
-/* Whether the reason is permanent: a later call will fail too. */
+/* Whether the reason is permanent, so that a later call will fail too. */
 static bool is_for_good(int reason)
 {
   static const int reasons[] = {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, EEXIST, ELOOP, ENAMETOOLONG};
@@ -366,7 +382,7 @@ static bool is_for_good(int reason)
 static brim_status make_folder(const char *path)
 {
   if (mkdir(path, 0777) == 0) return BRIM_OK;
-  const int reason = errno; /* on a read-only file system EROFS, even if the folder exists */
+  const int reason = errno; /* on a read-only file system this is EROFS, even if the folder exists */
   if (brim_is_folder(path)) return BRIM_OK;
   return brim_fail(is_for_good(reason) ? BRIM_ECONFIG : BRIM_EIO, "cannot make folder '%s': %s", path,
                    reason == EEXIST ? "a file has this name" : strerror(reason));

@@ -18,20 +18,25 @@ brim_status brim_path_join(char *out, const char *folder, const char *name);
  * until the other end opens. -1 or NULL, with errno; ESPIPE: not a regular file. */
 int brim_open_to_read(const char *path);
 FILE *brim_fopen_to_read(const char *path);
-/* The meaning of an errno that these two set, or that opening for writing without following links sets (ELOOP). */
+/* Reads the first room - 1 bytes of a small file, such as one of /proc, and ends them with a NUL. Allocates nothing and
+ * does not block on a pipe. Returns the length; 0: the file is empty or cannot be read. */
+size_t brim_file_start(const char *path, char *out, size_t room);
+/* Returns the meaning of an errno that the first two functions set, or of ELOOP, which opening a link for writing
+ * sets. */
 const char *brim_open_reason(int error);
 /* Creates or truncates a file for writing. Replaces a symbolic link, which another user may have placed, instead of
  * following it, and never blocks on a pipe. EIO with the path and the system's reason, as do the next two. */
 brim_status brim_file_create(const char *path, int *fd);
-/* Writes all bytes, with as many calls as that takes. */
+/* Writes all bytes, with several calls of write() if necessary. */
 brim_status brim_file_write_all(int fd, const char *path, const void *data, size_t bytes);
 /* For files that several processes write: opens an existing file without truncation; sets its final length; writes at
  * an offset. EIO. */
 brim_status brim_file_open_to_write(const char *path, int *fd);
 brim_status brim_file_set_length(int fd, const char *path, uint64_t bytes);
 brim_status brim_file_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset);
-/* Makes a file of that length without a name: it is gone when it is closed, however the process ends. `path`, a name
- * in the folder whose disk it takes, is replaced. Bytes that are not written take no room on most file systems. EIO. */
+/* Creates a file of `bytes` bytes without a name: the system deletes it when it is closed, however the process ends.
+ * `path` is a temporary name in a folder of the wanted file system; a file of that name is replaced. On most file
+ * systems, bytes that are not written take no space. EIO. */
 brim_status brim_file_create_unnamed(const char *path, uint64_t bytes, int *fd);
 /* Reads exactly `bytes` bytes from an offset. EIO, also if the file is shorter. */
 brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes, uint64_t offset);
@@ -39,8 +44,8 @@ brim_status brim_file_read_at(int fd, const char *path, void *data, size_t bytes
 brim_status brim_file_sync(int fd, const char *path);
 /* Syncs and closes; the descriptor is closed in every case. */
 brim_status brim_file_finish(int fd, const char *path);
-/* Ends the writing of a file that brim_file_create opened: as brim_file_finish if `status` is BRIM_OK, else closes it;
- * removes it on failure. Returns the first error. */
+/* Closes a file that brim_file_create opened: like brim_file_finish if `status` is BRIM_OK; otherwise, or on failure,
+ * also removes it. Returns the first error. */
 brim_status brim_file_end(int fd, const char *path, brim_status status);
 /* The cache folder, "$XDG_CACHE_HOME/brim" or "$HOME/.cache/brim". Returns its length, which may exceed `room`, as with
  * snprintf(); -1: neither variable is set to an absolute path. */
@@ -49,7 +54,7 @@ int brim_cache_folder(char *out, size_t room);
 brim_status brim_file_write(const char *path, const char *text, size_t bytes);
 /* Copies a file, completely or not at all. ELOAD if it cannot be read, EIO if the copy cannot be written. */
 brim_status brim_file_copy(const char *from, const char *to);
-/* A file in memory, for reading. Zeroed: no file; an empty file cannot be mapped, so it looks the same. */
+/* A file mapped into memory for reading. All zero: no file, or an empty one, which cannot be mapped. */
 typedef struct brim_file_map {
   void *data;
   size_t bytes;
@@ -62,13 +67,13 @@ void brim_file_map_close(brim_file_map *map);
 void brim_file_map_forget(const brim_file_map *map, const void *data, size_t bytes);
 /* Length and hash (64-bit FNV-1a) of a file's bytes. ELOAD with the path and the system's reason. */
 brim_status brim_file_hash(const char *path, uint64_t *bytes, uint64_t *hash);
-/* The same with XXH64 (base/xxh64.h), for large files. */
+/* The same with XXH64 (xxhash.h, seed 0), for large files. */
 brim_status brim_file_xxh64(const char *path, uint64_t *bytes, uint64_t *hash);
 /* Removes the remains of a failed write at `path`; ignores devices and other special files, and keeps the error
  * text. */
 void brim_file_discard(const char *path);
-/* Whether the bytes are a pointer of git-lfs, which takes the place of a large file in a repository; and the hint for
- * such errors. */
+/* Whether the bytes are a git-lfs pointer, which a repository contains instead of a large file; and the hint for such
+ * errors. */
 bool brim_is_lfs_pointer(const void *bytes, size_t size);
 #define BRIM_LFS_HINT "it is a git-lfs pointer to the file, not the file itself: run 'git lfs pull' in its folder"
 /* Drops the file's clean pages from the page cache. */

@@ -1,6 +1,6 @@
-/* Reads a formula by recursive descent into values, each of which exists once; then orders the values that the outputs
- * need into lines: first those that are the same for all elements, then loads, then the rest, with stores at the end,
- * so that an output may share the memory of an input. A register is reused once its value is no longer needed. */
+/* Reads a formula by recursive descent into values; equal values exist only once. Then puts the values that the outputs
+ * need into lines: first those that are the same for all elements, then loads, then the rest, and stores at the end, so
+ * that an output may share the memory of an input. A register is reused once its value is no longer needed. */
 #include "base/formula.h"
 
 #include <ctype.h>
@@ -18,17 +18,17 @@
 /* A value: an operation and its operands. */
 typedef struct value {
   enum brim_formula_op op;
-  int32_t operand[3]; /* values, or NONE; of a load: input and element; of a scalar: its index */
+  int32_t operand[3]; /* operands are values or NONE; for a load: input and element; for a scalar: its index */
   double number;
   bool is_uniform, is_needed;
-  int32_t place, last; /* register or uniform; the last line that reads it */
+  int32_t place, last; /* place: register or uniform; last: the last line that reads it */
 } value;
 
 typedef struct name {
   const char *text; /* of `bytes` bytes */
   size_t bytes;
   int32_t value;
-  int32_t output; /* the output that this value is stored to, or NONE */
+  int32_t output; /* the output in which this value is stored, or NONE */
   bool is_optional, is_set;
 } name;
 
@@ -461,7 +461,7 @@ static int32_t gate(reader *r, int32_t condition, bool holds, int32_t d)
 }
 
 /* For min and max: passes d to the selected operand (`first`, `second`: conditions), and half of d to each of two equal
- * operands, as torch.maximum does. So max(x, 0) + log1p(exp(-abs(x))) has its true slope at 0. */
+ * operands, as torch.maximum does. So the derivative of max(x, 0) + log1p(exp(-abs(x))) at 0 is correct. */
 static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, int32_t d)
 {
   const int32_t half = binary(r, BRIM_FORMULA_MUL, d, number(r, 0.5)), mine = k == 0 ? first : second;
@@ -469,7 +469,7 @@ static int32_t flow_to_taken(reader *r, int32_t first, int32_t second, int k, in
   return r->status == BRIM_OK ? make(r, BRIM_FORMULA_WHERE, mine, d, equal, 0) : NONE;
 }
 
-/* The gradient of operand k of value v, given v's gradient d; NONE: zero. */
+/* Returns the gradient of operand k of value v, given v's gradient d; NONE: zero. */
 static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
 {
   const enum brim_formula_op op = r->value[v].op;
@@ -515,7 +515,8 @@ static int32_t flow_to(reader *r, int32_t v, int k, int32_t d)
   }
 }
 
-/* Goes from the last value to the first, as operands precede the values made from them. flow: each value's gradient. */
+/* Goes from the last value to the first, because operands precede the values that use them. flow: each value's
+ * gradient. */
 static void differentiate(reader *r, int32_t output, int32_t *flow)
 {
   for (int32_t v = output; v >= 0 && r->status == BRIM_OK; v--) {

@@ -9,7 +9,7 @@
 
 /* The meaning of a formula's names. */
 enum brim_formula_kind {
-  BRIM_NAME_ELEMENT, /* of input `index`, unless -1; must be assigned if `output` is not -1 */
+  BRIM_NAME_ELEMENT, /* an element of input `index` (-1: not an input); must be assigned if `output` is not -1 */
   BRIM_NAME_FACTOR,  /* an element, multiplied by element 1 of the f64 input `factor` */
   BRIM_NAME_FIXED,   /* element 0 of input `index`, which is f64: the same for all elements */
   BRIM_NAME_SCALAR,  /* step.scalar[index] */
@@ -20,7 +20,7 @@ typedef struct brim_formula_name {
   enum brim_formula_kind kind;
   int32_t index, output, factor;
   bool is_optional; /* the formula may leave it unassigned */
-  bool is_wanted;   /* of inputs: brim_formula_read_gradient makes an output of its derivative */
+  bool is_wanted;   /* for inputs: brim_formula_read_gradient computes its derivative as an output */
   double number;
 } brim_formula_name;
 

@@ -15,13 +15,13 @@
 #define HEAD_BYTES 24 /* magic, version, two counts */
 #define DEFAULT_ALIGNMENT 32
 #define ALIGNMENT_MAX (1u << 20)
-#define VALUE_BYTES_MIN 13  /* of a key and its value: a length, a type, a value of a byte */
-#define TENSOR_BYTES_MIN 24 /* of a tensor's entry in the table */
+#define VALUE_BYTES_MIN 13  /* fewest bytes of a key and its value: a length, a type, a value of one byte */
+#define TENSOR_BYTES_MIN 24 /* fewest bytes of a tensor's entry in the table */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers have the same layout in memory and in a file");
 
 struct brim_gguf {
-  brim_file_map map; /* none: the bytes belong to the caller */
+  brim_file_map map; /* not mapped: the bytes belong to the caller */
   brim_arena arena;
   const char *path, *architecture;
   brim_gguf_value *value;
@@ -77,7 +77,7 @@ static brim_status take_u64(reading *r, const char *what, uint64_t *out)
   return BRIM_OK;
 }
 
-/* A key or a name, copied. */
+/* Reads a key or a name, and copies it. */
 static brim_status take_name(reading *r, const char *what, uint64_t most, const char **out)
 {
   const unsigned char *from = NULL;
@@ -209,7 +209,7 @@ static brim_status read_type(reading *r, brim_gguf_tensor *t)
              t->name, name);
 }
 
-/* Reads an entry of the table; the offset is in *offset. */
+/* Reads an entry of the table, and stores the offset in *offset. */
 static brim_status read_tensor(reading *r, brim_gguf_tensor *t, uint64_t *offset)
 {
   BRIM_TRY(take_name(r, "the name of a tensor", NAME_BYTES_MAX, &t->name));
@@ -236,7 +236,7 @@ static int compare_places(const void *a, const void *b)
   return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Resolves the offsets, which begin after the table. */
+/* Converts the offsets, which count from the end of the table. */
 static brim_status place_tensors(reading *r, const uint64_t *offset, uint64_t alignment)
 {
   brim_gguf *f = r->file;
@@ -304,7 +304,7 @@ static brim_status read_head(reading *r, uint64_t *tensors, uint64_t *values)
   return take_u64(r, "the number of keys", values);
 }
 
-/* If the model has several files, each has a part of the tensors, and only the first has the network. */
+/* If a model consists of several files, each has a part of the tensors, and only the first describes the network. */
 static brim_status check_whole(const reading *r)
 {
   int64_t files = 1;

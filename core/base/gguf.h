@@ -50,10 +50,10 @@ enum brim_gguf_kind {
 
 typedef struct brim_gguf_value {
   const char *key;
-  uint32_t kind; /* enum brim_gguf_kind, of the elements of an array */
+  uint32_t kind; /* enum brim_gguf_kind; for an array, that of its elements */
   bool is_array;
-  uint64_t count;            /* of elements; 1 if it is no array */
-  const unsigned char *data; /* of the first element, as in the file */
+  uint64_t count;            /* number of elements; 1 if the value is not an array */
+  const unsigned char *data; /* the first element, as stored in the file */
   uint64_t bytes;
 } brim_gguf_value;
 
@@ -66,7 +66,7 @@ typedef struct brim_gguf_tensor {
 } brim_gguf_tensor;
 
 typedef struct brim_gguf brim_gguf;
-/* Whether the file's name says that it is of this format. */
+/* Whether the file's name has the extension of this format. */
 bool brim_is_gguf(const char *path);
 /* Maps and checks a file. ELOAD with the place: truncated, another version, a type that brim cannot read, duplicates,
  * offsets outside of the file. */
@@ -83,12 +83,12 @@ const brim_gguf_value *brim_gguf_find(const brim_gguf *file, const char *key);
 const char *brim_gguf_architecture(const brim_gguf *file);
 /* The value of the key "ARCHITECTURE.key". */
 const brim_gguf_value *brim_gguf_find_own(const brim_gguf *file, const char *key);
-/* Element `i` as an integer, as a number; false for another kind, or if it does not fit. */
+/* Reads element `i` as an integer or as a double; false if it is of another kind or does not fit. */
 bool brim_gguf_integer(const brim_gguf_value *value, uint64_t i, int64_t *out);
 bool brim_gguf_number(const brim_gguf_value *value, uint64_t i, double *out);
-/* The texts of a value, one after another; *at is 0 at first. They end before a length, not with a NUL. */
+/* Reads the texts of a value one after another; *at is 0 at first. The texts are not NUL-terminated. */
 bool brim_gguf_next_text(const brim_gguf_value *value, uint64_t *at, const char **text, uint64_t *bytes);
-/* The text of a value that is one, which may contain NUL; "" otherwise. It lives as long as the file. */
+/* Returns the value of `key` if it is a text, which may contain NUL; otherwise "". Valid as long as the file. */
 const char *brim_gguf_text(const brim_gguf *file, const char *key);
 
 size_t brim_gguf_tensor_count(const brim_gguf *file);
@@ -99,7 +99,7 @@ void brim_gguf_forget(const brim_gguf *file, const void *data, size_t bytes);
 
 /* ---- writing ---- */
 
-/* Metadata being collected for a file. Zeroed: none. */
+/* Metadata collected for a file to be written. All zero: empty. */
 typedef struct brim_gguf_head {
   brim_text text;
   uint64_t count;

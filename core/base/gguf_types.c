@@ -1,6 +1,6 @@
-/* The block types of GGUF. Each block has its scales and then its values, packed. The arithmetic is in single
- * precision, in the order of the Python package gguf (gguf/quants.py), so that values have the same bits. See gguf.h.
- */
+/* The block types of GGUF. Each block consists of its scales and its packed values. The arithmetic is in single
+ * precision, in the same order as in the Python package gguf (gguf/quants.py), so that values have the same bits. See
+ * gguf.h. */
 #include <math.h>
 #include <string.h>
 
@@ -117,7 +117,7 @@ static void pack_q8_0(const float *from, size_t blocks, unsigned char *to)
   }
 }
 
-/* Four bits of value i: the first half of the values has the low ones. */
+/* Returns the four bits of value i: those of the first half of the values are the low bits of the bytes. */
 static int nibble(const unsigned char *from, int i)
 {
   return i < SMALL / 2 ? from[i] & 15 : from[i - SMALL / 2] >> 4;
@@ -168,7 +168,7 @@ static void unpack_q5_1(const unsigned char *from, size_t blocks, float *to)
 
 /* ---- 256 values a block, with a scale for each 32 or 16 of them ---- */
 
-/* Scale and minimum number j of 8, of 6 bits each in 12 bytes. */
+/* Reads scale and minimum number j of 8, which have 6 bits each and are packed into 12 bytes. */
 static void k_scale(const unsigned char *from, int j, int *scale, int *minimum)
 {
   if (j < 4) {
@@ -180,7 +180,7 @@ static void k_scale(const unsigned char *from, int j, int *scale, int *minimum)
   }
 }
 
-/* Q4_K, and with `high` Q5_K: bit j of high[i] is the fifth of value i of group j. */
+/* Unpacks Q4_K and, with `high`, Q5_K: bit j of high[i] is the fifth bit of value i of group j. */
 static void unpack_k(const unsigned char *scales, const unsigned char *high, const unsigned char *low, float d, float m,
                      float *to)
 {
@@ -214,7 +214,8 @@ static void unpack_q6_k(const unsigned char *from, size_t blocks, float *to)
   for (size_t b = 0; b < blocks; b++, from += 210, to += LARGE) {
     const float d = half(from + 208);
     for (int i = 0; i < LARGE; i++) {
-      const int side = i / 128, group = i % 128 / 32, at = i % 32; /* group g: low bits in 64 bytes, twice */
+      const int side = i / 128, group = i % 128 / 32,
+                at = i % 32; /* each group g: its low bits are in 64 bytes, which two groups share */
       const int low = from[side * 64 + group % 2 * 32 + at] >> group / 2 * 4 & 15;
       const int high = from[128 + side * 32 + at] >> 2 * group & 3;
       const float own = d * (float)(int8_t)from[192 + i / 16];
@@ -235,7 +236,7 @@ static const brim_gguf_type types[] = {
 };
 #define TYPES (sizeof types / sizeof types[0])
 
-/* Names for messages: ggml.h's enum ggml_type. */
+/* Names for messages, as in ggml.h's enum ggml_type. */
 static const char *const names[] = {
     "F32",   "F16",    "Q4_0",  "Q4_1", NULL,   NULL,      "Q5_0",   "Q5_1",    "Q8_0",  "Q8_1",   "Q2_K",
     "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K", "Q8_K", "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S",

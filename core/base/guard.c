@@ -13,31 +13,36 @@
 #include "base/alloc.h"
 #include "base/crash.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
 
-#define SLICE_SECONDS 0.05 /* of waiting; a stop of the process counts as at most two slices */
-#define SPINS 5000         /* polls, some tens of us, before a thread sleeps: a handover is faster than a wake-up */
+#define SLICE_SECONDS 0.05 /* slice of the wait; a stop of the process counts as at most two slices */
+#define SPINS                                                                                                          \
+  5000 /* polls before a thread sleeps, some tens of us, because a handover is faster than waking a thread */
 #define JOIN_SECONDS 1
-#define LAST_SECONDS 600 /* for saving after a thread was abandoned, perhaps while it held a lock of malloc */
+#define LAST_SECONDS                                                                                                   \
+  600 /* time to save the run after a thread was abandoned, perhaps while it held a lock of malloc                     \
+       */
 
-/* Which thread has the turn. In state RUNS both threads may change it, and the later one sees the other's change.
- * INSIDE: the guarded thread is in the core and will return. */
+/* Whose turn it is. In state RUNS both threads may change the turn, and the later one sees the other's change. INSIDE:
+ * the guarded thread is in the core and will return. */
 enum turn { RUNS, INSIDE, ASKS, DONE, CRASHED, LOST };
 
 struct brim_guard {
   pthread_t thread;
   clockid_t clock;    /* of its processor time */
+  atomic_int tid;     /* its number; 0: it has not begun */
   pid_t process;      /* the process of the guard; a child forked by a plugin has no caller */
   sem_t call, answer; /* the caller waits for `answer`, the thread for `call` */
   atomic_int turn;
   bool quits;
   int spins;
-  brim_guard_work work, back; /* the function to call, and the one that it asks the caller to run */
+  brim_guard_work work, back; /* the function to call; the function that the thread asks the caller to run */
   void *context, *back_context;
   brim_status status, back_status;
   brim_error error; /* in transit between the threads */
-  int signal;       /* of a crash; 0: exit() was called */
+  int signal;       /* signal of a crash; 0: exit() was called */
   const void *address, *code;
 };
 
@@ -64,14 +69,14 @@ static void change_turn(brim_guard *g, int from, int to)
   if (!atomic_compare_exchange_strong(&g->turn, &from, to)) park();
 }
 
-/* Gives the turn to the caller; a thread that was abandoned meanwhile parks here. Async-signal-safe. */
+/* Gives the turn to the caller; a thread that has been abandoned parks here. Async-signal-safe. */
 static void give_turn(brim_guard *g, int turn)
 {
   change_turn(g, RUNS, turn);
   sem_post(&g->answer);
 }
 
-/* The guard whose thread this is; NULL elsewhere, and in a forked child. Async-signal-safe. */
+/* Returns the guard of this thread; NULL in other threads, and in a forked child. Async-signal-safe. */
 static brim_guard *own_here(void)
 {
   return own && own->process == getpid() ? own : NULL;
@@ -97,16 +102,18 @@ static void *serve(void *context)
 {
   brim_guard *g = own = context;
   g->process = getpid();
+  atomic_store(&g->tid, (int)gettid());
   for (;;) {
     wait_for(&g->call, g->spins);
     if (g->quits) break;
     (void)brim_fail(BRIM_OK, "%s", "");
     g->status = g->work(g->context);
-    if (!own_here()) _exit(brim_status_exit(BRIM_EPLUGIN)); /* a child that the function forked has returned from it */
+    if (!own_here())
+      _exit(brim_status_exit(BRIM_EPLUGIN)); /* this is a child that the function forked, and that returned from it */
     if (g->status != BRIM_OK) brim_error_take(&g->error);
     give_turn(g, DONE);
   }
-  return NULL; /* `own` stays set: destructors that plugins registered for the thread's end still run */
+  return NULL; /* leave `own` set, because destructors that plugins registered for the thread's end still run */
 }
 
 brim_status brim_guard_back(brim_guard_work work, void *context)
@@ -145,33 +152,49 @@ static double processor_seconds(const brim_guard *g)
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* The time until now in which the thread, or the caller, which must wake up to see the answer, could have run, but
+ * other threads had the processors. Without the time since they could run last. */
+static double queued_seconds(const brim_guard *g)
+{
+  const int tid = atomic_load(&g->tid);
+  return (tid == 0 ? 0 : brim_thread_queued_seconds(tid)) + brim_thread_queued_seconds(gettid());
+}
+
+static bool can_run(const brim_guard *g)
+{
+  const int tid = atomic_load(&g->tid);
+  return tid == 0 || brim_thread_can_run(tid);
+}
+
 static bool wait_for_slice(brim_guard *g)
 {
   const struct timespec until = brim_time_in(SLICE_SECONDS);
   return sem_clockwait(&g->answer, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* Waits for the answer in slices and charges their time. Real time beyond two slices at once does not count, as the
- * process was stopped; real time that was not processor time is waiting time. False: one of the limits is used up. */
+/* Waits for the answer in slices and counts their time against the limits. If a slice takes longer than two, the rest
+ * does not count, because the process was stopped. Time in which other threads had the processors does not count either;
+ * on a busy machine it may be ten times the processor time. The rest is waiting time. Returns false when a limit is
+ * reached. */
 static bool wait_for_answer(brim_guard *g, time_left *left)
 {
   for (int i = 0; i < g->spins; i++)
     if (sem_trywait(&g->answer) == 0) return true;
   while (left->computing > 0 && left->waiting > 0) {
-    const double start = brim_now(), before = processor_seconds(g);
-    const bool is_answered = wait_for_slice(g);
+    const double start = brim_now(), before = processor_seconds(g), queued_before = queued_seconds(g);
+    const bool is_answered = wait_for_slice(g), is_queued = !is_answered && can_run(g);
     const double real = brim_now() - start,
                  computed = fmax(0, processor_seconds(g) - before); /* 0: the thread has ended */
     const double taken = real < 2 * SLICE_SECONDS ? real : 2 * SLICE_SECONDS;
     left->computing -= computed;
-    left->waiting -= taken > computed ? taken - computed : 0;
+    if (!is_queued) left->waiting -= fmax(0, taken - computed - (queued_seconds(g) - queued_before));
     if (is_answered) return true;
   }
   return false;
 }
 
-/* Records that a thread was abandoned, and limits the rest of the process's life: saving may need a lock that the
- * thread never releases. */
+/* Records that a thread was abandoned, and limits the remaining life of the process, because saving may need a lock
+ * that the thread never releases. */
 static void lose(void)
 {
   atomic_store(&any_lost, true);
@@ -237,7 +260,7 @@ static brim_status fail_late(const brim_guard_call *call, const time_left *left)
   return fail_lost(call, what);
 }
 
-/* Takes the turn from the thread. True if the thread has handed it over in the meantime; false: it is abandoned. */
+/* Takes the turn from the thread. True: the thread has just handed it over; false: the thread is abandoned. */
 static bool take_turn(brim_guard *g)
 {
   const struct timespec ms = {0, 1000000};
@@ -303,7 +326,7 @@ brim_status brim_guard_open(brim_guard **out)
   return BRIM_OK;
 }
 
-/* Waits with a limit: a destructor that a plugin registered for the thread's end may hang too. */
+/* Waits with a limit, because a destructor that a plugin registered for the thread's end may hang too. */
 void brim_guard_close(brim_guard *g)
 {
   struct timespec until;

@@ -14,7 +14,8 @@ typedef struct brim_handler_text {
   size_t length;
 } brim_handler_text;
 
-/* Empties the text. On a terminal it begins with a newline, as a progress line or ^C may be on the current line. */
+/* Empties the text. On a terminal the text begins with a newline, as a progress line or ^C may be on the current
+ * line. */
 void brim_handler_text_begin(brim_handler_text *out);
 void brim_handler_text_add(brim_handler_text *out, const char *text);
 /* Adds a number in base 2 to 16. */

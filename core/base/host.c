@@ -1,13 +1,11 @@
-/* A process is bound by its own control group and by every group above it, so each is read, from the process's group up
- * to the root of the mount; the tightest limit counts. In a container the path in /proc may not exist below the mount,
- * whose root is then the container's group: the root is read too.
+/* The limits of a process's own control group and of every group above it apply. So brim reads each, from the process's
+ * group up to the root of the mount, and uses the tightest limit. In a container the path in /proc may not exist below
+ * the mount, whose root is then the container's group, so brim reads the root too.
  *
  * Version 1 has one hierarchy per controller (lines "4:memory:/path"), version 2 a single one ("0::/path"). */
 #include "base/host.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,30 +16,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 enum { PATH_BYTES = 4096, TEXT_BYTES = 8192 };
 
-/* Allocates no memory, because the sampler (memory/pressure.h) calls this while steps run. */
-static bool read_file(const char *path, char *text, size_t bytes)
-{
-  size_t count = 0;
-  ssize_t n = 1;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  while (n != 0 && count < bytes - 1) {
-    n = read(fd, text + count, bytes - 1 - count);
-    if (n > 0) count += (size_t)n;
-    if (n < 0 && errno != EINTR) break;
-  }
-  close(fd);
-  text[count] = '\0';
-  return n >= 0;
-}
-
+/* Allocates no memory, because the pressure thread (memory/pressure.h) calls this while steps run. */
 static bool read_text(const char *folder, const char *file, char *text, size_t bytes)
 {
   char path[PATH_BYTES];
   const int length = snprintf(path, sizeof path, "%s/%s", folder, file);
-  return length > 0 && (size_t)length < sizeof path && read_file(path, text, bytes);
+  return length > 0 && (size_t)length < sizeof path && brim_file_start(path, text, bytes) > 0;
 }
 
 /* Reads a file with one number; "max" and -1 mean no limit. */
@@ -54,7 +38,7 @@ static bool read_number(const char *folder, const char *file, uint64_t *out)
   return true;
 }
 
-/* Bytes of inactive file pages, which the kernel drops before it refuses memory. */
+/* Returns the bytes of inactive file pages, which the kernel drops before it refuses memory. */
 static uint64_t reclaimable(const char *folder, const char *key)
 {
   char text[TEXT_BYTES];
@@ -128,7 +112,7 @@ static void bound_processors(void *out, const char *folder, bool version2)
 
 typedef void (*group_fn)(void *out, const char *folder, bool version2);
 
-/* Calls visit() for hierarchy/path and every folder above it, the hierarchy's root included. */
+/* Calls visit() for hierarchy/path and every folder above it, including the hierarchy's root. */
 static void visit_ancestors(const char *hierarchy, const char *path, bool version2, group_fn visit, void *out)
 {
   char folder[PATH_BYTES];
@@ -155,7 +139,7 @@ static bool lists(const char *list, const char *name)
   return false;
 }
 
-/* The functions that read the limits of each group that binds the process; NULL: none. */
+/* The functions that read the limits of each group that applies to the process; NULL: not needed. */
 typedef struct group_readers {
   group_fn memory, processors;
   void *out;
@@ -182,7 +166,7 @@ static void read_line_of_groups(const group_readers *l, const char *mount, char 
 static void read_groups(const group_readers *l, const char *mount, const char *membership)
 {
   char text[TEXT_BYTES];
-  if (!read_file(membership, text, sizeof text)) return;
+  if (brim_file_start(membership, text, sizeof text) == 0) return;
   for (char *line = text, *end; *line; line = end) {
     end = line + strcspn(line, "\n");
     if (*end) *end++ = '\0';
@@ -190,7 +174,7 @@ static void read_groups(const group_readers *l, const char *mount, const char *m
   }
 }
 
-/* Reads only the limits that are asked for. */
+/* Reads only the requested limits. */
 static brim_cgroup read_limits(const char *mount, const char *membership, bool memory, bool processors)
 {
   brim_cgroup c = {.memory_limit = UINT64_MAX, .memory_headroom = UINT64_MAX};
@@ -210,7 +194,7 @@ brim_cgroup brim_cgroup_read(const char *mount, const char *membership)
 /* ---- processors ---- */
 
 static int32_t ranks_here = 1;
-static double own_share; /* this rank's processors; 0: all of them */
+static double own_share; /* number of this rank's processors; 0: all of them */
 
 void brim_host_share_with(int32_t ranks, double processors)
 {
@@ -276,7 +260,7 @@ static double percent(uint64_t part, uint64_t whole)
   return whole > 0 ? 100 * (double)part / (double)whole : 0;
 }
 
-/* Keeps the use that is closest to its limit. */
+/* Keeps the figures of the memory that is closest to its limit. */
 static void count_ram(brim_host_use *use, uint64_t used, uint64_t limit, bool is_grouped)
 {
   const double share = percent(used, limit);
@@ -296,7 +280,7 @@ static void count_swap(brim_host_use *use, uint64_t used, uint64_t limit)
   use->swap_total_bytes = limit;
 }
 
-/* Version 1 gives a limit for the sum of memory and swap. */
+/* Version 1 of control groups gives a limit for the sum of memory and swap. */
 static void count_group_swap(brim_host_use *use, const char *folder, bool version2, uint64_t memory_limit)
 {
   uint64_t limit = 0, used = 0, memory = 0;
@@ -331,8 +315,8 @@ static void count_machine(brim_host_use *use, const char *text)
   if (swap != UINT64_MAX && swap_free <= swap) count_swap(use, swap - swap_free, swap);
 }
 
-/* A line such as "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, iowait and more. The time
- * of guests, the last two, is already part of the first two. */
+/* Reads a line such as "cpu  252750 0 34472 220967 2315 0 303 313 0 0": user, nice, system, idle, iowait and more. The
+ * time of guests, the last two, is already part of the first two. */
 static void count_processors(brim_host_use *use, const char *text)
 {
   uint64_t ticks[8] = {0};

@@ -1,4 +1,4 @@
-/* Writes messages to standard error and answers of commands to standard output, each with one write, so that lines of
+/* Writes messages to standard error and results of commands to standard output, each with one write, so that lines of
  * several threads do not mix. */
 #include "base/log.h"
 
@@ -22,7 +22,7 @@ static const struct {
     [BRIM_LOG_DEBUG] = {"debug: ", "\033[2m"},
 };
 
-static int32_t rank; /* of several ranks; 0 prints for all */
+static int32_t rank; /* this process's rank in a job; only 0 prints information */
 static bool is_mute;
 static enum brim_level shown = BRIM_LOG_INFO;
 static void (*hook)(void *context, bool before);
@@ -76,7 +76,7 @@ static bool write_all(int fd, const char *text, size_t length)
   return true;
 }
 
-/* Moves the progress line, which may be on the same terminal, out of the way around the write. */
+/* Moves the progress line, which may be on the same terminal, out of the way during the write. */
 static bool write_line(int fd, const char *text, size_t length)
 {
   pthread_mutex_lock(&lock);
@@ -89,8 +89,8 @@ static bool write_line(int fd, const char *text, size_t length)
   return is_written;
 }
 
-/* Indents all lines of a message but the first. Names in a message may come from other users, so control characters are
- * not sent to a terminal. */
+/* Indents all lines of a message except the first. Names in a message may come from other users, so control characters
+ * are made visible. */
 static void write_message(enum brim_level level, const char *message)
 {
   if (is_mute) return;

@@ -8,17 +8,19 @@
 #include "brim/status.h"
 
 void brim_log_set_level(enum brim_level level);
-/* Sets a function that is called before and after each message, so that a progress bar can move away; NULL: none. */
+/* Sets a function that is called before and after each message, so that a progress bar can make room for it; NULL:
+ * none. */
 void brim_log_set_hook(void (*function)(void *context, bool before), void *context);
-/* [any thread] Prints one line on standard output: a description of the run, an evaluation, a result. Suppressed by
- * --quiet and on ranks other than 0. If it cannot be written, one warning says so, and the run continues. No newline at
- * the end. */
+/* [any thread] Prints one line on standard output: a description of the run, an evaluation, a result. --quiet
+ * suppresses it, and only rank 0 prints. If standard output cannot be written, brim warns once and the run continues.
+ * The text must not end with a newline. */
 void brim_say(const char *format, ...) BRIM_PRINTF(1, 2);
 /* Prints the thread's last error: "error: <text>", with the further lines of the text indented. At level DEBUG also its
  * place in the source. */
 void brim_log_error(void);
-/* [init] Reads NO_COLOR and TERM once: a message may be printed while another thread changes the environment, as MPI
- * does when it starts, and getenv() beside setenv() crashes. Until then messages have no colour. */
+/* [init] Reads NO_COLOR and TERM once: later, a message may be printed while another thread changes the environment, as
+ * MPI does when it starts, and getenv() crashes if setenv() runs at the same time. Until then messages have no
+ * colour. */
 void brim_log_read_environment(void);
 bool brim_log_color(void);
 /* [init] Sets this process's rank among several: only rank 0 prints information; warnings and errors of other ranks are

@@ -9,10 +9,10 @@
 #include "base/thread.h"
 
 #define LONG_SECONDS 10
-#define LOOK_SECONDS 0.25 /* between two looks at the calls */
+#define LOOK_SECONDS 0.25 /* seconds between two looks at the calls */
 
-/* One thread watches all calls. It lives on for a while without calls: to start and end a thread for each call takes
- * longer than most of the calls. */
+/* One thread watches all calls. It stays alive for a while without calls, because to start and end a thread for each
+ * call takes longer than most calls. */
 #define IDLE_LOOKS_MAX 20
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,7 +28,7 @@ static void report(const char *what, const void *function)
     brim_log(BRIM_LOG_WARN, "%s has not returned yet", what);
 }
 
-/* Warns once per function, whichever threads call it. */
+/* Warns once per function, even if several threads call it. */
 static void look_at(brim_frequent_call *c, double now)
 {
   const long long turns = atomic_load_explicit(&c->turns, memory_order_relaxed);
@@ -44,7 +44,7 @@ static void look_at(brim_frequent_call *c, double now)
 
 static void *watch_all(void *context)
 {
-  pthread_cond_t never = PTHREAD_COND_INITIALIZER; /* only to wait without the lock */
+  pthread_cond_t never = PTHREAD_COND_INITIALIZER; /* for waiting without the lock; never signalled */
   pthread_mutex_lock(&lock);
   for (int idle = 0; idle < IDLE_LOOKS_MAX; idle = first ? 0 : idle + 1) {
     const double now = brim_now();
@@ -85,7 +85,7 @@ void brim_frequent_call_unwatch(brim_frequent_call *c)
 void brim_long_call_begin(brim_long_call *c, const char *what, const void *function)
 {
   brim_frequent_call_watch(&c->call, what, function);
-  brim_frequent_call_turn(&c->call); /* only then does its time count */
+  brim_frequent_call_turn(&c->call); /* its time counts only now */
 }
 
 void brim_long_call_end(brim_long_call *c)

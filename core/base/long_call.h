@@ -4,20 +4,21 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* A function that one thread calls repeatedly: a call costs two additions. Owned by the caller, opaque. */
+/* The watch over a function that one thread calls repeatedly; each call costs two additions. Owned by the caller, who
+ * must not use its fields. */
 typedef struct brim_frequent_call {
   struct brim_frequent_call *next;
   const char *what;
   const void *function;
   atomic_llong turns; /* odd: within a call */
-  long long seen;     /* by the watching thread, and the time at which it first saw that value */
+  long long seen;     /* the last value that the watching thread saw, and when it first saw that value */
   double since;
   bool is_reported;
 } brim_frequent_call;
 
-/* [init] Makes a thread watch `function`, in a plugin's file, which computes `what` ("the samples"), until unwatch;
- * `what` must stay valid until then. `call` need not be initialized. No message is printed if no thread can be
- * started. */
+/* [init] Makes a thread watch `function`, at an address in a plugin's file, until unwatch. `what` ("the samples") names
+ * its result in the message and must stay valid until then. `call` need not be initialized. If no thread can be
+ * started, no message is printed. */
 void brim_frequent_call_watch(brim_frequent_call *call, const char *what, const void *function);
 void brim_frequent_call_unwatch(brim_frequent_call *call);
 /* [any thread] Call it before and after the function. */

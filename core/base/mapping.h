@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 typedef struct brim_mapping {
-  uint64_t offset; /* of the address within the file */
+  uint64_t offset; /* offset of the address within the file */
   char path[4096]; /* empty: not mapped to a file */
 } brim_mapping;
 

@@ -1,5 +1,5 @@
 /* Compiled with -ffinite-math-only -fno-signed-zeros: without these options compilers do not use the processor's
- * minimum and maximum instructions. The choice of instructions changes no result. */
+ * minimum and maximum instructions. The results are the same with all instructions. */
 #include "base/network.h"
 
 #include <stddef.h>
@@ -39,7 +39,7 @@ uint64_t brim_network_make(uint32_t rows, uint32_t first, uint32_t end, brim_exc
   uint64_t kept = all;
   memset(needed, 0, rows);
   memset(needed + first, 1, end - first);
-  for (uint64_t k = all; k-- > 0;) { /* backwards, as an exchange is needed if one of its rows is */
+  for (uint64_t k = all; k-- > 0;) { /* backwards, because an exchange is needed if a later one needs one of its rows */
     if (!needed[out[k].low] && !needed[out[k].high]) continue;
     needed[out[k].low] = needed[out[k].high] = 1;
     out[--kept] = out[k];

@@ -1,7 +1,7 @@
-/* A permutation by number: a balanced Feistel network over [0, 4^half_bits), whose round function is a
- * Philox block keyed by (seed, use, round, item). A value that lands outside [0, count) is put through
- * again until it lands inside ("cycle walking": Black, Rogaway: Ciphers with Arbitrary Finite Domains,
- * 2002); the domain is at most four times as large, so that is four passes or fewer on average. */
+/* Computes a permutation without a table, by a balanced Feistel network over [0, 4^half_bits), whose round function is
+ * a Philox block keyed by (seed, use, round, item). A value outside [0, count) is mapped again until it lies inside
+ * ("cycle walking": Black, Rogaway: Ciphers with Arbitrary Finite Domains, 2002); the domain is at most four times as
+ * large, so this takes four passes or fewer on average. */
 #include "base/permutation.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ void brim_permutation_init(brim_permutation *p, uint64_t seed, uint32_t use, uin
   assert(count <= (uint64_t)1 << 62);
 }
 
-/* The value that a round adds to the other half. */
+/* Returns the value that a round adds to the other half. */
 static uint32_t mix(const brim_permutation *p, uint32_t round, uint32_t half)
 {
   if (p->table) return p->table[(uint64_t)round << p->half_bits | half];

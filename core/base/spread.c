@@ -7,7 +7,7 @@
 
 #define ROOM_LEAST 256
 
-/* Values are the first member of an entry. Sorts ascending and merges duplicates. */
+/* Sorts the entries in ascending order and merges duplicates. The value is the first member of an entry. */
 static void put_in_order(brim_tally *t)
 {
   size_t count = 0;

@@ -19,7 +19,7 @@ typedef struct brim_tally { /* empty: {0} */
   size_t count, room;
 } brim_tally;
 
-/* [any thread] Adds a value that is neither negative nor NAN. ENOMEM_HOST: it is not added. */
+/* [any thread] Adds a value that must not be negative or NAN. ENOMEM_HOST: the value is not added. */
 brim_status brim_tally_add(brim_tally *tally, double value);
 /* [any thread] Computes the figures; all are NAN for an empty tally. */
 brim_spread brim_tally_spread(brim_tally *tally);

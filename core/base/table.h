@@ -11,10 +11,10 @@ typedef struct brim_table {
   size_t count, room;
 } brim_table;
 
-/* Appends a cell; a row is complete after `columns` of them. The text is copied by brim_text_add_shown, as names in it
- * may come from other users. */
+/* Appends a cell; `columns` cells make a row. The text is copied by brim_text_add_shown, as names in it may come from
+ * other users. */
 void brim_table_add(brim_table *table, const char *text);
-/* A number with this many decimals; "-" if it is not finite. */
+/* Appends a number with this many decimals; "-" if it is not finite. */
 void brim_table_number(brim_table *table, double value, int decimals);
 typedef struct brim_table_column {
   size_t width; /* characters of its widest cell */

@@ -26,7 +26,7 @@ void brim_text_clear(brim_text *text)
   if (text->s) text->s[0] = '\0';
 }
 
-#define PRINTED_USUALLY 32 /* bytes of the first attempt; longer text needs a second one */
+#define PRINTED_USUALLY 32 /* bytes reserved for the first attempt; longer text needs a second one */
 
 void brim_text_reserve(brim_text *text, size_t more)
 {
@@ -87,8 +87,8 @@ const char *brim_text_str(const brim_text *text)
 
 bool brim_is_control(int32_t c)
 {
-  /* Format characters: of direction (U+061C, 200E, 202A-202E, 2066-2069), without width, ends of lines, tags. The
-   * joiners U+200C and U+200D stay, as words and emoji need them. */
+  /* Format characters: those of direction (U+061C, 200E, 202A-202E, 2066-2069), those without width, line ends and
+   * tags. The joiners U+200C and U+200D are not among them, because words and emoji need them. */
   static const int32_t ranges[][2] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},     {0x180e, 0x180e},
                                       {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},   {0x2060, 0x206f},
                                       {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0x1d173, 0x1d17a}, {0xe0000, 0xe007f}};
@@ -210,7 +210,7 @@ int brim_edit_distance(const char *a, const char *b)
 
 enum { FOLDED_MAX = 65 }; /* bytes that are compared, and the NUL */
 
-/* Ignores differences of spelling: case, '-' and '_'. */
+/* Removes differences in spelling: case, '-' and '_'. */
 static const char *fold(const char *s, char *out)
 {
   size_t n = 0;

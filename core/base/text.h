@@ -12,34 +12,35 @@ typedef struct brim_text {
   size_t length, room;
 } brim_text;
 
-/* Ready for use when zeroed. */
+/* A zeroed text is ready for use. */
 void brim_text_release(brim_text *text);
 void brim_text_clear(brim_text *text);
-/* Makes room for this many bytes more, so that adding them allocates nothing. */
+/* Reserves room for this many further bytes, so that adding them does not allocate. */
 void brim_text_reserve(brim_text *text, size_t more);
 void brim_text_add(brim_text *text, const char *s);
-/* A decimal number, as "%" PRId64 prints it, ten times as fast. */
+/* Adds a decimal number, as "%" PRId64 prints it, but ten times as fast. */
 void brim_text_int(brim_text *text, int64_t value);
 void brim_text_add_n(brim_text *text, const char *s, size_t bytes);
 void brim_text_printf(brim_text *text, const char *format, ...) BRIM_PRINTF(2, 3);
 const char *brim_text_str(const brim_text *text); /* "" if no text was added */
 /* Reads the next character of untrusted text in a form that is safe for a terminal: a control character (C0, DEL, C1)
- * becomes "\x1b", so that no name can move the cursor or hide a line, a format character "\u202e", so that none can
- * reverse the text after it, and a byte that is not UTF-8 becomes U+FFFD. `kept`: control characters to keep. Writes at
- * most BRIM_SHOWN_BYTES to `out` and returns the number; advances *s, which must be < end. */
+ * becomes "\x1b", so that it cannot move the cursor or hide a line; a format character becomes "\u202e", so that it
+ * cannot reverse the text after it; and a byte that is not UTF-8 becomes U+FFFD. `kept`: control characters to keep.
+ * Writes at most BRIM_SHOWN_BYTES to `out` and returns the number; advances *s, which must be < end. */
 #define BRIM_SHOWN_BYTES 10
 size_t brim_shown_take(const char **s, const char *end, const char *kept, char *out);
 void brim_text_add_shown(brim_text *text, const char *s, const char *kept);
-/* Whether the character is shown so: a control character, or a format character that changes the text around it. */
+/* Whether the character is one of those: a control character, or a format character that changes the text around it. */
 bool brim_is_control(int32_t c);
-/* Whether the text contains one. */
+/* Whether the text contains such a character. */
 bool brim_has_control(const char *s);
-/* Adds a word so that a POSIX shell reads the same word: as it is if it is plain, else in single quotes. */
+/* Adds a word so that a POSIX shell reads the same word: unchanged if it has no special characters, else in single
+ * quotes. */
 void brim_text_add_quoted(brim_text *text, const char *word);
-/* The name of a file or folder, quoted for a command that the user may copy; one that begins with '-' gets "./" before
- * it, so that it is no option. Returns `out`. */
+/* The name of a file or folder, quoted for a command that the user may copy; a name that begins with '-' gets the
+ * prefix "./", so that the command does not take it for an option. Returns `out`. */
 const char *brim_format_quoted(char *out, size_t room, const char *path);
-/* The same for a message: the text is valid until the end of the block. */
+/* The same for use in a message; the text is valid until the end of the block. */
 #define BRIM_QUOTED_BYTES 5000
 #define BRIM_QUOTED(path) brim_format_quoted((char[BRIM_QUOTED_BYTES]){0}, BRIM_QUOTED_BYTES, (path))
 
@@ -51,10 +52,10 @@ int brim_edit_distance(const char *a, const char *b);
  * whose first letters must match, two in up to eight, three in more, and always fewer than half of the letters. Ignores
  * case, '-' and '_'. */
 int brim_typo_distance(const char *written, const char *known);
-/* Makes `known` the best suggestion so far if it is closer than *distance (INT_MAX at first), as a correction or a
- * completion of `written`. */
+/* Makes `known` the best suggestion so far if, as a correction or completion of `written`, it is closer than *distance
+ * (INT_MAX at first). */
 void brim_suggest(const char *written, const char *known, int *distance, const char **best);
-/* The best suggestion of a list; NULL if none is plausible. */
+/* Returns the best suggestion of a list; NULL if none is plausible. */
 const char *brim_suggest_of(const char *written, const char *const *known, size_t count);
 /* Compares const char * by strcmp, for qsort and bsearch. */
 int brim_compare_strings(const void *a, const void *b);

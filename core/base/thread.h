@@ -7,6 +7,6 @@
 /* [any thread] Starts a thread that blocks all signals except those of its own crashes (base/crash.h), as the main
  * thread handles the others; `name`, up to 15 characters, is shown by debuggers. 0, or the error number. */
 int brim_thread_start(pthread_t *thread, const char *name, void *(*work)(void *), void *context);
-/* [any thread] The time of CLOCK_MONOTONIC in `seconds`, as the limit of a wait. */
+/* [any thread] Returns the time `seconds` from now on CLOCK_MONOTONIC, as the limit of a wait. */
 struct timespec brim_time_in(double seconds);
 #endif

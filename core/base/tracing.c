@@ -22,7 +22,7 @@ static struct {
   brim_tracing_event *event; /* [room] */
   char *notes;               /* [NOTES_BYTES] */
   size_t room;
-  atomic_size_t count, notes_used; /* may exceed the room: the rest was lost */
+  atomic_size_t count, notes_used; /* may exceed the room: further events were lost */
   atomic_uint writers;             /* threads that are writing an event now */
 } ring;
 
@@ -76,7 +76,7 @@ static void pop(void)
 
 /* ---- adding ---- */
 
-/* Writers announce themselves before they look at the mode, so that stop() can wait for the last one. */
+/* Writers announce themselves before they read the mode, so that stop() can wait for the last writer. */
 static bool enter(void)
 {
   atomic_fetch_add(&ring.writers, 1);
@@ -154,7 +154,7 @@ brim_status brim_tracing_reserve(size_t room)
     brim_tracing_release();
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a trace of %zu events", room);
   }
-  memset(ring.event, 0, room * sizeof *ring.event); /* touches the pages before the first step */
+  memset(ring.event, 0, room * sizeof *ring.event); /* touches the pages, so that no step has to */
   ring.room = room;
   return BRIM_OK;
 }

@@ -1,4 +1,4 @@
-/* Decoding UTF-8 strictly, as RFC 3629 defines it. */
+/* Decodes UTF-8 strictly, as RFC 3629 defines it. */
 #include "base/utf8.h"
 
 #include <stdlib.h>

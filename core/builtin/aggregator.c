@@ -53,7 +53,7 @@ static brim_status weigh_by_loss(const void *self, const brim_arrival *a, double
   return BRIM_OK;
 }
 
-/* Computes h(k) of the paper, divided by L = 1 / rate as its updates are. */
+/* Computes h(k) of the paper, divided by L = 1 / rate, as the paper's updates are. */
 static brim_status scale_by_curvature(const void *self, const brim_arrival *a, double weight, brim_arrival_scale *out)
 {
   const double q = ((const qfedavg *)self)->q;
@@ -80,8 +80,8 @@ const brim_plugin brim_aggregator_qfedavg = {.size = sizeof(brim_plugin),
 
 /* ---- FedNova ---- */
 
-/* The paper divides each update by the L1 norm of the weights of the gradients in it, which is the reach of the
- * client's steps, and multiplies the mean of the results by the mean norm. */
+/* The paper divides each update by the L1 norm of the weights of its gradients, which is the reach of the client's
+ * steps, and multiplies the mean of these quotients by the mean norm. */
 static brim_status weigh_by_reach(const void *self, const brim_arrival *a, double *weight)
 {
   (void)self;

@@ -12,7 +12,7 @@
 
 typedef struct robust {
   int64_t byzantine; /* the most malicious clients in a round; the median does not use it */
-  int64_t chosen;    /* Multi-Krum: updates that it averages; -1: all but `byzantine` */
+  int64_t chosen;    /* Multi-Krum: number of updates that it averages; -1: all but `byzantine` */
 } robust;
 
 #define BYZANTINE                                                                                                      \
@@ -20,7 +20,7 @@ typedef struct robust {
 
 /* ---- median and trimmed mean ---- */
 
-/* The head of the scratch memory. After it come the exchanges, a strip of columns, and a byte for each row. */
+/* The head of the scratch memory. The exchanges, a strip of columns, and a byte for each row follow. */
 typedef struct sorter {
   uint64_t count; /* of exchanges */
   bool is_made;
@@ -42,8 +42,8 @@ static uint64_t sorter_bytes(const void *self, int64_t clients)
   return sizeof(sorter) + strip_bytes(clients) + exchange_bytes(clients) + (uint64_t)clients;
 }
 
-/* The mean of each value's first-th to (end-1)-th smallest ones. The sum goes from small to large, so it does not
- * depend on the order of the clients. */
+/* Computes the mean of each value's first-th to (end-1)-th smallest instances. The sum goes from small to large, so it
+ * does not depend on the order of the clients. */
 static brim_status merge_middle(const brim_updates *b, int64_t first, int64_t end, double *out)
 {
   enum { COLUMNS = BRIM_NETWORK_COLUMNS };
@@ -56,7 +56,7 @@ static brim_status merge_middle(const brim_updates *b, int64_t first, int64_t en
   s->is_made = true;
   for (int64_t at = 0; at < b->values; at += COLUMNS) {
     const int64_t left = b->values - at, columns = left < COLUMNS ? left : COLUMNS;
-    for (int64_t k = 0; k < b->clients; k++) /* the other columns have old values, which are not used */
+    for (int64_t k = 0; k < b->clients; k++) /* the other columns contain old values, which are not used */
       memcpy(strip + k * COLUMNS, b->update[k] + at, (size_t)columns * sizeof *strip);
     brim_network_sort(exchange, s->count, strip);
     for (int64_t i = 0; i < columns; i++) {
@@ -104,8 +104,8 @@ const brim_plugin brim_aggregator_trimmed_mean = {
 
 /* ---- Krum and Multi-Krum ---- */
 
-/* The scratch memory: squared distances of all pairs, (i, k) with k < i at pair(i, k); then the memory of `choose`.
- */
+/* Places in the scratch memory: squared distances of all pairs, (i, k) with k < i at pair(i, k); then the memory of
+ * `choose`. */
 static int64_t pair(int64_t i, int64_t k)
 {
   return i * (i - 1) / 2 + k;
@@ -135,7 +135,7 @@ static uint64_t krum_bytes(const void *self, int64_t clients)
 
 static double square_distance(const double *a, const double *b, int64_t count)
 {
-  enum { SUMS = 8 }; /* partial sums side by side, in a fixed order */
+  enum { SUMS = 8 }; /* partial sums, in a fixed order */
   double sum[SUMS] = {0}, all = 0;
   int64_t i = 0;
   for (; i + SUMS <= count; i += SUMS)
@@ -150,7 +150,7 @@ static double square_distance(const double *a, const double *b, int64_t count)
 
 static brim_status add_distances(const void *self, const brim_updates *b)
 {
-  enum { PART = 512 }; /* values, so that those of many clients fit in a cache */
+  enum { PART = 512 }; /* values per part, so that the parts of many clients fit in a cache */
   double *distance = b->scratch;
   (void)self;
   for (int64_t at = 0; at < b->values; at += PART) {
@@ -162,7 +162,7 @@ static brim_status add_distances(const void *self, const brim_updates *b)
   return BRIM_OK;
 }
 
-/* Clients with equal scores are ordered by their numbers. */
+/* Equal scores are ordered by the clients' numbers. */
 static int by_score(const void *a, const void *b)
 {
   const score *x = a, *y = b;
@@ -176,7 +176,7 @@ static int by_place(const void *a, const void *b)
   return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Sorts by score, and then the `chosen` best by place, so that the order of sums does not depend on distances. */
+/* Sorts by score, and then the `chosen` best by place, so that the order of additions does not depend on distances. */
 static void choose(const brim_updates *b, int64_t byzantine, int64_t chosen)
 {
   const double *distance = b->scratch;

@@ -1,6 +1,7 @@
 /* The core's augmentations except RandAugment. The core applies those that the keys of `augment` turn on, with
- * parameters from these keys and their own blocks of random numbers (data/transform.h), so they do the same as under
- * `augmentation=[...]` apart from the numbers drawn. Comments name the corresponding functions of torchvision. */
+ * parameters from these keys and their own blocks of random numbers (data/transform.h), so they have the same effect as
+ * under `augmentation=[...]`, but with other random numbers. Comments name the corresponding functions of
+ * torchvision. */
 #include "builtin/augment.h"
 
 #include <math.h>
@@ -101,7 +102,8 @@ static void erase(const void *self, brim_augment_sample *s)
 
 /* T = sqrt(2a (U^(-1/a) - 1)) cos(2 pi V) has Student's t distribution of 2a degrees of freedom (Bailey, Mathematics of
  * Computation 62, 1994), and then 1/2 + T / (2 sqrt(2a + T^2)) is Beta(a, a) (Devroye, Non-Uniform Random Variate
- * Generation, IX.3): no attempts, so two numbers are enough for any a. With q = U^(1/a), T^2 / 2a = c^2 (1 - q) / q. */
+ * Generation, IX.3): without rejection, so two random numbers are enough for any a. With q = U^(1/a), T^2 / 2a = c^2 (1
+ * - q) / q. */
 float brim_mixup_share(double alpha, brim_philox r)
 {
   const double q = pow(brim_uniform(r.v[0]), 1 / alpha), c = cos(2 * PI * brim_uniform(r.v[1]));
@@ -121,8 +123,8 @@ static void mixup(const void *self, brim_augment_sample *s)
   brim_mixup_values(s->values, s->partner, brim_shape_count(&s->shape), s->share);
 }
 
-/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): a box from the partner, whose share of the
- * area is 1 - lambda if it lies completely inside; the label follows the area that is covered. */
+/* CutMix.make_params of torchvision.transforms.v2 (Yun et al., ICCV 2019): copies a box from the partner, whose part of
+ * the area is 1 - lambda if it lies completely inside; the label's weight follows the area that is really covered. */
 static void cutmix(const void *self, brim_augment_sample *s)
 {
   const brim_mixup *a = self;
@@ -156,7 +158,8 @@ static uint64_t gaussian_blur_scratch(const void *self, const brim_shape *shape)
   return (uint64_t)brim_shape_count(shape) * sizeof(float);
 }
 
-/* Index i of n values that continue as their mirror images beyond both ends, repeated as needed. */
+/* Returns the index of element i of n values that continue as their mirror images beyond both ends, repeatedly if
+ * needed. */
 static int64_t reflected(int64_t i, int64_t n)
 {
   if (n == 1) return 0;

@@ -16,10 +16,10 @@ typedef struct brim_mixup {
   double alpha;
 } brim_mixup;
 
-/* An integer below n, or a number in [low, high), from 32 random bits. */
+/* Convert 32 random bits to an integer below n, and to a number in [low, high). */
 int64_t brim_draw_below(uint32_t x, int64_t n);
 double brim_draw_between(uint32_t x, double low, double high);
-/* [any thread] The share of a sample in its mix with another one. alpha > 0. */
+/* [any thread] Draws the weight of a sample in its mix with another sample. alpha must be > 0. */
 float brim_mixup_share(double alpha, brim_philox random);
 /* [any thread] Mixes values: own[i] = share * own[i] + (1 - share) * partner[i]. */
 void brim_mixup_values(float *own, const float *partner, int64_t count, float share);

@@ -1,5 +1,5 @@
-/* The core's own plugins: optimizers, learning-rate schedules, losses, the choice of a communicator. They have
- * parameter tables like any plugin; this header declares their ops tables. */
+/* The core's own plugins: optimizers, learning-rate schedules, losses and others. They have parameter tables like any
+ * plugin; this header declares their ops tables. */
 #ifndef BRIM_BUILTIN_BUILTIN_H
 #define BRIM_BUILTIN_BUILTIN_H
 #include "brim/backend.h"
@@ -10,21 +10,21 @@
 #include "builtin/augment.h"
 #include "graph/graph.h"
 
-/* For optimizers that use an operation of the backends, with one kernel, instead of a formula. */
+/* For optimizers that use a backend's operation, which has a kernel, instead of a formula. */
 typedef struct brim_optimizer_kernel {
   const char *op; /* the operation that updates one parameter; in: parameter, gradient, states */
-  /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. step->step is set. */
+  /* [step] Fills the hyperparameters of a step; `factor` is the schedule's. The caller has set step->step. */
   void (*fill)(const void *params, double factor, brim_step *step);
-  /* [init] Fills the attributes that differ between parameters in *out, which is zeroed. NULL: there are none. */
+  /* [init] Fills the attributes that differ between parameters in *out, which is zeroed. NULL: no attribute differs. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
 } brim_optimizer_kernel;
 
 /* Fills the fields of *out that a plan needs from an optimizer; leaves the others unchanged. */
 void brim_optimizer_describe(const brim_optimizer_ops *ops, const void *self, brim_update_options *out);
-/* [step] Fills the numbers that a step passes to its updates; step->step is set. ENUMERIC, naming the number, if one
- * that a formula uses is not finite. */
+/* [step] Fills the numbers that a step passes to its updates. The caller has set step->step. ENUMERIC, naming the
+ * number, if one that a formula uses is not finite. */
 brim_status brim_optimizer_fill(const brim_plugin *plugin, const void *self, double factor, brim_step *step);
-/* [step] The distance that `steps` steps with the learning rate `rate` move a parameter whose gradient is always 1,
+/* [step] The distance by which `steps` steps with the learning rate `rate` move a parameter whose gradient is always 1,
  * divided by `rate`. With sgd it depends on the momentum and on FedProx's mu; with other optimizers it is `steps`. */
 double brim_optimizer_reach(const brim_plugin *plugin, const void *self, double rate, double mu, int64_t steps);
 
@@ -34,7 +34,7 @@ brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, in
 /* [init] Checks the factors of all steps of a run, or of a sample of them, before the run begins. */
 brim_status brim_schedule_check(const brim_plugin *plugin, const void *self, int64_t steps);
 
-/* For losses that use an operation of the backends, with one kernel, instead of a graph. */
+/* For losses that use a backend's operation, which has a kernel, instead of a graph. */
 typedef struct brim_loss_kernel {
   const char *op; /* in: output, label, weights if given; out: one loss per sample */
   /* [init] Fills the operation's attributes from the parameters in *attr, which is zeroed. NULL: there are none. */

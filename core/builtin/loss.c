@@ -1,4 +1,4 @@
-/* The losses: their parameters as attributes of the operations in core/graph/ops, or as graphs. */
+/* The losses, with their parameters as attributes of the operations in core/graph/ops, or as graphs. */
 #include "builtin/builtin.h"
 
 /* ---- softmax cross-entropy ---- */
@@ -106,7 +106,8 @@ static const brim_param focal_table[] = {
 
 static const int32_t last_axis[] = {-1};
 
-/* The power is computed as exp of a multiple of the logarithm, which is kept finite: if 1 - p is 0, the power is 0. */
+/* The power is computed as exp of a multiple of the logarithm, which this keeps finite: if 1 - p is 0, the power is
+ * 0. */
 #define LEAST "1e-30"
 
 static brim_tensor *build_focal(const void *self, brim_graph *g, brim_tensor *output, brim_tensor *target)
@@ -201,7 +202,7 @@ const brim_plugin brim_loss_kl = {
 
 /* ---- descriptions for graphs ---- */
 
-#define NO_LABEL (-100) /* as ignore_index of cross_entropy in PyTorch */
+#define NO_LABEL (-100) /* the default ignore_index of cross_entropy in PyTorch */
 
 brim_graph_loss brim_loss_describe(const brim_plugin *plugin, const void *self, brim_list *class_weights)
 {

@@ -215,8 +215,8 @@ static void add_state(brim_update_form *form, const char *name, uint32_t dtype, 
   form->state[form->state_count++].shape = *shape;
 }
 
-/* The second moments of a matrix are stored as means of its rows and columns; a tensor of more dimensions is treated as
- * a matrix of its first dimension by all others. */
+/* The second moments of a matrix are stored as means of its rows and columns. A tensor of more dimensions counts as a
+ * matrix of its first dimension by all others. */
 static void form_adafactor(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   const adafactor *p = params;
@@ -236,7 +236,7 @@ static void form_adafactor(const void *params, const brim_tensor *parameter, bri
 
 /* ---- adamw8bit ---- */
 
-/* Small tensors use adamw's states: they take little memory, and biases and norms need more than 8 bits. */
+/* Small tensors use adamw's states, because they take little memory, and biases and norms need more than 8 bits. */
 static void form_adamw8bit(const void *params, const brim_tensor *parameter, brim_update_form *out)
 {
   (void)params;

@@ -59,7 +59,7 @@ static bool is_adamw(const muon *p, const brim_tensor *parameter)
   return parameter->shape.rank < 2 || brim_matches_any(p->adamw, parameter->name);
 }
 
-/* A tensor of more dimensions is treated as a matrix of its first dimension by all others. */
+/* A tensor of more dimensions counts as a matrix of its first dimension by all others. */
 static int64_t rows_of(const brim_tensor *parameter)
 {
   return parameter->shape.dim[0];
@@ -106,7 +106,7 @@ static void form(const void *self, const brim_tensor *parameter, brim_update_for
   out->is_whole = true;
 }
 
-/* Uses x x^T or x^T x, whichever is smaller: the iteration gives the same result with either. */
+/* Uses the smaller of x x^T and x^T x; the iteration gives the same result with either. */
 static void build(const void *self, const brim_tensor *parameter, brim_update *u)
 {
   const muon *p = self;

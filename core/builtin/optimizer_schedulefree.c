@@ -1,6 +1,6 @@
 /* Schedule-free AdamW (Defazio et al., The Road Less Scheduled, 2024), as AdamWScheduleFree of the authors' program,
  * github facebookresearch/schedule_free: gradients are taken at y, between z, where steps are taken, and x, the mean of
- * all z so far. Evaluation uses x, checkpoints have it as the model; y is the parameter in training.
+ * all z so far. Evaluation uses x, which checkpoints store as the model; in training, the parameter is y.
  *
  *     z = z - lr u,   x = (1 - c) x + c z,   y = (1 - beta1) z + beta1 x,   c = lr^2 / (the sum of all lr^2)
  *
@@ -34,8 +34,9 @@ static const brim_param table[] = {
 static const char *const states[] = {"z", "exp_avg_sq", NULL};
 static const char *const scalars[] = {"lr", "weight_decay", "beta1", "beta2", "eps", "t", "first", "share", NULL};
 
-/* The weight of step t, counted from 1, in the mean: its squared learning rate, divided by the sum of those of steps 1
- * to t. Both are in units of lr^2; the warm-up contributes the sum of the squares of 1 .. warmup, over warmup^2. */
+/* The weight of step t, counted from 1, in the mean: its squared learning rate, divided by the sum of the squared rates
+ * of steps 1 to t. Both are in units of lr^2; the warm-up contributes the sum of the squares of 1 .. warmup, divided by
+ * warmup^2. */
 static double share_of(double t, double warmup)
 {
   const double risen = fmin(t, warmup), squares = risen * (risen + 1) * (2 * risen + 1) / 6;

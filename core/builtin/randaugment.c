@@ -1,4 +1,4 @@
-/* RandAugment (Cubuk et al., 2020) as torchvision's for 8-bit images: operations drawn from fourteen, all of the
+/* RandAugment (Cubuk et al., 2020), like torchvision's for 8-bit images: operations drawn from fourteen, all of the
  * same magnitude, with nearest-pixel sampling and black beyond the edges. Operations, their order and their magnitudes:
  * torchvision/transforms/autoaugment.py; formulas and roundings: Pillow's Geometry.c, Filter.c, ImageOps.py. */
 #include <math.h>
@@ -36,7 +36,7 @@ enum operation {
   OPERATIONS
 };
 
-/* torch.linspace(start, end, bins)[i] in float, which rounds a product and its sum once. */
+/* torch.linspace(start, end, bins)[i] in float, which rounds the product and the sum together, once. */
 static double line(double start, double end, int64_t i, int64_t bins)
 {
   const float a = (float)start, b = (float)end, step = (b - a) / (float)(bins - 1);

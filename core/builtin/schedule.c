@@ -60,8 +60,8 @@ static const brim_param restarts_table[] = {
     BRIM_PARAM(F64, schedule, final_factor, "0", "[0,1]", "factor at the end of a cycle"),
     BRIM_PARAMS_END};
 
-/* The number of whole steps in a share. The share is a rounded decimal number, and the product is rounded again: 0.29
- * of 100 steps are 29. */
+/* The number of whole steps in a fraction of all steps. The fraction is a rounded decimal number, and the product is
+ * rounded again: 0.29 of 100 steps must be 29. */
 static double whole_steps(double share, double steps)
 {
   return floor(share * steps * (1 + 4 * DBL_EPSILON));
@@ -74,7 +74,7 @@ static double warmup_of(const schedule *s, int64_t steps)
   return warmup < (double)steps ? warmup : (double)steps;
 }
 
-/* The progress of the decay at a step, from 0 to 1; negative during the warm-up (then *factor is set). */
+/* The progress of the decay at a step, from 0 to 1; negative during the warm-up, in which *factor is set. */
 static double progress(const schedule *s, int64_t step, int64_t steps, double *factor)
 {
   const double warmup = warmup_of(s, steps);
@@ -169,7 +169,7 @@ static double factor_restarts(const void *params, int64_t step, int64_t steps)
 
 /* ---- queries of a run ---- */
 
-#define CHECKED_STEPS 10000 /* of a longer run only a sample */
+#define CHECKED_STEPS 10000 /* in a longer run, only a sample of the steps is checked */
 
 brim_status brim_schedule_factor(const brim_plugin *plugin, const void *self, int64_t step, int64_t steps, double *out)
 {

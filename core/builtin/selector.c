@@ -42,7 +42,7 @@ const brim_plugin brim_selector_round_robin = {.size = sizeof(brim_plugin),
 
 /* ---- proportional ---- */
 
-/* Draws one after another without replacement, with probabilities proportional to the samples of the remaining
+/* Draws clients one after another without replacement, with probabilities proportional to the samples of the remaining
  * clients. */
 static double draw_by_samples(const brim_selection_query *q, const void *context, int64_t client)
 {

@@ -1,4 +1,4 @@
-/* The table of commands, and the program around them. */
+/* The table of commands, and the program's start and end. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static brim_status check_config_path(const brim_cli *cli)
   return BRIM_OK;
 }
 
-/* The command for a word that other programs use as a command, or for an override without a command. */
+/* Returns the command for a word that other programs use as a command, or for an override without a command. */
 static const char *other_command(const char *word)
 {
   static const struct {
@@ -139,16 +139,24 @@ static void give_back_large_blocks(void)
 static int check_output(int result, bool is_written, const char *why)
 {
   if (result != 0 || is_written) return result;
-  return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output: %s", why));
+  return brim_cli_fail(brim_fail(BRIM_EIO, "cannot write to standard output%s%s", why[0] ? ": " : "", why));
 }
 
-/* Ends the process without exit() if a thread was abandoned, as it may hold any lock that exit() needs. */
+/* The reason why standard output lacks something: errno of the last write, or "" if an earlier write had failed. */
+static const char *write_reason(void)
+{
+  return errno ? strerror(errno) : "";
+}
+
+/* Ends the process without exit() if a thread was abandoned, because that thread may hold any lock that exit()
+ * needs. */
 static void leave_lost_threads(int result)
 {
   if (!brim_guard_any_lost()) return;
   const bool is_free = ftrylockfile(stdout) == 0;
+  errno = 0;
   const bool is_written = is_free && fflush_unlocked(stdout) == 0 && !ferror_unlocked(stdout);
-  const char *why = is_free ? strerror(errno) : "an abandoned thread holds it";
+  const char *why = is_free ? write_reason() : "an abandoned thread holds it";
   if (ftrylockfile(stderr) == 0) result = check_output(result, is_written, why);
   _exit(result != 0 || is_written ? result : brim_status_exit(BRIM_EIO));
 }
@@ -160,12 +168,13 @@ int brim_main(int argc, char **argv)
   brim_log_read_environment();
   give_back_large_blocks();
   open_standard_streams();
-  signal(SIGXFSZ, SIG_IGN); /* a file-size limit makes write() fail instead of ending the process */
+  signal(SIGXFSZ, SIG_IGN); /* so that a file-size limit makes write() fail instead of ending the process */
   const int result = run_program(&cli, argc, argv);
   brim_fault_close();
   leave_lost_threads(result);
   brim_crash_allow_exit();
   if (result != 0) return result;
+  errno = 0;
   const bool is_written = fflush(stdout) == 0 && !ferror(stdout);
-  return check_output(result, is_written, strerror(errno));
+  return check_output(result, is_written, write_reason());
 }

@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 
 /* Whether the bytes are the beginning of an incomplete character. A second byte that cannot follow the first is
- * detected once the character is complete. */
+ * detected when the character is complete. */
 static bool may_go_on(const char *s, const char *end)
 {
   const unsigned char first = (unsigned char)s[0];

@@ -1,4 +1,4 @@
-/* fork and exec of /proc/self/exe. */
+/* Starts a child by fork and exec of /proc/self/exe. */
 #include "cli/child.h"
 
 #include <errno.h>
@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The words are in the parent's memory; exec copies them. The parent-death signal stays set across exec. */
+/* Runs in the child. The words are in the parent's memory; exec copies them. The parent-death signal stays set across
+ * exec. */
 _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent)
 {
   prctl(PR_SET_PDEATHSIG, orphaned);
@@ -21,7 +22,7 @@ _Noreturn static void become(const char *const *argv, int orphaned, pid_t parent
 
 pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(void *), void *context)
 {
-  signal(SIGCHLD, SIG_DFL); /* if ignored, the child's exit status would be lost */
+  signal(SIGCHLD, SIG_DFL); /* if the signal is ignored, the child's exit status is lost */
   fflush(NULL);             /* otherwise both processes would write the buffered output */
   const pid_t parent = getpid(), pid = fork();
   if (pid == 0) {
@@ -29,7 +30,7 @@ pid_t brim_child_start(const char *const *argv, int orphaned, void (*prepare)(vo
     become(argv, orphaned, parent);
   }
   const int reason = errno;
-  if (pid > 0) setpgid(pid, pid); /* in both processes, so that it is set whichever runs first */
+  if (pid > 0) setpgid(pid, pid); /* in both processes, so that it is set by the one that runs first */
   errno = reason;
   return pid;
 }

@@ -87,7 +87,7 @@ static brim_status read_texts(const reading *r, const json_t *object, const char
   return BRIM_OK;
 }
 
-/* An answer by index, from 0, as a number or a text, or by letter. */
+/* Reads an answer: its index, from 0, as a number or a text, or its letter. */
 static brim_status read_answer(const reading *r, const char *key, brim_question *q)
 {
   const json_t *value = json_object_get(r->root, key);
@@ -143,7 +143,7 @@ static brim_status read_question(const reading *r, brim_question *q)
   return read_answer(r, "answer", q);
 }
 
-/* The prompt lists the choices; their letters are scored. */
+/* The prompt lists the choices, and their letters are scored. */
 static brim_status read_mmlu(const reading *r, brim_question *q)
 {
   const char *question = NULL;
@@ -196,7 +196,7 @@ static const char *remove_brackets(brim_arena *arena, const char *text)
   return result;
 }
 
-/* preprocess() of lm-evaluation-harness's hellaswag/utils.py: WikiHow's headings become sentences. */
+/* As preprocess() in lm-evaluation-harness's hellaswag/utils.py: makes WikiHow's headings sentences. */
 static const char *clean(brim_arena *arena, const char *text)
 {
   text = strip(arena, text);
@@ -206,7 +206,7 @@ static const char *clean(brim_arena *arena, const char *text)
   return text;
 }
 
-/* Python's str.capitalize(): the first character in upper case, the others in lower case. */
+/* As Python's str.capitalize(): the first character in upper case, the others in lower case. */
 static const char *capitalize(brim_arena *arena, const char *text)
 {
   const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
@@ -249,7 +249,7 @@ static brim_status read_hellaswag(const reading *r, brim_question *q)
 
 /* ---- files ---- */
 
-/* In this order: a question has the form of the first whose key it has. */
+/* The order matters: a question has the form of the first entry whose key it has. */
 static const struct form {
   const char *name, *key;
   brim_status (*read)(const reading *r, brim_question *q);

@@ -1,4 +1,5 @@
 /* Code that commands share: the configuration from their words, results, messages, and output files. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "cli/cli.h"
 #include "store/record.h"
 
+#define TEXT_BYTES_MAX ((size_t)64 << 20)
+
 void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
 {
   out->count = 0;
@@ -22,13 +25,14 @@ void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out)
     out->folder[out->count++] = out->installed;
 }
 
-/* The file of a plugin according to plugins.json, beside a run's configuration; NULL if it is not listed. */
+/* Returns the file of a plugin according to plugins.json, in the folder of a run's configuration; NULL if it is not
+ * listed. */
 static const char *find_plugin(brim_arena *arena, const char *config, const char *group, const char *id)
 {
   const char *slash = strrchr(config, '/'), *file = NULL;
   const int length = slash ? (int)(slash - config) : 1;
   const char *path = brim_arena_printf(arena, "%.*s/plugins.json", length, slash ? config : "."), *key;
-  json_t *all = brim_json_load(path, 0, NULL); /* only a hint, so errors are ignored */
+  json_t *all = brim_json_load(path, 0, NULL); /* this is only for a hint, so errors are ignored */
   json_t *one;
   json_object_foreach(all, key, one)
   {
@@ -110,6 +114,21 @@ brim_status brim_cli_check_absent(const char *path, bool force)
   if (force || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return BRIM_OK; /* a pipe, /dev/null */
   return brim_fail(BRIM_ECONFIG, "'%s' exists already\nname another file with -o FILE, or replace it with --force",
                    path);
+}
+
+brim_status brim_cli_read_text(const char *path, brim_text *out)
+{
+  char part[4096];
+  FILE *file = fopen(path, "re");
+  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
+  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && out->length <= TEXT_BYTES_MAX;)
+    brim_text_add_n(out, part, got);
+  const bool failed = ferror(file) != 0;
+  const int reason = errno;
+  fclose(file);
+  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(reason));
+  if (out->length <= TEXT_BYTES_MAX) return BRIM_OK;
+  return brim_fail(BRIM_ELOAD, "'%s' has more than %zu bytes: take a part of it", path, TEXT_BYTES_MAX);
 }
 
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force)

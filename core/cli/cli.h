@@ -1,4 +1,4 @@
-/* The command line: one file per command, which ends in the command's row of brim_commands. A command gets its own
+/* The command line. Each command has a file, which ends with the command's row of brim_commands. A command gets its own
  * words (argv[0] is its name), prints results on standard output and messages on standard error, and returns the exit
  * status of the process. */
 #ifndef BRIM_CLI_CLI_H
@@ -25,7 +25,7 @@ typedef struct brim_cli {
   brim_registry *registry;                   /* opened before the command runs */
   bool quiet;                                /* --quiet: no progress, no information */
   bool verbose;                              /* --verbose: more of both */
-  bool allow_missing;                        /* show "???" for mandatory values without one */
+  bool allow_missing;                        /* show "???" for mandatory values that are missing */
   double start;                              /* brim_now() when the program began */
 } brim_cli;
 
@@ -33,7 +33,7 @@ typedef struct brim_cli {
  * the command passes to brim_cli_parse. */
 enum brim_option_kind {
   BRIM_OPTION_FLAG,   /* bool */
-  BRIM_OPTION_HIDDEN, /* bool: a flag for internal use */
+  BRIM_OPTION_HIDDEN, /* bool: a flag for internal use, without help */
   BRIM_OPTION_STRING, /* const char * */
   BRIM_OPTION_PATHS   /* brim_cli_paths: may repeat */
 };
@@ -41,22 +41,22 @@ typedef struct brim_option {
   const char *name; /* "--json" */
   enum brim_option_kind kind;
   size_t offset;
-  const char *takes; /* "FILE": the name of the value; NULL for a flag */
-  const char *help;  /* one line; NULL: the next row is another name of the same option and has the help */
+  const char *takes; /* "FILE": what the option's value is; NULL for a flag */
+  const char *help;  /* one line; NULL: the next row is another name of the same option, and has the help */
 } brim_option;
 /* Kind and offset of a row: {"--json", BRIM_CLI_FLAG(wishes, json), NULL, "print JSON, for programs"}. */
 #define BRIM_CLI_FLAG(values, field) BRIM_OPTION_FLAG, _Generic(((values *)0)->field, bool : offsetof(values, field))
 #define BRIM_CLI_STRING(values, field)                                                                                 \
   BRIM_OPTION_STRING, _Generic(((values *)0)->field, const char * : offsetof(values, field))
 #define BRIM_CLI_FORCE_HELP "overwrite an existing file"
-extern const brim_option brim_cli_only_json[]; /* for commands whose only option is --json; its value is a bool */
+extern const brim_option brim_cli_only_json[]; /* for commands whose only option is --json; a bool stores it */
 
 struct brim_command {
   const char *name, *help; /* one line */
   int (*run)(brim_cli *cli, int argc, char **argv);
-  const char *usage; /* `brim NAME --help` prints it */
+  const char *usage; /* the text of `brim NAME --help` */
   const brim_option *options;
-  bool is_live; /* it plans for a device or uses it, and publishes its state for other programs: see memory/live.h */
+  bool is_live; /* plans for a device or uses one, and publishes its state for other programs: see memory/live.h */
 };
 extern const brim_command *const brim_commands[]; /* ends with NULL */
 extern const brim_command brim_command_federate, brim_command_train, brim_command_start, brim_command_eval,
@@ -65,27 +65,28 @@ extern const brim_command brim_command_federate, brim_command_train, brim_comman
     brim_command_check, brim_command_data, brim_command_devices, brim_command_monitor, brim_command_doctor,
     brim_command_ops, brim_command_complete, brim_command_version, brim_command_trace, brim_command_runs;
 
-/* A command's words without its options. */
+/* A command's words except its options. */
 typedef struct brim_operands {
-  const char **word; /* there is room for one more word before them, at word[-1] and number[-1] */
+  const char **word; /* the array has room for one more word, at word[-1] and number[-1] */
   int *number;       /* position of each word, for messages; the word after the command is 1 */
   size_t count;
-  brim_arena arena; /* for other needs of the command */
+  brim_arena arena; /* memory for other needs of the command */
 } brim_operands;
 /* Moves the options from a command's words into `values`; the remaining words are its operands (overrides). Accepts
  * `--name value` and `--name=value`; after `--` every word is an operand. Every command calls this first, and
  * brim_cli_end last, whatever this returns. ECONFIG with a suggestion for an unknown option. */
 brim_status brim_cli_parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out);
-/* Reads an option's text as a whole number in [least, most]; a NULL text leaves *out as it is. ECONFIG with the
+/* Reads an option's text as a whole number in [least, most]; a NULL text leaves *out unchanged. ECONFIG with the
  * option's name. */
 brim_status brim_cli_whole_number(const char *option, const char *text, int64_t least, int64_t most, int64_t *out);
-/* Called before brim_cli_parse: turns keys written as options, `--total-clients 100` or `--total-clients=100`, into
- * overrides, with a message each. `filler`, a flag of `options`, replaces a value that was a separate word. New words
- * live in `arena`. */
+/* Call before brim_cli_parse: turns keys that were written as options, `--total-clients 100` or `--total-clients=100`,
+ * into overrides, with a message for each. `filler`, a flag of `options`, replaces a value that was a separate word.
+ * `arena` owns new words. */
 void brim_cli_take_dashes(int argc, char **argv, const brim_option *options, char *filler, brim_arena *arena);
-/* ECONFIG for an option where a command is expected; `next`: the word after it, or NULL. */
+/* Returns ECONFIG for an option where a command is expected; `next`: the word after it, or NULL. */
 brim_status brim_cli_unknown_word(const char *word, const char *next);
-/* ECONFIG naming the first operand after `most`; `what` completes the message: "brim version takes no arguments". */
+/* Returns ECONFIG naming the first operand after `most`; `what` completes the message: "brim version takes no
+ * arguments". */
 brim_status brim_cli_at_most(const brim_operands *operands, size_t most, const char *what);
 /* Releases the operands, prints the thread's error if there is one, and returns the exit status. */
 int brim_cli_end(brim_status status, brim_operands *operands);
@@ -95,61 +96,64 @@ typedef struct brim_cli_search {
   size_t count;
   char installed[4096];
 } brim_cli_search;
-/* The search path of configurations: --config-path, then those that come with plugins (brim_registry_configs), then the
- * installed ones. The result must not be moved. */
+/* The search path of configurations: --config-path, then the folders that come with plugins (brim_registry_configs),
+ * then the installed ones. The result must not be moved. */
 void brim_cli_search_path(const brim_cli *cli, brim_cli_search *out);
 /* Composes the configuration from the command line's words. `file`: a resolved configuration to use instead of the
  * search path, or NULL. */
 brim_status brim_cli_config(const brim_cli *cli, const char *file, const char *const *override, const int *number,
                             size_t count, brim_config **out);
-/* Moves the global options from argv, at any position, into `cli`. */
+/* Moves the global options, at any position, from argv into `cli`. */
 brim_status brim_cli_take_globals(brim_cli *cli, int *argc, char **argv);
-/* A command's options, or the global ones (NULL). */
+/* The options of a command, or (NULL) the global ones. */
 const brim_option *brim_cli_options(const brim_command *command);
-/* Adds the option at *row with its other names, "-o, --output FILE", and advances *row past them. Returns its help, or
+/* Appends the option at *row with all its names, "-o, --output FILE", and advances *row past them. Returns its help, or
  * NULL at the end of the table. Skips hidden options. */
 const char *brim_cli_format_option(const brim_option **row, brim_text *out);
-/* Prints the text of `brim --help`, or of `brim NAME --help`; the latter returns its exit status, because for a command
- * that takes overrides it lists every key. */
+/* Prints the text of `brim --help`, or of `brim NAME --help`; the latter returns an exit status, because for a command
+ * that takes overrides it lists every key and may fail. */
 void brim_cli_print_help(const brim_cli *cli, FILE *out);
 int brim_cli_print_command_help(brim_cli *cli, const brim_command *command);
-/* The global options in force, as words to put after "brim"; `out` has room for BRIM_CLI_GLOBAL_WORDS. Returns their
- * number. */
+/* Writes the global options in force to `out` as words that follow "brim"; `out` has room for BRIM_CLI_GLOBAL_WORDS.
+ * Returns their number. */
 #define BRIM_CLI_GLOBAL_WORDS (4 * BRIM_CLI_PATHS_MAX + 4)
 size_t brim_cli_global_words(const brim_cli *cli, const char **out);
 /* Quotes words, up to NULL, into a line that a shell splits into the same words. */
 void brim_cli_quote(const char *const *word, brim_text *out);
-/* Names of the scenarios that `brim simulate` finds; they live in `arena`. */
+/* Lists the names of the scenarios that `brim simulate` finds; `arena` owns them. */
 void brim_cli_list_scenarios(const brim_cli *cli, brim_arena *arena, const char ***name, size_t *count);
-/* [init] The kinds of plugins that have a template, sorted, in the arena; returns their number. 0: the installation has
- * no templates. */
+/* [init] Lists the kinds of plugins that have a template, sorted; `arena` owns the list. Returns their number; 0: the
+ * installation has no templates. */
 size_t brim_cli_new_kinds(brim_arena *arena, const char ***out);
 /* `quiet`: prints only errors; otherwise restores the level of the global options. */
 void brim_cli_hush(const brim_cli *cli, bool quiet);
 /* Prints the thread's error and returns the exit status for the code. */
 int brim_cli_fail(brim_status status);
-/* Prints results as text on standard output. Names in them may come from other users: see brim_shown_take. */
+/* Prints results as text on standard output. They may contain names from other users, so brim_shown_take makes them
+ * safe. */
 void brim_cli_print(const char *text);
-/* Adds a field of CSV (RFC 4180): one with a comma, a quote or a line break is quoted, and its quotes are doubled. */
+/* Adds a field of CSV (RFC 4180). If it contains a comma, a quote or a line break, quotes it and doubles its quotes. */
 void brim_cli_add_csv(brim_text *out, const char *field);
 /* Prints results as JSON, and releases them. NULL (jansson rejected a text) is an error. Errors of standard output are
- * checked once, when the command has returned. */
+ * checked only once, when the command has returned. */
 brim_status brim_cli_print_json(json_t *root);
 
-/* The words that brim runs takes as its first one; NULL after the last. */
+/* The first words that `brim runs` accepts; NULL after the last. */
 const char *brim_cli_runs_verb(size_t i);
 
 /* The whole program; main() calls it. */
 BRIM_EXPORT int brim_main(int argc, char **argv);
-/* [init] Checks that -o may name this file, so that no data file is overwritten by mistake; `kind` describes the
+/* [init] Reads a text of at most 64 MiB from a file or a pipe. ELOAD. */
+brim_status brim_cli_read_text(const char *path, brim_text *out);
+/* [init] Checks the file that -o names, so that users do not overwrite a data file by mistake; `kind` describes the
  * content ("a report is HTML"). ECONFIG if its name does not end in `ending` (".html"), or if it exists and `force` is
  * not set. */
 brim_status brim_cli_check_output(const char *path, const char *ending, const char *kind, bool force);
-/* [init] ECONFIG if a regular file exists at `path`: only --force replaces a user's file. */
+/* [init] Returns ECONFIG if a regular file exists at `path`, because only --force replaces a user's file. */
 brim_status brim_cli_check_absent(const char *path, bool force);
-/* [init] ECONFIG if the folder of `path` does not exist or is not a folder; called before any work starts. */
+/* [init] Returns ECONFIG if the folder of `path` does not exist or is not a folder; call it before any work starts. */
 brim_status brim_cli_check_folder(const char *path);
-/* Writes a federation's partition to a file with brim_partition_write, and prints its numbers of clients and
+/* Writes a federation's partition to a file with brim_partition_write, and prints the numbers of clients and
  * samples. */
 brim_status brim_cli_export_partition(const brim_config *config, const char *path);
 #endif

@@ -1,4 +1,4 @@
-/* brim compare: runs side by side, as a table or JSON, and their curves as SVG. */
+/* brim compare: compares runs, as a table or as JSON, and draws their curves as SVG. */
 #include <math.h>
 #include <stdio.h>
 
@@ -8,7 +8,7 @@
 #include "report/svg.h"
 #include "store/rundir.h"
 
-#define CURVES_A_RUN 2 /* training, and the data of its score */
+#define CURVES_A_RUN 2 /* curves of a run: of training, and of the data of its score */
 
 /* ---- tables ---- */
 
@@ -174,7 +174,7 @@ static brim_status write_methods(const brim_method *method, size_t count, const 
 }
 
 typedef struct wishes {
-  const char *path; /* file of the curves or of the table of methods; NULL: none */
+  const char *path; /* file for the curves or for the table of methods; NULL: none */
   bool json, force;
 } wishes;
 

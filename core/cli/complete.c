@@ -1,6 +1,6 @@
-/* brim complete: lists the continuations of a command line. Shells call it on each press of TAB and get commands,
- * options, groups, their options, keys, and values, all from the tables that the program itself uses. Nothing is an
- * error here: unknown things are left out. */
+/* brim complete: lists the continuations of a command line. Shells call it on each press of TAB, and get commands,
+ * options, groups, their options, keys, and values from the tables that the program itself uses. It reports no errors,
+ * and leaves out anything unknown. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,12 +15,12 @@
 
 typedef struct completion {
   brim_arena arena;
-  brim_cli cli; /* with the global options of the line */
+  brim_cli cli; /* has the global options of the line */
   const brim_command *command;
-  char *word[WORDS_MAX + 1]; /* after the command, without the last one */
+  char *word[WORDS_MAX + 1]; /* the words after the command, without the last one */
   int count;
   const char *last; /* the word that is being typed */
-  const char *lead; /* the part of it before the text to complete */
+  const char *lead; /* the part of the last word before the text to complete */
   brim_text out;
 } completion;
 
@@ -33,7 +33,7 @@ static void offer(completion *c, const char *candidate, const char *tail)
 
 /* ---- words ---- */
 
-/* Splits a word off the line as a shell would; false at its end. An unfinished word at the end counts. */
+/* Splits a word off the line as a shell does; false at the line's end. An unfinished word at the end counts. */
 static bool next_word(completion *c, const char **line, char **out)
 {
   brim_text text = {0};
@@ -107,7 +107,7 @@ static void offer_kinds(completion *c)
 
 /* ---- overrides ---- */
 
-/* The word with the first of a sweep's values, which suffices to find the keys. */
+/* Returns the word with only the first of a sweep's values, which suffices to find the keys. */
 static const char *without_sweep(completion *c, const char *word)
 {
   const size_t key = strcspn(word, "=");
@@ -116,7 +116,7 @@ static const char *without_sweep(completion *c, const char *word)
   return brim_arena_string_n(&c->arena, word, key + 1 + first);
 }
 
-/* The composed files and the choices so far on the line. */
+/* Composes the files and the choices that are on the line so far. */
 static void compose(completion *c, brim_composition *composition)
 {
   for (int i = 0; i < c->count; i++) {
@@ -231,7 +231,7 @@ static void offer_commands(completion *c)
   for (const brim_command *const *command = c->cli.commands; *command; command++) offer(c, (*command)->name, "");
 }
 
-/* Whether the word being typed is the folder of a run, which the shell completes. */
+/* Whether the word being typed is a run's folder, which the shell completes. */
 static bool is_run(completion *c)
 {
   const char *first = brim_arena_printf(&c->arena, "brim %s RUN", c->command->name);

@@ -19,7 +19,8 @@ static brim_status print_config(brim_cli *cli, const config_options *options, co
                                 brim_text *out)
 {
   if (options->groups) return print_groups(cli, out);
-  if (options->schema && operands->count == 0) { /* without overrides all keys, otherwise those of the chosen options */
+  if (options->schema &&
+      operands->count == 0) { /* without overrides, all keys; otherwise those of the chosen options */
     brim_config_print_schema(NULL, cli->registry, out);
     return BRIM_OK;
   }

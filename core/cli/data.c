@@ -1,5 +1,5 @@
-/* brim data: shows the samples that a run would train on: their number, how full they are, the tokens that count, and
- * the samples and tokens that are left out. */
+/* brim data: shows the samples that a run would train on: their number, the part of each row that tokens fill, the
+ * tokens that count, and the samples and tokens that are left out. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct data_command {
   int64_t sample_count;
   bool colour; /* else brackets */
   const brim_data *data;
-  int32_t *values, *labels; /* of one sample; with documents, values has places too */
+  int32_t *values, *labels; /* of one sample; with documents, values also contains places */
 } data_command;
 
 /* A split of tokens. */
@@ -48,7 +48,7 @@ static bool is_label(const data_command *c, int64_t i)
   return c->labels[i] != BRIM_NO_TOKEN;
 }
 
-/* The number of tokens before the free places at the end of a row. */
+/* Returns the number of tokens before the free places at the end of a row. */
 static int64_t filled_of(const data_command *c)
 {
   const int32_t *places = places_of(c);
@@ -57,7 +57,7 @@ static int64_t filled_of(const data_command *c)
   return end;
 }
 
-/* The end of the document that begins at `at`. */
+/* Returns the end of the document that begins at `at`. */
 static int64_t document_end(const data_command *c, int64_t at, int64_t filled)
 {
   const int32_t *places = places_of(c);
@@ -111,7 +111,7 @@ static void print_value(const json_t *value, brim_text *out)
     brim_text_printf(out, "%g", json_number_value(value));
 }
 
-/* A line for each number or text, or for each object of them. */
+/* Prints a line for each number or text, or for each object of them. */
 static void print_report(json_t *report, brim_text *out)
 {
   const char *key, *inner;
@@ -141,7 +141,7 @@ static void print_counts(const data_command *c, const char *split, const totals 
                    100 * share_of(n->counted, n->filled));
 }
 
-/* dataset.validation_fraction takes samples of the training split. */
+/* Prints the samples of the training split that dataset.validation_fraction takes. */
 static void print_held_out(const data_command *c, const brim_dataset_info *info, brim_text *out)
 {
   const int64_t count = c->data->count[BRIM_PART_VALIDATION];
@@ -221,7 +221,7 @@ static void end_part(const data_command *c, bool counted, brim_text *bytes, json
   brim_text_release(&part);
 }
 
-/* Shows the document at [at, end) of the row, and the token that its last one predicts. */
+/* Shows the document at [at, end) of the row, and the token that its last token predicts. */
 static brim_status show_document(const data_command *c, int64_t at, int64_t end, json_t *json, brim_text *out)
 {
   json_t *tokens = json_array(), *marks = json_array(), *parts = json_array();
@@ -245,7 +245,7 @@ static brim_status show_document(const data_command *c, int64_t at, int64_t end,
   return status;
 }
 
-/* Shows documents of rows that are spread over the split. */
+/* Shows documents from rows that are spread over the split. */
 static brim_status show_samples(const data_command *c, const char *split, int64_t rows, json_t *json, brim_text *out)
 {
   const int64_t count = c->sample_count;

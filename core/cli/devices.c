@@ -57,7 +57,7 @@ static void add_user(devices *d, json_t *list, const char *device, const brim_de
   brim_table_add(&d->users, user->name[0] ? user->name : "-");
 }
 
-/* The processes that use a device; null if unknown, or meaningless, as every process uses the host's memory. */
+/* Lists the processes that use a device; null if unknown, or for the host, whose memory every process uses. */
 static json_t *add_users(devices *d, const char *device, const brim_device_seen *seen)
 {
   if (seen->users_failure)
@@ -68,8 +68,8 @@ static json_t *add_users(devices *d, const char *device, const brim_device_seen 
   return list;
 }
 
-/* The device memory that a process takes besides its plan, as measured in earlier runs. False: this device is not
- * measured, or the profile cannot be read. */
+/* Finds the device memory that a process uses besides its plan, as measured in earlier runs. False: not measured on
+ * this device, or the profile cannot be read. */
 static bool find_taken(const brim_registry_entry *entry, const brim_device_info *info, brim_taken *out)
 {
   char path[BRIM_PATH_MAX];
@@ -93,7 +93,7 @@ static void add_taken(devices *d, const char *device, const brim_taken *t)
                                                              : brim_format_bytes(text, sizeof text, bytes[i]));
 }
 
-/* The 16-bit types that the device's own instructions multiply. */
+/* Lists the 16-bit types for which the device has instructions that multiply. */
 static json_t *json_types(uint32_t types)
 {
   json_t *list = json_array();
@@ -211,7 +211,7 @@ static void add_ticket(devices *d, const brim_ticket *t, size_t place)
   brim_table_add(&d->tickets, t->process[0] ? t->process : "-");
 }
 
-/* Runs that wait for a device, and runs that have claimed one but not placed anything on it yet. */
+/* Lists runs that wait for a device, and runs that have claimed one but not placed anything on it yet. */
 static void collect_queue(devices *d)
 {
   static const char *const head[TICKET_COLUMNS] = {"queue", "backend", "device", "claimed",

@@ -12,10 +12,10 @@
 #include "train/scores.h"
 #include "train/trainer.h"
 
-#define CONFUSION_COLUMNS_MAX 20 /* with more classes the matrix is not printed as text */
+#define CONFUSION_COLUMNS_MAX 20 /* with more classes, the matrix is not printed as text */
 
 typedef struct eval {
-  const char *run, *which, *split; /* as typed; which and split may be NULL */
+  const char *run, *which, *split; /* as the user typed them; which and split may be NULL */
   bool json;
   brim_eval_texts texts;
   char checkpoint[4096];
@@ -33,7 +33,7 @@ static const char *class_name(const eval *e, int64_t class)
 
 /* ---- output ---- */
 
-/* The figures of each class; null: not counted. */
+/* Lists the figures of each class; null: not counted. */
 static json_t *json_of_classes(const eval *e)
 {
   if (!e->result.confusion) return json_null();
@@ -154,8 +154,8 @@ static void print_text(const eval *e)
 
 /* ---- the work ---- */
 
-/* Checks that a validation share of the training samples is the run's own: any other contains samples that the model
- * was trained on. */
+/* Checks that a validation part of the training samples is the run's own, because any other contains samples on which
+ * the model was trained. */
 static brim_status check_share(const eval *e)
 {
   const brim_drive *d = e->drive;

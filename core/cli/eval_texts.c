@@ -1,7 +1,6 @@
 /* See eval_texts.h. */
 #include "cli/eval_texts.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -9,16 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "cli/choices.h"
 #include "cli/generate_model.h"
 #include "store/summary.h"
 #include "train/score.h"
 
-#define TEXT_BYTES_MAX ((size_t)64 << 20)
 #define NUMBER_MAX (1 << 24) /* of tokens, or examples */
-#define CONTEXT_DEFAULT 2048 /* of a model without a run, for --text: more takes more memory and time */
-#define ROW_TOKENS 512       /* of a model without a run, for --choices: several short texts share a row */
+#define CONTEXT_DEFAULT 2048 /* context of a model without a run, for --text: more needs more memory and time */
+#define ROW_TOKENS 512       /* row of a model without a run, for --choices: several short texts share a row */
 
 static volatile sig_atomic_t stopped;
 static void on_signal(int number)
@@ -70,7 +67,7 @@ static bool sets(const work *w, const char *key)
   return false;
 }
 
-/* Opens the model for samples of `context` tokens, or (0) its own, that may consist of documents. */
+/* Opens the model for samples of `context` tokens (0: the model's own), which may consist of documents. */
 static brim_status open_model(work *w, int64_t context, bool documents)
 {
   brim_operands o = {.count = w->operands->count};
@@ -104,7 +101,7 @@ static int64_t context_of(const work *w)
   return w->drive->setup->data.train.sample.dim[0];
 }
 
-/* Whether the number of tokens in a sample is free: a run's was chosen by the user, as --context and an override. */
+/* Whether the number of tokens in a sample is free: not for a run, nor if --context or an override sets it. */
 static bool chooses_context(const work *w)
 {
   return !w->model.run && !w->context && !sets(w, "dataset.context=");
@@ -143,7 +140,7 @@ static brim_status score(work *w)
 {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
+  sigaction(SIGINT, &action, NULL); /* a second signal ends the program at once */
   const char *checkpoint = w->model.checkpoint[0] ? w->model.checkpoint : NULL;
   return brim_score(w->drive, checkpoint, w->passage, w->count, &stopped, &w->cost);
 }
@@ -157,21 +154,6 @@ static json_t *begin_json(const work *w)
 }
 
 /* ---- perplexity ---- */
-
-static brim_status read_file(const char *path, brim_text *out)
-{
-  char part[4096];
-  FILE *file = brim_fopen_to_read(path);
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, brim_open_reason(errno));
-  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && out->length <= TEXT_BYTES_MAX;)
-    brim_text_add_n(out, part, got);
-  const bool failed = ferror(file) != 0;
-  const int reason = errno;
-  fclose(file);
-  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", path, strerror(reason));
-  if (out->length <= TEXT_BYTES_MAX) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD, "'%s' has more than %zu bytes: take a part of it", path, TEXT_BYTES_MAX);
-}
 
 /* Cuts a text into windows of `context` tokens, each `stride` after the one before, whose tokens are its context: see
  * https://huggingface.co/docs/transformers/perplexity. */
@@ -243,7 +225,7 @@ static brim_status evaluate_text(work *w, const brim_text *text)
 static brim_status run_text(work *w)
 {
   brim_text text = {0};
-  brim_status status = read_file(w->wish->text, &text);
+  brim_status status = brim_cli_read_text(w->wish->text, &text);
   if (status == BRIM_OK) status = evaluate_text(w, &text);
   brim_text_release(&text);
   return status;
@@ -251,8 +233,8 @@ static brim_status run_text(work *w)
 
 /* ---- multiple choice ---- */
 
-/* The tokens of a prompt with one of its answers. White space at the prompt's end belongs to the answer, as tokens
- * begin with a space. */
+/* Makes the tokens of a prompt with one of its answers. White space at the prompt's end belongs to the answer, because
+ * tokens begin with a space. */
 static brim_status encode_choice(work *w, const brim_questions *of, const brim_question *q, const char *prompt,
                                  const char *choice, brim_passage *out)
 {
@@ -280,7 +262,7 @@ static brim_status encode_choices(work *w, const brim_questions *of, const brim_
   return BRIM_OK;
 }
 
-/* Refuses choices that are longer than the model's context; *longest: tokens that the model sees. */
+/* Rejects choices that are longer than the model's context; *longest: tokens that the model must see. */
 static brim_status measure(const work *w, const brim_questions *of, int64_t limit, int64_t *longest)
 {
   const brim_passage *p = w->passage;
@@ -298,7 +280,7 @@ static brim_status measure(const work *w, const brim_questions *of, int64_t limi
   return BRIM_OK;
 }
 
-/* Reopens a model without a run with samples as long as the choices need. */
+/* Reopens a model without a run with samples that are long enough for the choices. */
 static brim_status fit_context(work *w, int64_t longest)
 {
   int32_t end_of_text = -1;
@@ -314,7 +296,8 @@ static brim_status fit_context(work *w, int64_t longest)
 /* ---- the result ---- */
 
 typedef struct tally {
-  int64_t right, right_norm, right_bytes; /* by the sum, and divided by characters or bytes */
+  int64_t right, right_norm,
+      right_bytes; /* by the sum of logarithms, and by that sum divided by characters or by bytes */
 } tally;
 
 static double characters_of(const char *text)
@@ -324,7 +307,7 @@ static double characters_of(const char *text)
   return (double)count;
 }
 
-/* The most probable choice; the first of equals. */
+/* Returns the most probable choice; of equally probable ones the first. */
 static size_t best_of(const brim_question *q, const brim_passage *p, double (*length)(const char *))
 {
   size_t best = 0;
@@ -360,7 +343,7 @@ static json_t *judge(const brim_question *q, const brim_passage *p, tally *t)
                    "prediction_bytes", (json_int_t)bytes, "log_likelihood", scores);
 }
 
-/* The standard error of a share, as lm-evaluation-harness computes it; NAN for one question. */
+/* Computes the standard error of a fraction, as lm-evaluation-harness does; NAN for one question. */
 static double error_of(double share, double count)
 {
   return count > 1 ? sqrt(share * (1 - share) / (count - 1)) : NAN;

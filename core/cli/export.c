@@ -30,10 +30,10 @@ typedef struct wanted_type {
 
 typedef struct export_wishes {
   const brim_cli *cli;
-  const char *run, *which, *output, *format, *dtype; /* as typed; which, dtype: may be NULL */
+  const char *run, *which, *output, *format, *dtype; /* as the user typed them; which and dtype may be NULL */
   bool force, merge;
   const char *const
-      *word; /* overrides of the run's configuration, and their positions: for a model that wraps another */
+      *word; /* overrides of the run's configuration, and their positions, for a model that wraps another */
   const int *number;
   size_t words;
 } export_wishes;
@@ -53,7 +53,7 @@ static bool is_whole_folder(const export_wishes *w)
   return strcmp(w->format, FOLDER_FORMAT) == 0 && !brim_ends_with(w->output, ".safetensors");
 }
 
-/* Whether files of the model that the run began with are part of the export. */
+/* Whether the export contains files of the model from which the run began. */
 static bool needs_base(const export_wishes *w)
 {
   return is_gguf(w) || is_whole_folder(w);
@@ -123,7 +123,7 @@ static brim_status check_output(const export_wishes *w)
   return check_absent(w, w->output);
 }
 
-/* The path of config.json, beside the output file. */
+/* Writes the path of config.json, in the folder of the output file. */
 static brim_status config_path(const export_wishes *w, char *path, size_t room)
 {
   const char *slash = strrchr(w->output, '/');
@@ -143,7 +143,7 @@ static brim_status write_config(const export_wishes *w, const char *path, brim_a
   return brim_export_write_config(map, run, p, path);
 }
 
-/* The run's stored description of its data, as a line of JSON; NULL: none. */
+/* Reads the run's stored description of its data, as a line of JSON; NULL: none. */
 static brim_status read_data(const export_wishes *w, brim_arena *arena, const char **out)
 {
   json_t *kept = NULL;
@@ -156,7 +156,8 @@ static brim_status read_data(const export_wishes *w, brim_arena *arena, const ch
   return BRIM_OK;
 }
 
-/* The folder or the GGUF file that the run began with: the last override, or else the run's configuration. */
+/* Finds the folder or the GGUF file from which the run began: in the last override, or else in the run's
+ * configuration. */
 static brim_status find_base(const export_wishes *w, brim_arena *arena, const char **out)
 {
   static const char key[] = "model.weights=";
@@ -238,8 +239,8 @@ static brim_status write_wrapper(const brim_cli *cli, const export_wishes *w, co
   return BRIM_OK;
 }
 
-/* Exports a model that wraps another; the configuration names the wrapped model and its weights. Double precision on
- * the host suffices, whatever device the run used. */
+/* Exports a model that wraps another; the configuration names the wrapped model and its weights. Uses double precision
+ * on the host, independent of the device that the run used. */
 static brim_status export_wrapper(const brim_cli *cli, const export_wishes *w, const wanted_type *wanted,
                                   const char *checkpoint, brim_arena *arena, const brim_parameters *trained)
 {

@@ -15,14 +15,13 @@
 #include "graph/plan_json.h"
 #include "train/generate.h"
 
-#define PROMPT_BYTES_MAX ((size_t)64 << 20)
-#define TEXTS_MAX 8 /* side by side: more take more memory, and little less time */
+#define TEXTS_MAX 8 /* texts side by side: more need more memory, and save little time */
 
 typedef struct generate {
   const char *which; /* as typed; may be NULL */
   const char *prompt, *prompt_file;
-  const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples, *context; /* numbers, as typed; NULL: the
-                                                                                          default */
+  const char *tokens, *temperature, *top_k, *top_p, *penalty, *seed, *samples,
+      *context; /* numbers, as the user typed them; NULL: the default */
   const char *system;
   bool json, plan, chat;
   brim_generate_model model;
@@ -30,7 +29,7 @@ typedef struct generate {
   int64_t sample_count, context_tokens;
   int32_t end_of_text; /* the dataset's; -1: none */
   brim_drive *drive;
-  bool has_text; /* tokens have text; else they are numbers */
+  bool has_text; /* tokens have text; otherwise their numbers are printed */
   brim_text prompt_text;
   int32_t *prompt_tokens;
   int64_t prompt_count;
@@ -59,7 +58,8 @@ static brim_status number(const char *option, const char *text, double least, do
   return BRIM_OK;
 }
 
-/* Called again after the model's own values were read, which these replace. Options that need sampling mean it. */
+/* Called again after the model's own values were read, which the options replace. Options that only affect sampling
+ * turn it on. */
 static brim_status take_sampling(generate *g)
 {
   brim_sampling *s = &g->how.sampling;
@@ -90,22 +90,6 @@ static brim_status take_numbers(generate *g)
 }
 
 /* ---- the prompt ---- */
-
-static brim_status read_prompt_file(generate *g)
-{
-  char part[4096];
-  FILE *file = fopen(g->prompt_file, "re");
-  if (!file) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", g->prompt_file, strerror(errno));
-  for (size_t got; (got = fread(part, 1, sizeof part, file)) > 0 && g->prompt_text.length <= PROMPT_BYTES_MAX;)
-    brim_text_add_n(&g->prompt_text, part, got);
-  const bool failed = ferror(file) != 0;
-  const int reason = errno;
-  fclose(file);
-  if (failed) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", g->prompt_file, strerror(reason));
-  if (g->prompt_text.length > PROMPT_BYTES_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' is too long for a prompt", g->prompt_file);
-  return BRIM_OK;
-}
 
 /* Reads token numbers such as "464 1917 318". */
 static brim_status read_token_numbers(generate *g)
@@ -174,7 +158,7 @@ static void catch_interrupt(generate *g)
 {
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL); /* a second one ends the program at once */
+  sigaction(SIGINT, &action, NULL); /* a second signal ends the program at once */
   g->how.stopped = &stopped;
 }
 
@@ -192,7 +176,8 @@ static brim_status make_texts(generate *g, brim_generator *generator, int64_t si
       text[i] = (brim_generate_text){g->prompt_tokens, g->prompt_count, (uint32_t)(done + i)};
     status = brim_generate_print_begin(&g->printer, count);
     if (status == BRIM_OK) status = brim_generator_run(generator, text, count, &g->how);
-    const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text ends like others */
+    const bool whole =
+        status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted text is completed like others */
     const brim_status printed = whole ? brim_generate_print_rest(&g->printer) : BRIM_OK;
     if (printed != BRIM_OK) status = printed;
   }
@@ -282,7 +267,7 @@ static brim_status run_chat(generate *g)
 static brim_status run(generate *g)
 {
   if (g->prompt) brim_text_add(&g->prompt_text, g->prompt);
-  if (g->prompt_file) BRIM_TRY(read_prompt_file(g));
+  if (g->prompt_file) BRIM_TRY(brim_cli_read_text(g->prompt_file, &g->prompt_text));
   BRIM_TRY(brim_generate_model_defaults(&g->model, &g->how));
   BRIM_TRY(take_sampling(g));
   BRIM_TRY(brim_drive_open(g->model.config, &(brim_setup_options){.run = g->model.run, .unread = true}, &g->drive));

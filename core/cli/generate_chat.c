@@ -1,4 +1,4 @@
-/* The history is rendered anew for each answer, as templates may change earlier turns. See generate_chat.h. */
+/* The history is rendered again for each answer, because templates may change earlier turns. See generate_chat.h. */
 #include "cli/generate_chat.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static brim_status render(const brim_generate_chat *c, json_t *messages, brim_co
   return status;
 }
 
-/* Renders the last turns, as many as leave room for an answer. */
+/* Renders as many of the last turns as leave room for an answer. */
 static brim_status render_last(const brim_generate_chat *c, brim_conversation *out)
 {
   json_t *messages = json_copy(c->messages);
@@ -114,7 +114,8 @@ brim_status brim_generate_chat_say(brim_generate_chat *c, const char *text, size
   c->how.context = c;
   const brim_generate_text prompt = {conversation.tokens, (int64_t)conversation.count, c->turn++};
   const brim_status status = brim_generator_run(c->generator, &prompt, 1, &c->how);
-  const bool whole = status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted answer ends like others */
+  const bool whole =
+      status == BRIM_OK || status == BRIM_EINTERRUPTED; /* an interrupted answer is completed like others */
   const brim_status shown = whole ? show(c, true) : BRIM_OK;
   if (whole) add_message(c->messages, "assistant", brim_text_str(&c->answer), c->answer.length);
   return status == BRIM_OK ? shown : status;

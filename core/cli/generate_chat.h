@@ -9,22 +9,23 @@
 typedef struct brim_generate_chat {
   const brim_data *data;
   brim_generator *generator;
-  brim_generate_options how; /* take and context are set here */
-  int64_t limit;             /* tokens that the model sees at most */
-  bool quiet;                /* print nothing but errors: the conversation is printed as JSON afterwards */
+  brim_generate_options how; /* this file sets `take` and `context` */
+  int64_t limit;             /* most tokens that the model sees */
+  bool quiet;                /* print only errors, because the conversation is printed as JSON afterwards */
   json_t *messages;
-  brim_text bytes, shown, answer; /* of the current answer: an incomplete character; not printed yet; all */
+  brim_text bytes, shown, answer; /* bytes of an incomplete character; characters of the current answer that are not
+                                     printed yet; all of the answer */
   uint32_t turn;
 } brim_generate_chat;
 
-/* ECONFIG if the data know no conversations, or have no chat template. */
+/* ECONFIG if the dataset has no conversations, or no chat template. */
 brim_status brim_generate_chat_check(const brim_data *data);
 /* Begins a conversation; `system` may be NULL. */
 void brim_generate_chat_begin(brim_generate_chat *chat, const char *system);
-/* One turn: adds the user's text, prints the answer as it is drawn, and adds it. When the conversation is longer than
- * the model's context, the oldest turns are left out. */
+/* Runs one turn: adds the user's text, prints the answer while the model generates it, and adds the answer. If the
+ * conversation is longer than the model's context, leaves out the oldest turns. */
 brim_status brim_generate_chat_say(brim_generate_chat *chat, const char *text, size_t bytes);
-/* Turns from standard input, a line each, until it ends; asks for them at a terminal. */
+/* Runs a turn for each line of standard input, until it ends; at a terminal, prompts for the lines. */
 brim_status brim_generate_chat_read(brim_generate_chat *chat);
 void brim_generate_chat_release(brim_generate_chat *chat);
 #endif

@@ -21,7 +21,7 @@ static bool has_file(const char *folder, const char *name)
   return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
-/* Whether the path is a model without a run. A run's folder may have a config.json, but it has a config.yaml too. */
+/* Whether the path is a model without a run. A run's folder may have a config.json, but it also has a config.yaml. */
 static bool is_model(const char *path)
 {
   struct stat info;
@@ -30,21 +30,21 @@ static bool is_model(const char *path)
   return brim_ends_with(path, ".gguf");
 }
 
-/* A path that is neither a run nor a model. */
+/* Explains a path that is neither a run nor a model. */
 static brim_status check_path(const char *path)
 {
   struct stat info;
   if (stat(path, &info) != 0) return brim_fail(BRIM_ELOAD, "there is no run or model '%s': %s", path, strerror(errno));
   if (!S_ISDIR(info.st_mode) || has_file(path, "config.yaml") || has_file(path, "config.json")) return BRIM_OK;
-  if (has_file(path, BRIM_RUN_LOCK_NAME)) return BRIM_OK; /* of a run that ended early */
+  if (has_file(path, BRIM_RUN_LOCK_NAME)) return BRIM_OK; /* the folder of a run that ended early */
   return brim_fail(BRIM_ELOAD,
                    "'%s' is neither the folder of a run, which has config.yaml, nor that of a model from Hugging Face, "
                    "which has config.json",
                    path);
 }
 
-/* The configuration of a model: its network, its tokenizer, and samples as long as it allows. The data are never
- * read, so their path does not matter. */
+/* Makes the configuration of a model: its network, its tokenizer, and the longest samples that it allows. The data is
+ * never read, so its path does not matter. */
 static brim_status configure_model(const brim_cli *cli, const brim_operands *o, brim_generate_model *m)
 {
   static const char *const keys[] = {"model=hf",
@@ -116,7 +116,7 @@ static brim_status read_number(const reading *r, const char *key, double least, 
   return BRIM_OK;
 }
 
-/* As transformers does: without do_sample it chooses the most probable token. */
+/* As in transformers: without do_sample, the most probable token is chosen. */
 static brim_status read_sampling(const reading *r, brim_sampling *out)
 {
   const json_t *samples = json_object_get(r->root, "do_sample");

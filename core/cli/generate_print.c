@@ -1,4 +1,4 @@
-/* The first text that has not ended is printed as it grows; the characters of later ones are kept. See
+/* Prints the first text that has not ended while it grows, and keeps the characters of later texts. See
  * generate_print.h. */
 #include "cli/generate_print.h"
 

@@ -1,4 +1,4 @@
-/* The output of brim generate: texts that are made side by side, printed one after another. */
+/* The output of `brim generate`. The model generates texts side by side; this prints them one after another. */
 #ifndef BRIM_CLI_GENERATE_PRINT_H
 #define BRIM_CLI_GENERATE_PRINT_H
 #include <jansson.h>
@@ -8,31 +8,32 @@
 
 /* A text in progress. */
 typedef struct brim_generate_part {
-  brim_text bytes, shown; /* of new tokens: of an incomplete character; complete characters that were not printed yet */
-  json_t *numbers;        /* with json: its tokens */
+  brim_text bytes,
+      shown;       /* bytes of an incomplete character; complete characters of new tokens that are not printed yet */
+  json_t *numbers; /* with json: its tokens */
   int64_t tokens;
   bool ended;
 } brim_generate_part;
 
 typedef struct brim_generate_printer {
   const brim_data *data;
-  bool has_text; /* tokens have text; else they are numbers */
+  bool has_text; /* tokens have text; otherwise their numbers are printed */
   bool json;
   const brim_text *prompt;
   const int32_t *prompt_tokens;
   int64_t prompt_count;
   brim_generate_part *part; /* side by side */
-  int64_t count, printed;   /* of these; the first `printed` are complete and printed */
-  bool any;                 /* a text was printed before */
+  int64_t count, printed;   /* count: texts; the first `printed` of them are complete and printed */
+  bool any;                 /* a text was printed before this one */
   json_t *texts;            /* with json */
 } brim_generate_printer;
 
 /* Begins `count` texts. */
 brim_status brim_generate_print_begin(brim_generate_printer *printer, int64_t count);
-/* For brim_generate_options: take and end. */
+/* Functions for brim_generate_options: take and end. */
 brim_status brim_generate_print_token(void *printer, int64_t index, int32_t token);
 brim_status brim_generate_print_end(void *printer, int64_t index);
-/* Ends the texts that have not ended. */
+/* Completes the texts that have not ended. */
 brim_status brim_generate_print_rest(brim_generate_printer *printer);
 /* Prints everything as JSON. */
 brim_status brim_generate_print_json(brim_generate_printer *printer, const brim_generate_model *model, uint64_t seed);

@@ -1,5 +1,5 @@
-/* The output of `brim --help` and `brim COMMAND --help`: the commands' texts, and the options from the tables that the
- * commands parse with. The manual pages (docs/man/make_pages.c) use the same sources. */
+/* The output of `brim --help` and `brim COMMAND --help`: the commands' texts, and the options from the tables with
+ * which the commands parse. The manual pages (docs/man/make_pages.c) use the same sources. */
 #include <stdio.h>
 #include <string.h>
 

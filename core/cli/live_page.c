@@ -1,29 +1,29 @@
-/* posix_spawn, because fork would copy the page tables of a large process. The child's standard input is a pipe whose
- * other end only this process has: see report/page_follow.h. */
+/* The child's standard input is a pipe whose other end only this process has: see report/page_follow.h. */
 #include "cli/live_page.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/thread.h"
 #include "report/page.h"
 #include "store/rundir.h"
 
-#define FIRST_SECONDS 1.0 /* before the first page; shorter runs write their page at their end, without a child */
+#define FIRST_SECONDS                                                                                                  \
+  1.0 /* time before the first page; shorter runs write their page at their end, without a child                       \
+       */
 
-/* A process trains one run at a time. */
+/* The child; there is only one, because a process trains one run at a time. */
 static pid_t child = -1;
 static int line = -1;
 
-/* The thread that waits for the moment to start the child. */
+/* The thread that waits until it is time to start the child. */
 static struct waiting {
   char dir[BRIM_PATH_MAX];
   double every_seconds;
@@ -34,33 +34,7 @@ static struct waiting {
   bool ends;
 } waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
-/* The child has no part in the terminal: its own group, and none of this process's streams and files. */
-static int start(const char *const *word, int input)
-{
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-#endif
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  const int failed = posix_spawn(&child, "/proc/self/exe", &files, &attributes, (char *const *)word, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  return failed;
-}
-
-/* Starts the child; the thread that waits for the moment has done so. */
+/* Called in the thread that has waited. */
 static void start_child(void)
 {
   char path[BRIM_PATH_MAX], every[32];
@@ -71,7 +45,7 @@ static void start_child(void)
   if (brim_path_join(path, waiting.dir, BRIM_REPORT_NAME) != BRIM_OK) return;
   int failed = pipe2(end, O_CLOEXEC) == 0 ? 0 : errno;
   if (failed == 0) {
-    failed = start(word, end[0]);
+    failed = brim_process_start("/proc/self/exe", word, environ, (const int[]){end[0], -1, -1}, &child);
     close(end[0]);
     line = end[1];
   }
@@ -116,7 +90,7 @@ void brim_live_page_end(void)
   pthread_join(waiting.thread, NULL);
   waiting.is_begun = false;
   if (child <= 0) return;
-  /* SIGPIPE is ignored in runs; a child that is gone needs no word */
+  /* SIGPIPE is ignored in runs; if the child is gone, no message is needed */
   if (write(line, "e", 1) != 1) brim_log(BRIM_LOG_DEBUG, "the process that writes the page is gone");
   close(line);
   while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;

@@ -1,4 +1,4 @@
-/* The executable: everything else is in libbrim. */
+/* The executable; everything else is in libbrim. */
 #include "cli/cli.h"
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* brim monitor: devices, queue and runs of this host or of others, once or again and again. */
+/* brim monitor: shows devices, queue and runs of this host or of others, once or repeatedly. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -18,9 +18,9 @@
 #include "monitor/source.h"
 #include "observe/openmetrics.h"
 
-#define HOSTS_WAIT_SECONDS 12.0 /* for the first answer of other hosts: longer than ssh tries to connect */
-#define SCREEN_SECONDS 1.0      /* between two looks of the interactive view */
-#define PIPE_COLUMNS 132        /* of the picture as text, where there is no terminal */
+#define HOSTS_WAIT_SECONDS 12.0 /* wait for the first answer of other hosts: longer than ssh tries to connect */
+#define SCREEN_SECONDS 1.0      /* time between two looks of the interactive view */
+#define PIPE_COLUMNS 132        /* columns of the picture as text if there is no terminal */
 #define EVERY_MIN 0.1
 #define EVERY_MAX 86400.0
 
@@ -58,7 +58,7 @@ static void sleep_until(double end)
 
 /* ---- output ---- */
 
-/* One look is for readers; of several, each is a line. */
+/* A single look is printed for people to read; of several, each is one line. */
 static brim_status print_json(const monitor *m, const brim_look *look)
 {
   json_t *root = brim_look_json(look);
@@ -79,7 +79,7 @@ static int text_columns(void)
   return is_known ? size.ws_col : PIPE_COLUMNS;
 }
 
-/* The picture, without colours: it is the same in a terminal and in a pipe, but for its width. */
+/* Prints the picture without colours. It is the same on a terminal and in a pipe, except for its width. */
 static void print_text(const monitor *m, const brim_look *look)
 {
   brim_text out = {0};
@@ -89,7 +89,7 @@ static void print_text(const monitor *m, const brim_look *look)
   brim_text_release(&out);
 }
 
-/* Once the file has been written, a failure is a warning, and the next look tries again. */
+/* If the first write succeeded, later failures are only warnings, and the next look tries again. */
 static brim_status write_metrics(monitor *m, brim_look *look)
 {
   brim_text out = {0};
@@ -116,7 +116,7 @@ static brim_status show(monitor *m, brim_look *look)
   return errno == EPIPE ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* Some of several hosts may fail, and the look has the reasons; a look without any host is an error. */
+/* If some of several hosts fail, the look contains the reasons; a look without any host is an error. */
 static brim_status check_hosts(const brim_look *look)
 {
   for (size_t i = 0; i < look->hosts; i++)
@@ -186,7 +186,7 @@ static brim_status monitor_hosts(const brim_cli *cli, monitor *m, const brim_ope
                                        .hosts = operands->count,
                                        .every = m->seconds,
                                        .wait_seconds = HOSTS_WAIT_SECONDS};
-  brim_registry_narrow(cli->registry, BRIM_BACKEND); /* all that a look needs of it */
+  brim_registry_narrow(cli->registry, BRIM_BACKEND); /* a look needs only backends */
   BRIM_TRY(brim_source_open(&options, cli->registry, &source));
   if (!is_interactive) heed_signals();
   const brim_status status = is_interactive ? brim_screen_run(source, m->seconds, m->from != NULL) : look_on(m, source);

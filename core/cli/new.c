@@ -1,8 +1,8 @@
 /* brim new: makes a folder with a plugin to start from, using the templates of the installation.
  *
  * share/brim/templates has a folder for each kind of plugin. Its files are copied, with @NAME@ in their text and NAME
- * before the first dot of a file name replaced by the plugin's name. They are written to a temporary folder, which is
- * renamed at the end: so the result is complete or absent. */
+ * before the first dot of a file name replaced by the plugin's name. brim writes them to a temporary folder, which it
+ * renames at the end, so the result is complete or absent. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include "brim/host.h"
 #include "cli/cli.h"
 
-#define MADE_MAX 64 /* files and folders of a template */
+#define MADE_MAX 64 /* limit for files and folders of a template */
 
 typedef struct scaffold {
   brim_arena *arena;
@@ -78,7 +78,7 @@ static brim_status check_kind(scaffold *s, const char *kind)
   return best ? brim_fail_add(status, "did you mean '%s'?", best) : status;
 }
 
-/* A valid name close to the given one; NULL: there is none. */
+/* Returns a valid name that is close to the given one; NULL: there is none. */
 static const char *close_name(brim_arena *arena, const char *name)
 {
   char *mended = brim_arena_string(arena, name);
@@ -102,7 +102,7 @@ static brim_status check_name(scaffold *s, const char *name)
   return mended ? brim_fail_add(status, "did you mean '%s'?", mended) : status;
 }
 
-/* A plugin or an option of the same name would hide the new one, or be hidden by it. */
+/* Rejects a name if a plugin or an option of the same name would hide the new one, or be hidden by it. */
 static brim_status check_unused(const scaffold *s, const brim_cli *cli)
 {
   brim_cli_search search;
@@ -213,13 +213,13 @@ static brim_status make(scaffold *s)
 
 /* ---- next steps ---- */
 
-/* How a shell and CMake find this brim. */
+/* How a shell and CMake find this installation of brim. */
 typedef struct whereabouts {
   const char *program; /* "brim", if the shell finds this program under that name; else its path */
-  const char *prefix;  /* for CMake; NULL: CMake finds it by itself */
+  const char *prefix;  /* prefix for CMake; NULL: CMake finds it without one */
 } whereabouts;
 
-/* The first program of this name on PATH, and its folder; false: there is none. */
+/* Finds the first program of this name on PATH, and its folder; false: there is none. */
 static bool find_on_path(brim_arena *arena, const char **program, const char **folder)
 {
   const char *path = getenv("PATH");
@@ -237,7 +237,7 @@ static bool is_same_file(const char *a, const char *b)
   return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-/* CMake searches the prefixes of PATH's folders that are named bin. */
+/* CMake searches the prefixes of those folders on PATH that are named bin. */
 static whereabouts find_brim(const scaffold *s)
 {
   static const char self[] = "/proc/self/exe";
@@ -259,7 +259,7 @@ static void add_word(brim_text *out, const char *word)
   brim_cli_quote((const char *const[]){word, NULL}, out);
 }
 
-/* Adapts a line of commands to this brim: its path, and its prefix for CMake. */
+/* Adapts a line of commands to this installation: its path, and its prefix for CMake. */
 static void add_command(const scaffold *s, const whereabouts *w, const char *line, size_t length, brim_text *out)
 {
   static const char configure[] = "cmake -B build", run[] = "brim ";
@@ -302,7 +302,7 @@ static brim_status print_steps(const scaffold *s)
   return status;
 }
 
-/* A package with only the program lacks the files to build plugins with. */
+/* A package with only the program lacks the files with which plugins are built. */
 static void warn_without_sdk(const scaffold *s)
 {
   char folder[BRIM_PATH_MAX];

@@ -82,7 +82,7 @@ static brim_status print_json(const listing *l, const char *only)
   return brim_cli_print_json(json_pack("{s:o}", "operations", ops));
 }
 
-/* Functions that models call and that are not operations themselves. */
+/* Functions that models call, but that are not operations themselves. */
 static const struct {
   const char *name, *made_of;
 } composed[] = {{"conv1d", "conv2d"},

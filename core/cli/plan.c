@@ -32,8 +32,8 @@ static row row_of(const brim_drive *d, const brim_plan *plan, int64_t batch, boo
   return (row){batch, brim_setup_micros(d->setup, batch), plan->peak_bytes, plan->lower_bound_bytes, chosen};
 }
 
-/* The micro-batches to show: powers of two up to four times the effective batch, or with several ranks up to the rank's
- * share of it, and the chosen one. */
+/* Lists the micro-batches to show: powers of two up to four times the effective batch, or with several ranks up to the
+ * rank's share of it, and the chosen one. */
 static brim_status make_table(const brim_drive *d, const brim_plan *chosen, row *table, size_t *count)
 {
   const int64_t effective = d->setup->settings->training.effective_batch_size;
@@ -69,7 +69,7 @@ static brim_status find_speed(brim_drive *d, bool precisions, step_speed *out)
   brim_choice v = d->choice;
   brim_figures none;
   BRIM_TRY(brim_extract_peak(d, &out->features_bytes));
-  BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, as not everything may be timed */
+  BRIM_TRY(brim_planner_figures(&d->planner, &v, &out->figures)); /* first, because not everything may be timed */
   v.recompute = BRIM_RECOMPUTE_NONE;
   if (out->figures.recomputed > 0) {
     BRIM_TRY(brim_planner_figures(&d->planner, &v, &none));
@@ -135,7 +135,7 @@ static void print_host(const brim_plan *plan)
          brim_format_bytes(bytes, sizeof bytes, plan->host_bytes), (unsigned long long)plan->host_bytes);
 }
 
-/* The features that a linear probe computes before training. */
+/* Prints the memory for the features that a linear probe computes before training. */
 static void print_features(uint64_t peak)
 {
   char bytes[32];
@@ -170,7 +170,7 @@ static void print_table(const brim_drive *d, const row *table, size_t count)
   }
 }
 
-/* Prints the dataset's summary, which may contain names of columns from the user's files. */
+/* Prints the dataset's summary, which may contain column names from the user's files. */
 static void print_summary(const char *dataset, const char *summary)
 {
   brim_text text = {0};
@@ -239,7 +239,7 @@ static void print_traffic(const brim_drive *d, const brim_traffic *traffic)
   brim_text_release(&text);
 }
 
-/* The ranks, the devices here and the plans that fit on them, the frontier, and the process's host memory. */
+/* Prints the ranks, the devices here and the plans that fit on them, the frontier, and the process's host memory. */
 static void print_places(const brim_drive *d, const brim_plan *plan, const brim_fits *fits,
                          const brim_frontier *frontier, const brim_cards *cards, const brim_footprint *host,
                          const brim_ranks *ranks)
@@ -257,8 +257,8 @@ static void print_places(const brim_drive *d, const brim_plan *plan, const brim_
   brim_text_release(&text);
 }
 
-/* Called before other plans and backends take host memory that the run will not use. The plan is released: if devices
- * differ, each is selected in turn. */
+/* Called before other plans and backends take host memory that the run will not use. Releases the plan, because if
+ * devices differ, each is selected in turn. */
 static brim_status predict_host(brim_drive *d, brim_footprint *host)
 {
   brim_plan *plan = NULL;
@@ -287,8 +287,8 @@ static brim_status write_picture(const brim_drive *d, const brim_plan *plan, con
   return brim_cli_write_picture(d, plan, train ? train : &plan->program[plan->peak_program], title, path);
 }
 
-/* Takes the name and the device of a client's or the server's process, if clients have processes of their own. This
- * process still sees all GPUs. */
+/* If clients have separate processes, uses the name and the device of a client's or the server's process. This process
+ * still sees all GPUs. */
 static brim_status act_as(const brim_config *config, brim_setup_options *options, int32_t rank)
 {
   const int32_t job = options->world.ranks;
@@ -302,7 +302,7 @@ static brim_status act_as(const brim_config *config, brim_setup_options *options
   return status;
 }
 
-/* The peak of the server's process; 0 unless clients have processes of their own. */
+/* Finds the peak of the server's process; 0 unless clients have separate processes. */
 static brim_status find_server(const brim_cli *cli, const brim_config *config, brim_setup_options *options,
                                uint64_t *bytes)
 {

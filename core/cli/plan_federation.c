@@ -1,4 +1,4 @@
-/* `brim plan` for a federation: the server's memory, and a lane for each client that trains at the same time. */
+/* `brim plan` for a federation: shows the server's memory, and a lane for each client that trains at the same time. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -59,11 +59,11 @@ static void print_rows(const brim_drive *d, const lanes_row *row, size_t count)
   brim_text_release(&notes);
 }
 
-/* The number of rounds: all, or as many as the privacy budget allows. */
+/* Returns the number of rounds: all, or as many as the privacy budget allows. */
 static int64_t count_rounds(const brim_setup *setup)
 {
   const brim_settings *s = setup->settings;
-  int64_t from = 0, to = s->rounds; /* `from` rounds are within the budget; `to` is the most that may be */
+  int64_t from = 0, to = s->rounds; /* from: a number of rounds within the budget; to: the largest possible number */
   while (s->privacy.max_epsilon > 0 && from < to) {
     const int64_t middle = from + (to - from + 1) / 2;
     if (brim_setup_epsilon(setup, brim_privacy_releases(s, middle)) <= s->privacy.max_epsilon)

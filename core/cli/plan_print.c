@@ -14,7 +14,7 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define SHOWN 24 /* operations; the others are summed up */
+#define SHOWN 24 /* most operations shown; the others are summed */
 
 /* ---- precision and slow operations ---- */
 
@@ -79,7 +79,7 @@ void brim_cli_print_fits(const brim_fits *fits, brim_text *out)
   }
 }
 
-/* A fit as JSON; null: nothing fits. */
+/* Returns a fit as JSON; null: nothing fits. */
 static json_t *fit_json(const brim_fit *fit)
 {
   if (fit->micro_batch == 0) return json_null();
@@ -136,7 +136,7 @@ void brim_cli_print_cards(const brim_cards *cards, const brim_setup *setup, brim
                    brim_format_bytes(bytes, sizeof bytes, cards->besides_bytes),
                    cards->is_measured ? "the driver's and the libraries', as measured here, and the headroom"
                                       : "assumed for a GPU's driver and libraries: it is not measured here");
-  if (cards->limited) brim_text_add(out, "  the model takes no longer samples than the longest\n");
+  if (cards->limited) brim_text_add(out, "  the model's own limit bounds the longest context\n");
 }
 
 static json_t *most_json(int64_t most, uint64_t peak, const char *name)
@@ -194,9 +194,10 @@ static void print_choice(const brim_setup *s, const brim_frontier_row *c, bool p
                    (long long)brim_setup_micros(s, c->choice.micro_batch),
                    brim_recompute_name((enum brim_recompute_kind)c->choice.recompute));
   if (precisions) brim_text_printf(out, "%9s  ", brim_precision_names[c->choice.precision]);
-  brim_text_printf(out, "%10s  %11s  %10s  %9.0f%s%s\n", brim_format_bytes(peak, sizeof peak, f->peak_bytes),
-                   brim_format_bytes(activations, sizeof activations, f->activation_bytes), step,
-                   samples_per_second(s, c), extra[0] ? "  " : "", extra);
+  const double rate = samples_per_second(s, c);
+  brim_text_printf(out, "%10s  %11s  %10s  %9.*f%s%s\n", brim_format_bytes(peak, sizeof peak, f->peak_bytes),
+                   brim_format_bytes(activations, sizeof activations, f->activation_bytes), step, rate < 10 ? 2 : 0,
+                   rate, extra[0] ? "  " : "", extra);
 }
 
 void brim_cli_print_basis_notes(const bool used[BRIM_BASIS_GUESSED + 1], brim_text *out)

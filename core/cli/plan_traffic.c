@@ -1,4 +1,4 @@
-/* The traffic of a step, as text and as JSON. */
+/* Prints the traffic of a step, as text and as JSON. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 #include "cli/plan_print.h"
 #include "store/summary.h"
 
-/* Decimals that show three digits of a number. */
+/* Returns the decimals with which a number shows three digits. */
 static int decimals_of(double number)
 {
   return number >= 100 ? 0 : number >= 10 ? 1 : number >= 1 ? 2 : 3;
@@ -26,7 +26,7 @@ static void add_sum(brim_table *table, const char *name, const brim_traffic_sum 
   brim_table_add(table, brim_bound_names[brim_traffic_bound(s)]);
 }
 
-/* Lists the kinds, the one with the greatest least time first. */
+/* Sorts the kinds; the one with the greatest lower bound is first. */
 static size_t sort_kinds(const brim_traffic *t, int kind[BRIM_TRAFFICS])
 {
   size_t count = 0;

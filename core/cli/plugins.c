@@ -123,7 +123,7 @@ static void print_one(const brim_registry_entry *entry)
   brim_arena_release(&arena);
 }
 
-/* The values that an option sets, printed before its plugin. */
+/* Prints the values that an option sets, before its plugin. */
 static void print_preset(const selection *s)
 {
   brim_text values = {0};
@@ -205,7 +205,8 @@ static brim_status find_preset(const brim_cli *cli, selection *s, brim_arena *ar
   return BRIM_OK;
 }
 
-/* ELOAD with the reason if the plugin's own file cannot be used, ECONFIG with the available ones if no file has it. */
+/* Returns ELOAD with the reason if the plugin's own file cannot be used; ECONFIG with the available plugins if no file
+ * has it. */
 static brim_status check_exists(const brim_registry *registry, const selection *s)
 {
   if (!s->id || brim_registry_find(registry, s->kind, s->id)) return BRIM_OK;

@@ -16,7 +16,7 @@
 #include "train/predict.h"
 
 typedef struct predict {
-  const char *run, *which, *output; /* as typed; which and output may be NULL */
+  const char *run, *which, *output; /* as the user typed them; which and output may be NULL */
   bool json, force;
   char checkpoint[4096];
   brim_predicted_file *file;
@@ -70,12 +70,17 @@ static brim_status format_json(const predict *p, brim_text *out)
 {
   json_t *rows = json_array();
   for (size_t f = 0; f < p->file_count; f++)
-    for (int64_t i = 0; i < p->file[f].count; i++) json_array_append_new(rows, json_of(p, &p->file[f], i));
+    for (int64_t i = 0; i < p->file[f].count; i++) {
+      if (json_array_append_new(rows, json_of(p, &p->file[f], i)) == 0) continue;
+      json_decref(rows);
+      return brim_fail(BRIM_EINVAL, "cannot write '%s' as JSON: its name is not UTF-8\nleave out --json",
+                       p->file[f].path);
+    }
   json_t *root = json_pack("{s:s, s:s, s:o}", "run", p->run, "checkpoint", p->checkpoint, "predictions", rows);
   const size_t escaped = !p->output && isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
   char *text = root ? json_dumps(root, JSON_INDENT(2) | escaped) : NULL;
   json_decref(root);
-  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the predictions as JSON: is a file's name not UTF-8?");
+  if (!text) return brim_fail(BRIM_EINVAL, "cannot write the predictions as JSON: is the run's path not UTF-8?");
   brim_text_add(out, text);
   brim_text_add(out, "\n");
   free(text);
@@ -115,7 +120,7 @@ static brim_status run(predict *p, const brim_config *config, brim_arena *arena)
   return status;
 }
 
-/* A word with '=' is an override, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
+/* Whether a word with '=' is an override: yes, unless it is explicitly a path: ./a=b, /a=b, ../a=b. */
 static bool is_override(const char *word)
 {
   return word[0] != '.' && word[0] != '/' && strchr(word, '=') != NULL;
@@ -136,7 +141,7 @@ static size_t sort_words(predict *p, const char **word, int *number, size_t coun
   return overrides;
 }
 
-/* The output must not replace an input. */
+/* Checks that the output would not replace an input. */
 static brim_status check_output(const predict *p)
 {
   struct stat output, input;

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "drive/placement.h"
 
-#define NAMES_MAX 24 /* characters; longer lists are counted instead */
+#define NAMES_MAX 24 /* limit in characters; longer lists are replaced by a number */
 
 void brim_cli_ranks_release(brim_ranks *ranks)
 {
@@ -15,7 +15,7 @@ void brim_cli_ranks_release(brim_ranks *ranks)
   *ranks = (brim_ranks){0};
 }
 
-/* With dist.ranks=auto the number of ranks depends on the machine that starts the run, so the plan is for one. */
+/* With dist.ranks=auto the number of ranks depends on the machine that starts the run, so the plan is for one rank. */
 int32_t brim_cli_planned_ranks(const brim_settings *settings)
 {
   return settings->dist.ranks > 0 ? (int32_t)settings->dist.ranks : 1;
@@ -46,7 +46,7 @@ static void describe(const brim_drive *d, const brim_plan *plan, brim_rank_group
   brim_setup_format_cut(d->setup, d->choice.micro_batch, g->cut, sizeof g->cut);
 }
 
-/* Plans as a rank of the group would, starting from its configuration. */
+/* Plans as a rank of the group would, from the configuration of `like`. */
 static brim_status plan_group(const brim_drive *like, brim_rank_group *g)
 {
   brim_drive *d = NULL;
@@ -116,7 +116,7 @@ brim_status brim_cli_find_ranks(const brim_cli *cli, const brim_drive *d, const 
 
 /* ---- showing ---- */
 
-/* Adds the ranks of a group, "0-2, 5", or their number if that is too long. */
+/* Adds the ranks of a group, "0-2, 5", or only their number if the list is too long. */
 static void add_names(const brim_rank_group *g, brim_text *out)
 {
   brim_text names = {0};

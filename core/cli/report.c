@@ -1,5 +1,4 @@
-/* brim report: makes an HTML page of a run, or of several runs side by side; with --every, again and again while a run
- * goes on. */
+/* brim report: makes an HTML page of a run, or of several runs; with --every, repeatedly while a run is in progress. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,7 +11,7 @@
 
 typedef struct wishes {
   const char *path, *every;
-  bool force, run; /* run: started by a run, whose pipe is the standard input */
+  bool force, run; /* run: a run started this process, and the standard input is its pipe */
 } wishes;
 
 static brim_status report(brim_comparison *c, const brim_operands *operands, const char *path)

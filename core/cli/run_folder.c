@@ -1,4 +1,4 @@
-/* See run_folder.h. It only reads, because the run may still be in progress. */
+/* See run_folder.h. These functions only read, because the run may still be in progress. */
 #include "cli/run_folder.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "store/checkpoint_choose.h"
 #include "store/rundir.h"
 
-/* Whether it contains only the lock, and nothing that a run writes once it has its configuration. */
+/* Whether the folder contains only the lock, and no file that a run writes after it has a configuration. */
 static bool ended_before_it_began(const char *run)
 {
   static const char *const marks[] = {"metrics.jsonl", BRIM_CHECKPOINTS_NAME, "summary.json"};
@@ -26,7 +26,7 @@ static bool ended_before_it_began(const char *run)
   return snprintf(path, sizeof path, "%s/%s", run, BRIM_RUN_LOCK_NAME) < (int)sizeof path && access(path, F_OK) == 0;
 }
 
-/* --config-name has no effect here; folders of --config-path do, for chosen options and name maps. */
+/* Rejects --config-name, which has no effect here; folders of --config-path have, for chosen options and name maps. */
 static brim_status check_globals(const brim_cli *cli, const char *run)
 {
   if (cli->config_name)
@@ -44,7 +44,7 @@ static brim_status check_globals(const brim_cli *cli, const char *run)
   return BRIM_OK;
 }
 
-/* Whether it is a language model as Hugging Face or llama.cpp has it. */
+/* Whether the path is a language model in the format of Hugging Face or llama.cpp. */
 static bool is_model(const char *path)
 {
   char config[PATH_MAX];
@@ -109,6 +109,6 @@ brim_status brim_cli_check_edits(const brim_cli *cli, const char *run, const bri
 
 brim_status brim_cli_run_checkpoint(const char *run, const char *which, char *path, size_t room)
 {
-  int hold; /* held until the process ends, as it reads one checkpoint */
+  int hold; /* held until the process ends, because a process reads one checkpoint */
   return brim_checkpoint_choose(run, which, path, room, &hold);
 }

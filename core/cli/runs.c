@@ -1,4 +1,4 @@
-/* brim runs: lists the runs in folders, and keeps them in order. See runs.h. */
+/* brim runs: lists the runs in folders, and organizes them. See runs.h. */
 #include "cli/runs.h"
 
 #include <string.h>
@@ -31,7 +31,8 @@ static bool has_word(const char *words, const char *word)
   return false;
 }
 
-/* Names the command for a first word that is not a folder: other programs call it so, or it is a typing mistake. */
+/* For a first word that is not a folder, names the command that the user probably meant: another program's name for it,
+ * or a typing error. */
 static brim_status check_word(brim_runs *runs, const char *word)
 {
   static const struct {
@@ -73,7 +74,7 @@ static brim_status list(brim_runs *runs, const char *const *operand, size_t oper
   return brim_runs_print(runs);
 }
 
-/* An option that a command would ignore is an error. */
+/* Rejects an option that the command would ignore. */
 static brim_status check_options(const brim_runs_options *o, const char *verb)
 {
   const bool lists = !verb, prints = lists || strcmp(verb, "show") == 0 || strcmp(verb, "diff") == 0;

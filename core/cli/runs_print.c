@@ -17,14 +17,14 @@ static bool is_text_key(const char *key)
   return kind != BRIM_WHERE_MIXED && kind != BRIM_WHERE_NUMBERS && kind != BRIM_WHERE_SECONDS;
 }
 
-/* The heading of a column; `exact`: over exact numbers, for programs, where a time is a number of seconds. */
+/* The heading of a column; `exact`: the column has exact numbers, for programs, and times in seconds. */
 static const char *heading(const char *key, bool exact)
 {
   const brim_index_column *column = brim_index_column_of(key);
   return !column || (exact && column->kind == BRIM_WHERE_SECONDS) ? key : column->title;
 }
 
-/* The shortest form that reads back. */
+/* Adds the shortest form that reads back as the same number. */
 static void add_number(brim_text *out, double value)
 {
   char text[32];
@@ -109,7 +109,7 @@ void brim_runs_print_table(const brim_runs *runs)
     brim_text_printf(&out, "no run matches; there are %zu\n", runs->total);
   brim_cli_print(brim_text_str(&out));
   brim_text_release(&out);
-  fflush(stdout); /* the message below goes to standard error, and follows the table */
+  fflush(stdout); /* the message below goes to standard error, and must come after the table */
   if (runs->rows > 0 && runs->rows < runs->total) brim_log(BRIM_LOG_INFO, "%zu of %zu runs", runs->rows, runs->total);
 }
 
@@ -141,7 +141,8 @@ static void print_csv(const brim_runs *runs)
 
 /* ---- JSON ---- */
 
-/* Adds a text, quoted. Control characters are escaped, those of C1, DEL and of formats too, for terminals. */
+/* Adds a text in quotes. Escapes control characters, including C1, DEL and format characters, because the text may be
+ * printed on a terminal. */
 static void add_quoted(brim_text *out, const char *text)
 {
   const char *end = text + strlen(text);
@@ -164,7 +165,7 @@ static void add_quoted(brim_text *out, const char *text)
   brim_text_add(out, "\"");
 }
 
-/* A value with the type that its text has. */
+/* Adds a value with the type that its text has. */
 static void add_value(brim_text *out, const char *key, const brim_index *index, const brim_index_cell *cell)
 {
   const char *text = cell && cell->text ? brim_index_string(index, cell->text) : NULL;
@@ -204,7 +205,7 @@ static void add_pair(brim_text *out, const char *key, const brim_index *index, c
     add_value(out, key, index, cell);
 }
 
-/* All cells whose keys begin with the prefix, as one object; without one, those without a dot. */
+/* Adds all cells whose keys begin with the prefix, as one object; without a prefix, those whose keys have no dot. */
 static void add_cells(brim_text *out, const brim_runs_row *row, const char *prefix)
 {
   bool first = true;

@@ -12,7 +12,7 @@
 #include "report/find.h"
 #include "store/rundir.h"
 
-#define NAMES_MAX 256 /* different values of a key, for suggestions */
+#define NAMES_MAX 256 /* limit for different values of a key, for suggestions */
 
 /* ---- folders ---- */
 
@@ -34,8 +34,8 @@ const char *brim_runs_path(brim_arena *arena, const char *operand)
   return access(below, F_OK) == 0 ? below : operand;
 }
 
-/* The path closest to one that does not exist: of a folder beside it, or below runs if it is only a name. NULL: none.
- */
+/* Returns the path closest to one that does not exist: a folder beside it, or below runs if it is only a name. NULL:
+ * none. */
 static const char *near_path(brim_arena *arena, const char *path)
 {
   const char *slash = strrchr(path, '/'), *best = NULL;
@@ -95,7 +95,7 @@ void brim_runs_release(brim_runs *runs)
 
 /* ---- keys ---- */
 
-/* The place of a key, or of the key that the title of a column stands for, among those that are looked up. */
+/* Finds the place of a key among those to look up; `name` may be the title of a column. */
 static brim_status add_key(brim_runs *runs, const char *name, size_t *out)
 {
   const brim_index_column *column = brim_index_column_of(name);
@@ -124,7 +124,7 @@ static brim_status add_columns(brim_runs *runs, const char *list)
   return BRIM_OK;
 }
 
-/* An error about a key: with the place in the filter, or the option. */
+/* Reports an error about a key, with its place in the filter, or the option. */
 static brim_status fail_key(const brim_runs *runs, size_t key, const char *problem)
 {
   for (size_t i = 0; i < runs->filter.keys; i++)
@@ -150,7 +150,7 @@ static brim_status fail_unknown(const brim_runs *runs, size_t key)
                                     best ? "; did you mean '" : "", best ? best : "", best ? "'?" : ""));
 }
 
-/* Finds the index's keys; 0 for one that it lacks. */
+/* Finds the keys of an index; 0 for a key that it lacks. */
 static brim_status bind(const brim_runs *runs, const brim_index *index, uint32_t *out, bool *known)
 {
   uint32_t found[2];
@@ -186,7 +186,7 @@ static bool is_chosen(const brim_runs *runs, const brim_runs_row *row)
   return brim_where_matches(&runs->filter, value);
 }
 
-/* Two keys of the user may be the same key of an index, so cells are taken by the first of them. */
+/* Two keys of the user may be the same key of an index, so the first one gets the cells. */
 static void add_rows(brim_runs *runs, const brim_index *index, const uint32_t *key)
 {
   const brim_index_cell *taken[BRIM_RUNS_KEYS_MAX];
@@ -227,7 +227,7 @@ static bool are_flags(const char *const *name, size_t names)
   return names > 0;
 }
 
-/* The kind of values of a key of the filter: from brim's own table, else from the runs. */
+/* Returns the kind of the values of a filter's key: from brim's own table, else from the runs. */
 static brim_where_values values_of(brim_runs *runs, size_t key)
 {
   static const char *const flags[] = {"false", "true"};
@@ -257,7 +257,7 @@ static brim_where_values values_of(brim_runs *runs, size_t key)
 
 static const brim_runs *sorted; /* qsort passes no context */
 
-/* Runs without the key come last, equal ones in the order of their names. */
+/* Runs without the key come last; equal runs keep the order of their names. */
 static int by_key(const void *left, const void *right)
 {
   const brim_runs_row *a = left, *b = right;
@@ -341,7 +341,8 @@ brim_status brim_runs_choose(brim_runs *runs)
 brim_status brim_runs_select(brim_runs *runs, const char *const *operand, size_t operands, const char *default_columns)
 {
   const char *folder[BRIM_RUNS_FOLDERS_MAX];
-  BRIM_TRY(brim_runs_take_options(runs, default_columns)); /* before folders are read: a mistake shows at once */
+  BRIM_TRY(brim_runs_take_options(
+      runs, default_columns)); /* before folders are read, so that a mistake is reported at once */
   if (operands == 0) {
     BRIM_TRY(brim_runs_default_folders(folder, &operands));
     operand = folder;

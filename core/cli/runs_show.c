@@ -1,4 +1,4 @@
-/* brim runs show and diff: a run with all its figures, and the differences of runs. See runs.h. */
+/* brim runs show and diff: shows a run with all its figures, and the differences of runs. See runs.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static const char *text_of(const brim_runs *runs, size_t i, const char *key)
 
 /* ---- show ---- */
 
-/* Names the lines of a file that are not records: damaged ones, and those of other programs. */
+/* Reports the lines of a file that are not records: damaged ones, and those of other programs. */
 static void check_lines(const char *run, const char *name, const char *member)
 {
   char path[BRIM_PATH_MAX], *line = NULL;
@@ -52,7 +52,7 @@ static void check_lines(const char *run, const char *name, const char *member)
   for (ssize_t length; (length = getline(&line, &room, file)) > 0;) {
     json_error_t problem = {.text = ""};
     number++;
-    if (line[length - 1] != '\n') break; /* being written, or left by a kill */
+    if (line[length - 1] != '\n') break; /* the line is being written, or a killed process left it */
     json_t *record = json_loadb(line, (size_t)length, 0, &problem);
     const bool sound = record && (json_object_get(record, member) || json_object_get(record, "lost"));
     if (!sound && bad++ < BAD_LINES_SAID)
@@ -77,13 +77,13 @@ static void add_row(brim_table *table, const char *name, const char *value)
   }
 }
 
-/* A cell with all its lines. */
+/* Returns a cell with all its lines. */
 static const char *lines_of(const brim_runs *runs, const brim_index *index, const brim_index_cell *cell)
 {
   return cell && cell->text ? brim_index_string(index, cell->text) : brim_runs_cell(runs->arena, index, cell);
 }
 
-/* The words of the command line that made the run. */
+/* Returns the words of the command line that made the run. */
 static const char *overrides_of(brim_arena *arena, const char *run)
 {
   char path[BRIM_PATH_MAX];
@@ -144,7 +144,7 @@ static void show(const brim_runs *runs, size_t i)
   brim_text_release(&out);
 }
 
-/* With --json: the same objects as those of a list. */
+/* With --json, prints the same objects as a list does. */
 brim_status brim_runs_show(brim_runs *runs, const char *const *operand, size_t operands)
 {
   if (runs->options->json) {
@@ -165,7 +165,7 @@ brim_status brim_runs_show(brim_runs *runs, const char *const *operand, size_t o
 
 /* ---- diff ---- */
 
-/* The value of a key of the first index in another one. */
+/* Returns, from another index, the value of a key of the first index. */
 static const brim_index_cell *cell_in(const brim_index *index, const char *key)
 {
   return brim_index_cell_of(index, index->run, key);
@@ -210,7 +210,7 @@ static void add_json(const brim_runs *runs, const char *key, json_t *out, size_t
   json_object_set_new(out, key + skip, values);
 }
 
-/* The keys with a prefix that differ, each once, in the order of the first run that has them. */
+/* Adds the keys with a prefix that differ, each once, in the order of the first run that has them. */
 static void compare(const brim_runs *runs, const char *prefix, brim_table *table, json_t *out)
 {
   const bool is_result = strcmp(prefix, "result.") == 0;

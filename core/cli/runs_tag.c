@@ -1,4 +1,4 @@
-/* brim runs tag and note. See runs.h. */
+/* brim runs tag and note: changes tags and notes. See runs.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -54,7 +54,7 @@ brim_status brim_runs_tag(brim_runs *runs, const char *const *operand, size_t op
   brim_notes none = {.note = ""};
   if (operands == 0)
     return brim_fail(BRIM_ECONFIG, "no tag is named: brim runs tag TAG[,TAG...] RUN..., with --remove to remove it");
-  BRIM_TRY(set_tags(runs->arena, &none, operand[0], false)); /* a bad tag changes no run */
+  BRIM_TRY(set_tags(runs->arena, &none, operand[0], false)); /* checked first, so that an invalid tag changes no run */
   return change_all(runs, operand + 1, operands - 1, "tag TAG", operand[0], NULL);
 }
 

@@ -1,4 +1,4 @@
-/* brim runs delete, restore, empty and prune. See runs.h. */
+/* brim runs delete, restore, empty and prune: deletes and restores runs. See runs.h. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "store/rundir.h"
 #include "store/trash.h"
 
-/* A run in a trash, and the folder that it came from. */
+/* A run in a trash, and the folder from which it came. */
 typedef struct trashed {
   const char *folder;
   brim_trashed run;
@@ -40,8 +40,8 @@ static brim_status add_trash(brim_runs *runs, const char *folder, trash *out)
   return BRIM_OK;
 }
 
-/* The trash of a folder and of the folders below, down to those that hold runs. One that cannot be read does not keep
- * the others. */
+/* Finds the trash of a folder and of the folders below it, down to those that contain runs. If one cannot be read,
+ * continues with the others. */
 static void find_trash(brim_runs *runs, const char *folder, int depth, trash *out)
 {
   const char **name;
@@ -56,7 +56,7 @@ static void find_trash(brim_runs *runs, const char *folder, int depth, trash *ou
   }
 }
 
-/* Without folders: the working folder's trash, and those below runs and multirun. */
+/* Without folders: uses the working folder's trash, and those below runs and multirun. */
 static brim_status find_all_trash(brim_runs *runs, const char *const *folder, size_t folders, trash *out)
 {
   const char *own[BRIM_RUNS_FOLDERS_MAX];
@@ -75,7 +75,7 @@ static brim_status find_all_trash(brim_runs *runs, const char *const *folder, si
   return BRIM_OK;
 }
 
-/* Where the run was, as the user would write it. */
+/* Returns the path at which the run was, as the user would write it. */
 static const char *path_before(brim_arena *arena, const trashed *t)
 {
   if (strcmp(t->folder, ".") == 0) return t->run.name;
@@ -133,7 +133,7 @@ static const char *count_runs(brim_arena *arena, size_t count)
 
 /* ---- delete and restore ---- */
 
-/* A run's folder may hold folders of other runs, which would move with it. */
+/* Rejects a run's folder that contains folders of other runs, which would move with it. */
 static brim_status check_below(brim_runs *runs, const char *path)
 {
   brim_found_list below;
@@ -155,7 +155,7 @@ static brim_status delete_run(brim_runs *runs, const char *path)
   return BRIM_OK;
 }
 
-/* A run that cannot be deleted does not keep the others. Those that a filter has chosen are shown first. */
+/* If a run cannot be deleted, continues with the others. Shows runs that a filter has selected first. */
 brim_status brim_runs_delete(brim_runs *runs, const char *const *operand, size_t operands)
 {
   const char **path;
@@ -184,8 +184,8 @@ static brim_status restore(brim_runs *runs, const trashed *t)
   return BRIM_OK;
 }
 
-/* The item that was deleted last of those whose paths end in `path`; NULL: none. ECONFIG: they are in several folders.
- */
+/* Returns the item that was deleted last among those whose paths end in `path`; NULL: none. ECONFIG: they are in
+ * several folders. */
 static brim_status find_deleted(brim_runs *runs, const trash *all, const char *path, const trashed **out)
 {
   *out = NULL;
@@ -225,7 +225,7 @@ static brim_status restore_named(brim_runs *runs, const char *path)
   return BRIM_OK;
 }
 
-/* Restores the deleted runs for which --where holds. If several have the same name, only the newest gets it. */
+/* Restores the deleted runs that match --where. If several have the same name, only the newest is restored. */
 static brim_status restore_where(brim_runs *runs, const char *const *folder, size_t folders)
 {
   trash all = {0};

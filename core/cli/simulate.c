@@ -1,4 +1,4 @@
-/* brim simulate: runs policies in a scripted world of memory. See simulate/simulate.h. */
+/* brim simulate: runs policies in a scripted world. See simulate/simulate.h. */
 #include "cli/simulate.h"
 
 #include <limits.h>
@@ -20,7 +20,7 @@
 
 typedef struct command {
   brim_cli *cli;
-  const char *run, *file; /* run to record and output file; NULL: not given */
+  const char *run, *file; /* run: the run to record; file: the output file; NULL: not given */
   bool json, keys, force;
   brim_operands operands;
   brim_sweep sweep;
@@ -83,7 +83,7 @@ static brim_status read_scenario(command *c, const char *written, brim_scenario 
 
 /* ---- words ---- */
 
-/* The options of a group; scenarios count as a group. */
+/* Lists the options of a group; scenarios count as a group. */
 static bool group_options(void *context, const char *group, const char *const **option, size_t *count)
 {
   const brim_composition *all = context;
@@ -94,7 +94,7 @@ static bool group_options(void *context, const char *group, const char *const **
   return true;
 }
 
-/* Rejects words that set a scenario's key, as they must not be added to a configuration. */
+/* Rejects words that set a scenario's key, because they must not be added to a configuration. */
 static brim_status check_keys(command *c, const names *all)
 {
   for (size_t i = 0; i < c->operands.count; i++) {
@@ -123,7 +123,8 @@ static brim_status expand(command *c)
   return BRIM_OK;
 }
 
-/* The words that differ between combinations: "policy=robust max_retries=1"; if only policies differ, just "robust". */
+/* Returns the words that differ between combinations: "policy=robust max_retries=1"; if only policies differ, just
+ * "robust". */
 static const char *label_of(command *c, const char *const *word)
 {
   size_t swept = 0;
@@ -185,7 +186,7 @@ static bool is_unlisted(const char *const *set, size_t count, const brim_sim_sho
   return listed;
 }
 
-/* The scenario's settings, then the job's, then the command line's. */
+/* The words in order: the scenario's settings, the job's, the command line's. */
 typedef struct line {
   const char **word;
   int *number;
@@ -259,7 +260,7 @@ static brim_status load(command *c, const brim_sim_shown *shown, size_t job, bri
 
 /* ---- simulating ---- */
 
-/* Whether the command line names a model or data, so that real plans are made. */
+/* Whether the command line names a model or data, so that plans must be real ones. */
 static bool names_model(const brim_sim_shown *shown)
 {
   for (size_t i = 0; i < shown->words; i++)
@@ -267,7 +268,7 @@ static bool names_model(const brim_sim_shown *shown)
   return false;
 }
 
-/* The configuration for real plans, without devices of this machine or policies. */
+/* Loads the configuration for real plans, without devices of this machine and without policies. */
 static brim_status load_real_plans(command *c, const brim_sim_shown *shown, brim_config **out)
 {
   static const char *const own[] = {"policy=fixed", "device=auto", "wait_for_gpu=false"};
@@ -315,7 +316,7 @@ static const char *scenario_of(const brim_sim_shown *shown)
   return written;
 }
 
-/* The words of a combination; a word that does not apply to it is "". */
+/* Returns the words of a combination; a word that does not apply to it is "". */
 static const char *const *words_of(const command *c, brim_arena *arena, size_t combination)
 {
   const char **word = BRIM_ARENA_NEW(arena, const char *, c->sweep.axis_count + 1);
@@ -367,12 +368,12 @@ static brim_status print(const command *c)
   brim_text out = {0};
   brim_cli_print_simulations(c->shown, c->count, &out);
   brim_cli_print(brim_text_str(&out));
-  fflush(stdout); /* so that messages on standard error come after it, also in a pipe */
+  fflush(stdout); /* so that messages on standard error come after the table, also in a pipe */
   brim_text_release(&out);
   return BRIM_OK;
 }
 
-/* A world without room is a result; a policy that crashes or gives an invalid answer is an error. */
+/* If nothing fits in a world, that is a result; it is an error if a policy crashes or gives an invalid answer. */
 static brim_status check_policies(const command *c)
 {
   for (size_t i = 0; i < c->count; i++)
@@ -385,7 +386,7 @@ static brim_status check_policies(const command *c)
 
 static brim_status run(command *c)
 {
-  unsetenv("GPU_DEVICE_ID"); /* it names a device of this machine */
+  unsetenv("GPU_DEVICE_ID"); /* the variable names a device of this machine */
   BRIM_TRY(expand(c));
   for (size_t i = 0; i < c->sweep.jobs; i++) BRIM_TRY(simulate_one(c, i));
   BRIM_TRY(print(c));

@@ -105,7 +105,7 @@ static void print_table(const brim_sim_shown *shown, size_t count, brim_text *ou
   brim_arena_release(&arena);
 }
 
-/* For several simulations: the errors, which the timeline of a single one shows. */
+/* For several simulations, prints the errors, which the timeline of a single one would show. */
 static void print_failures(const brim_sim_shown *shown, brim_text *out)
 {
   const brim_simulation *s = &shown->result;
@@ -143,7 +143,7 @@ void brim_cli_print_simulations(const brim_sim_shown *shown, size_t count, brim_
 
 /* ---- JSON ---- */
 
-/* Texts from policies and file names, made valid UTF-8 for JSON. */
+/* Makes JSON from texts of policies and file names, after making them valid UTF-8. */
 static json_t *text_json(const char *s)
 {
   brim_text bytes = {0}, text = {0};

@@ -1,8 +1,8 @@
 /* brim start: shows the devices, asks for the device, the precision and the micro-batch, and continues as `brim train`,
  * with the answers as overrides. Does not ask for settings that are given on the command line.
  *
- * Standard output gets one line, the command that does the same without questions, so that it can be kept in a file;
- * the rest of the conversation goes to standard error. Every answer is tried as a plan before the next question. */
+ * Standard output gets one line, the command that does the same without questions, so that users can store it in a
+ * file. The questions go to standard error. brim tries every answer as a plan before the next question. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 #define BATCHES_SHOWN_MAX 12
 
-/* The words that answers add to the command line, one place each; NULL: none, as the value is already set. */
+/* The words that answers add to the command line; each has a place. NULL: none, because the value is already set. */
 enum answer_place { BACKEND, DEVICE, PRECISION, BATCH, ACCUMULATION, ANSWERS };
 
 typedef struct start {
@@ -71,7 +71,7 @@ static void drop_drive(start *s)
   s->config = NULL;
 }
 
-/* Opens a drive with the answers so far: devices, and the choices of policies. Its log is suppressed, as the run will
+/* Opens a drive with the answers so far: devices, and the choices of policies. Suppresses its log, because the run will
  * print it. */
 static brim_status open_drive(start *s)
 {
@@ -138,7 +138,7 @@ static brim_status fail_ended(const char *question)
                    question);
 }
 
-/* The answer without surrounding spaces; the default if it is empty. Valid until the next question. */
+/* Reads an answer without surrounding spaces; the default if it is empty. Valid until the next question. */
 static brim_status ask_user(start *s, const char *question, const char *choices, const char *def, const char **answer)
 {
   *answer = def;
@@ -152,7 +152,8 @@ static brim_status ask_user(start *s, const char *question, const char *choices,
   while (end > 0 && strchr(" \t\r\n", text[end - 1])) end--;
   text[end] = '\0';
   if (end > 0) *answer = text;
-  if (!isatty(STDIN_FILENO)) fprintf(stderr, "%s\n", *answer); /* not typed on this terminal, so shown here */
+  if (!isatty(STDIN_FILENO))
+    fprintf(stderr, "%s\n", *answer); /* the answer was not typed on this terminal, so this prints it */
   return BRIM_OK;
 }
 
@@ -186,7 +187,7 @@ static brim_status show_devices(start *s)
   return BRIM_OK;
 }
 
-/* The words that choose a device, and its backend if the configuration would use another. */
+/* Sets the words that choose a device, and its backend if the configuration would use another. */
 static brim_status choose_device(start *s, const char *name)
 {
   const brim_device_fit *d = find_device(s, name);
@@ -222,7 +223,7 @@ static brim_status ask_device(start *s)
 
 /* ---- precision ---- */
 
-/* The precisions that the backend has: "fp32, bf16". */
+/* Lists the precisions that the backend has: "fp32, bf16". */
 static const char *list_precisions(const start *s)
 {
   const char *list = "";
@@ -232,7 +233,7 @@ static const char *list_precisions(const start *s)
   return list;
 }
 
-/* The precision without an answer: the configured one, or that of the device. */
+/* Returns the precision without an answer: the configured one, or the device's. */
 static int32_t own_precision(const start *s)
 {
   const int32_t own = s->own->settings.precision;
@@ -299,7 +300,7 @@ static brim_status ask_place(start *s)
   }
 }
 
-/* The micro-batches that fit, largest first. */
+/* Shows the micro-batches that fit, largest first. */
 static brim_status show_batches(start *s)
 {
   brim_drive *drive = s->drive;
@@ -324,7 +325,7 @@ static brim_status show_batches(start *s)
   return BRIM_OK;
 }
 
-/* A number of samples; 0: the text is not one. */
+/* Returns a number of samples; 0: the text is not one. */
 static int64_t number_of(const char *text)
 {
   char *end = NULL;
@@ -333,7 +334,7 @@ static int64_t number_of(const char *text)
   return *end || errno || value < 1 ? 0 : value;
 }
 
-/* The words that set a micro-batch. The effective batch stays the same. */
+/* Sets the words for a micro-batch. The effective batch does not change. */
 static brim_status set_batch(start *s, const char *text)
 {
   const brim_training_settings *own = &s->own->settings.training;
@@ -354,7 +355,7 @@ static brim_status set_batch(start *s, const char *text)
   return BRIM_OK;
 }
 
-/* The default answer: "auto" or, if no policy chooses micro-batches, the value of the configuration. */
+/* Returns the default answer: "auto" or, if no policy chooses micro-batches, the configured value. */
 static const char *default_batch(start *s)
 {
   const int64_t own = s->own->settings.training.batch_size;
@@ -362,7 +363,7 @@ static const char *default_batch(start *s)
   return brim_arena_printf(s->arena, "%lld", (long long)own);
 }
 
-/* The last question that affects the plan, which fits afterwards. */
+/* Asks the last question that affects the plan, which then fits. */
 static brim_status ask_batch(start *s, uint64_t *peak)
 {
   const char *answer;
@@ -379,7 +380,7 @@ static brim_status ask_batch(start *s, uint64_t *peak)
 
 /* ---- starting ---- */
 
-/* The command that does the same without questions: words, ending in NULL. */
+/* Returns the command that does the same without questions: words, ended by NULL. */
 static const char **command_words(const start *s)
 {
   const char **word;
@@ -403,8 +404,8 @@ static brim_status print_command(const char *const *word)
   return written ? BRIM_OK : brim_fail(BRIM_EIO, "cannot write to standard output: %s", strerror(errno));
 }
 
-/* Replaces this process, so that nothing is left of the devices that were examined: a GPU's context exists until its
- * process ends, perhaps on a device that the run does not use. */
+/* Replaces this process, because a GPU's context exists until its process ends, and may be on a device that the run
+ * does not use. */
 static brim_status become(const char *const *word)
 {
   execv("/proc/self/exe", (char *const *)word);

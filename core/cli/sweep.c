@@ -2,8 +2,8 @@
  * hours; makes the folder; runs the jobs as child processes; prints the results.
  *
  * A job is this program with the same words, each sweep replaced by one value, and `run.dir` set to the job's folder.
- * Options of the sweep itself are replaced by --job, so that the argument numbers in messages stay those of the typed
- * line. With `repeats`, each job runs with several seeds, through added words. */
+ * Options of the sweep itself are replaced by --job, so that the argument numbers in messages are those of the line
+ * that the user typed. With `repeats`, each job runs with several seeds, through added words. */
 #include "cli/sweep.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ static brim_status check_job(const brim_cli *cli, const brim_sweep_words_given *
 {
   brim_config *config = NULL;
   brim_status status = load_job(cli, given, &run->sweep, job, &config);
-  if (status == BRIM_OK && config->settings.repeats > 1) /* set by an option that the first job does not have */
+  if (status == BRIM_OK && config->settings.repeats > 1) /* an option that the first job does not have sets it */
     status = brim_fail(BRIM_ECONFIG,
                        "'repeats' is %lld here and 1 in job 0\n"
                        "to repeat all jobs, write repeats=N on the command line",
@@ -109,7 +109,7 @@ static void report_failure(brim_sweep_run *run, size_t i, const char *why)
              brim_sweep_label(run, i), why);
 }
 
-/* Refuses the jobs whose configuration is invalid. If all are, the first one's problems are the error. */
+/* Rejects jobs with an invalid configuration. If all are invalid, the first one's problems are the error. */
 static brim_status check_jobs(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, char *dir,
                               size_t room)
 {
@@ -163,7 +163,7 @@ static brim_status make_folder(brim_sweep_run *run, const char *dir)
 
 /* ---- a job ---- */
 
-/* run.dir as a quoted value, for paths with any characters. */
+/* Makes run.dir as a quoted value, for paths with any characters. */
 static const char *folder_word(brim_sweep_run *run, size_t job)
 {
   brim_text text = {0};
@@ -180,7 +180,7 @@ static bool is_of_the_sweep(const char *word)
   return strcmp(word, "-m") == 0 || strcmp(word, "--multirun") == 0 || strcmp(word, "--fail-fast") == 0;
 }
 
-/* The words of a job, ending in NULL: the typed ones, those added for repeats, and the job's folder. */
+/* Makes the words of a job, ended by NULL: the typed ones, those added for repeats, and the job's folder. */
 static const char **job_words(const brim_cli *cli, const brim_sweep_words_given *given, brim_sweep_run *run, size_t job)
 {
   const size_t count = run->sweep.axis_count, added = count - given->count;
@@ -200,7 +200,7 @@ static const char **job_words(const brim_cli *cli, const brim_sweep_words_given 
   return out;
 }
 
-/* Exit status 0 alone does not prove a finished run: a plugin can end the process with it. */
+/* Exit status 0 alone does not prove that a run finished, because a plugin can end the process with it. */
 static const char *check_finished(brim_sweep_job *job)
 {
   if (job->end.exit_status != 0 || strcmp(job->summary.status, "finished") == 0) return "";
@@ -304,7 +304,7 @@ static void print_summary(const brim_sweep_run *run)
 static brim_status finish(brim_sweep_run *run)
 {
   const brim_status status = brim_sweep_write(run);
-  brim_sweep_print(run); /* even if the file could not be written, for example on a full disk */
+  brim_sweep_print(run); /* also if the file could not be written, for example on a full disk */
   if (brim_jobs_stop_signal() || count_state(run, BRIM_JOB_WAITING)) log_jobs_left(run);
   print_summary(run);
   return status;

@@ -15,7 +15,7 @@
 #include "cli/child.h"
 
 static volatile sig_atomic_t stop_signal;
-static double stop_time;              /* of the last signal passed on */
+static double stop_time;              /* time of the last signal passed on */
 static volatile sig_atomic_t running; /* the job's process; 0: none */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGTSTP};
@@ -71,7 +71,7 @@ static void give_signals_back(void *mask)
   sigprocmask(SIG_SETMASK, mask, NULL);
 }
 
-/* Waits without reaping, so that the process number stays the job's as long as a handler may use it. */
+/* Waits without reaping, so that the process number belongs to the job as long as a handler may use it. */
 static brim_status wait_for_job(pid_t pid, int *status)
 {
   sigset_t block, before;
@@ -94,7 +94,7 @@ brim_status brim_job_run(const char *const *argv, brim_job_end *out)
   for (size_t i = 0; i < PASSED_ON; i++) sigaddset(&block, passed_on[i]);
   sigprocmask(SIG_BLOCK, &block, &before);
   const bool stopped = stop_signal != 0;
-  /* A job whose sweep has died gets SIGTERM, and ends with a checkpoint. */
+  /* If the sweep dies, the job gets SIGTERM, and ends with a checkpoint. */
   const pid_t pid = stopped ? -1 : brim_child_start(argv, SIGTERM, give_signals_back, &before);
   const int reason = errno;
   if (pid > 0) running = pid;

@@ -1,4 +1,4 @@
-/* Results of a sweep: sweep.json for programs, a table for people. */
+/* Writes the results of a sweep: sweep.json for programs, a table for people. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ int brim_sweep_exit_status(const brim_sweep_run *run)
   return status;
 }
 
-/* The score that all jobs so far share; accuracy if they differ. */
+/* Returns the score that all jobs so far share; accuracy if they differ. */
 static enum brim_score score_of(const brim_sweep_run *run)
 {
   enum brim_score kind = BRIM_SCORE_COUNT;
@@ -118,7 +118,7 @@ static json_t *describe_job(brim_sweep_run *run, size_t i)
   return out;
 }
 
-/* The label of a set of repeats: the sweep's words without the seed. */
+/* Returns the label of a set of repeats: the sweep's words without the seed. */
 static const char *label_of(brim_sweep_run *run, size_t first)
 {
   const char *label = brim_sweep_label(run, first);
@@ -197,7 +197,7 @@ static void add_row(brim_sweep_run *run, brim_table *table, size_t i, enum brim_
   brim_table_number(table, started ? job->end.seconds : NAN, 1);
 }
 
-/* Mean and deviation over the seeds, one row per combination of the other words. */
+/* Prints mean and deviation over the seeds, one row per combination of the other words. */
 static void print_repeats(brim_sweep_run *run, enum brim_score kind)
 {
   const char *name = brim_score_name(kind);
@@ -229,8 +229,8 @@ static void print_repeats(brim_sweep_run *run, enum brim_score kind)
   brim_text_release(&out);
 }
 
-/* The table of methods for federations, which compares whole runs, not only their ends; false: fewer than two
- * finished. */
+/* Prints the table of methods for federations, which compares whole runs, not only their ends; false: fewer than two
+ * have finished. */
 static bool print_methods(const brim_sweep_run *run)
 {
   brim_comparison c = {0};

@@ -1,4 +1,4 @@
-/* brim trace: asks a running process for a trace of its next steps, and shows operations by time. */
+/* brim trace: requests a trace of a running process's next steps, and shows operations by time. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -26,8 +26,9 @@
 
 #define TABLE_BYTES_MAX ((off_t)16 << 20) /* of operations.json */
 #define ROWS 20                           /* operations that --top shows */
-#define SILENCE_SECONDS 2.0               /* after which a wait prints its reason */
-#define SAME_LENGTH 24                    /* characters by which two such texts are the same, whatever their figures */
+#define SILENCE_SECONDS 2.0               /* seconds after which a wait prints its reason */
+#define SAME_LENGTH                                                                                                    \
+  24 /* two such texts are the same if they agree in this many characters, even if figures after them differ */
 
 typedef struct wishes {
   const char *steps_text;
@@ -48,7 +49,7 @@ static const char *user_name(uid_t uid, char *out, size_t room)
   return out;
 }
 
-/* Only the user whose process it is, or root, may make it write. */
+/* Only the process's own user, or root, may make the process write. */
 static brim_status check_owner(const char *run)
 {
   char path[BRIM_PATH_MAX], own[64], other[64];
@@ -88,13 +89,13 @@ static void on_signal(int number)
   stopped = number;
 }
 
-/* Reads the events that were added to the file. True: one of them says how the trace ended; *detail: its text. */
+/* Reads the events that were added to the file. True: an event says how the trace ended; *detail: its text. */
 static bool find_end(FILE *events, char **line, size_t *room, bool *failed, json_t **event)
 {
   for (;;) {
     const long at = ftell(events);
     const ssize_t length = getline(line, room, events);
-    if (length <= 0 || (*line)[length - 1] != '\n') { /* not there yet, or not whole */
+    if (length <= 0 || (*line)[length - 1] != '\n') { /* the line is not there yet, or not complete */
       clearerr(events);
       (void)fseek(events, at, SEEK_SET);
       return false;
@@ -107,7 +108,7 @@ static bool find_end(FILE *events, char **line, size_t *room, bool *failed, json
   }
 }
 
-/* The slot of the process that trains in the folder; false if it publishes none. */
+/* Finds the slot of the process that trains in the folder; false if it publishes none. */
 static bool find_process(const char *run, brim_live_entry *out)
 {
   char dir[BRIM_PATH_MAX];
@@ -125,7 +126,7 @@ static bool find_process(const char *run, brim_live_entry *out)
   return found;
 }
 
-/* The reason why the run makes no steps; "" if it makes steps. */
+/* Writes the reason why the run makes no steps; "" if it makes steps. */
 static void describe_wait(const char *run, char *out, size_t room)
 {
   brim_live_entry e;
@@ -169,7 +170,7 @@ static brim_status wait_for(const char *run, FILE *events, json_t **event)
   brim_status status = BRIM_OK;
   double next = brim_now() + SILENCE_SECONDS;
   for (;;) {
-    const bool runs = brim_run_is_open(run); /* before the events are read, so that none is missed */
+    const bool runs = brim_run_is_open(run); /* before the events are read, so that no event is missed */
     if (find_end(events, &line, &room, &failed, event)) break;
     if (stopped)
       status = brim_fail(BRIM_EINTERRUPTED, "interrupted: the run will not trace its next steps");
@@ -256,7 +257,8 @@ static double number_of(const json_t *row, const char *key)
   return json_is_number(n) && isfinite(json_number_value(n)) ? json_number_value(n) : 0;
 }
 
-/* Milliseconds and share of the step of measured and predicted seconds. `guessed`: the prediction is marked. */
+/* Adds milliseconds, and the fraction of the step, for measured and predicted seconds. `guessed`: marks the
+ * prediction. */
 static void add_times(brim_table *t, double seconds, double predicted, bool guessed, double step)
 {
   brim_table_number(t, seconds * 1e3, 3);
@@ -291,7 +293,7 @@ static void add_row(brim_table *t, const char *op, const char *name, const char 
   add_times(t, s->seconds, s->predicted, s->guessed, step);
 }
 
-/* The other parts of the step, so that the rows add up to it. */
+/* Adds the other parts of the step, so that the sum of the rows is the step. */
 static void add_host(brim_table *t, const json_t *phases, sums *all, double step)
 {
   size_t i;

@@ -1,5 +1,5 @@
-/* brim train, and brim federate, which trains a federation: a new run, a repetition (--from), a resumed run (--resume),
- * or many runs (-m). */
+/* brim train, and brim federate, which trains a federation: a new run, a run from another run's configuration (--from),
+ * a resumed run (--resume), or many runs (-m). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ typedef struct train_options {
   bool list_methods, list_runs, force;
 } train_options;
 
-/* Words that change results at most by rounding: files may have moved since a run began, and their contents are checked
- * by hashes; any number of ranks, or processes of clients, can resume. */
+/* Whether a word changes results at most by rounding. Files may have moved since a run began, and hashes check their
+ * contents; any number of ranks, or of clients' processes, can resume. */
 static bool may_change_on_resume(const char *word)
 {
   static const char *const keys[] = {"model.weights=", "dataset.path=", "dist.ranks=", "federate.mode=", "hooks."};
@@ -76,8 +76,7 @@ static brim_status check_options(const train_options *o, const brim_operands *op
   return BRIM_OK;
 }
 
-/* Inserts the override for --debug-launches at its position among the others; the option's own word leaves room for
- * it. */
+/* Inserts the override for --debug-launches at its position among the others, where the option left room for it. */
 static void add_debug_launches(char **argv, brim_operands *operands)
 {
   int number = 1;
@@ -103,7 +102,7 @@ static void log_auto_backend(const brim_config *config)
            config->auto_reason);
 }
 
-/* Reports environment variables that change the run, and those for dynamic allocators, which have no effect. */
+/* Reports environment variables that change the run, and variables for dynamic allocators, which have no effect. */
 static void log_environment(void)
 {
   if (brim_fault_text())
@@ -115,7 +114,7 @@ static void log_environment(void)
     brim_log(BRIM_LOG_INFO, "%s is set but has no effect: brim allocates the planned memory once", name);
 }
 
-/* The words of this command again, with the global options. */
+/* Returns the words of this command again, with the global options. */
 static const char **repeat_words(const brim_cli *cli, int argc, char **argv, brim_arena *arena)
 {
   const char **out = BRIM_ARENA_NEW(arena, const char *, BRIM_CLI_GLOBAL_WORDS + argc + 2);
@@ -154,7 +153,7 @@ static brim_status check_hooks(const char *file, const brim_operands *operands, 
 static brim_status load(const brim_cli *cli, const train_options *o, const char *file, const brim_operands *operands,
                         brim_config **config)
 {
-  const size_t first = o->from != NULL; /* "run.dir=": drops the old run's folder; a later word wins */
+  const size_t first = o->from != NULL; /* "run.dir=" removes the old run's folder; a later word overrides it */
   if (first) operands->word[-1] = "run.dir=";
   brim_cli_hush(cli, brim_line_is_open());
   const brim_status status =
@@ -171,10 +170,10 @@ static brim_status load(const brim_cli *cli, const train_options *o, const char 
   return o->resume ? brim_cli_check_edits(cli, o->resume, *config) : brim_config_anchor_paths(*config);
 }
 
-/* How the process ends, which may be one of several ranks. */
+/* How the process ends, which may be a rank of a job. */
 typedef struct train_end {
   bool joined;  /* the ranks have connected, and decide together which one reports an error */
-  int reported; /* the exit status if the error was already reported; 0: not yet */
+  int reported; /* the exit status if the error was already printed; 0: not yet */
 } train_end;
 
 static brim_status join(const brim_config *config, brim_dist **out)
@@ -191,7 +190,7 @@ static brim_status join(const brim_config *config, brim_dist **out)
   return brim_dist_open(&options, out);
 }
 
-/* The report is optional, so a failure is only a warning. */
+/* The report is optional, so if it fails, brim only warns. */
 static void write_page(const char *run)
 {
   brim_live_page_end();
@@ -199,7 +198,7 @@ static void write_page(const char *run)
     brim_log(BRIM_LOG_WARN, "cannot write " BRIM_REPORT_NAME " of the run: %s", brim_error_text());
 }
 
-/* Trains as a rank of a job, or alone. All messages of a job are printed before any rank ends, since mpirun then ends
+/* Trains as a rank of a job, or alone. All messages of a job are printed before any rank ends, because mpirun then ends
  * the others. */
 static brim_status run_here(const brim_cli *cli, const train_options *o, brim_config *config, train_end *ending)
 {
@@ -233,13 +232,13 @@ static brim_status repeat(brim_cli *cli, const brim_sweep_words_given *given, in
   return BRIM_OK;
 }
 
-/* For a process of a client that the user's mpirun has started: takes its name and device. Libraries of devices may be
- * open already, so if the process is to see a single GPU, the program starts again. */
+/* For a process of a client that the user's mpirun has started: sets its name and device. Libraries of devices may be
+ * open already, so if the process must see only one GPU, the program starts again. */
 static brim_status isolate(const brim_cli *cli, const brim_config *config, const brim_sweep_words_given *given)
 {
   const int32_t ranks = brim_dist_started();
   if (!brim_isolate_is_wanted(config) || ranks == 1 || brim_line_is_open() || getenv(BRIM_SHARE_DEVICE)) return BRIM_OK;
-  if (ranks != config->settings.dist.ranks) return BRIM_OK; /* to be reported when the ranks have joined */
+  if (ranks != config->settings.dist.ranks) return BRIM_OK; /* the error is printed when the ranks have joined */
   brim_isolated *all = brim_xcalloc((size_t)ranks, sizeof *all);
   brim_arena words = {0};
   const brim_status status = brim_isolate_plan(config, ranks, all);
@@ -278,7 +277,7 @@ static brim_status train_once(brim_cli *cli, const train_options *o, const brim_
   return status;
 }
 
-/* Starts the ranks of a job. If one was lost, adds how to resume the run, as ranks that died cannot print it. */
+/* Starts the ranks of a job. If one was lost, adds how to resume the run, because ranks that died cannot print that. */
 static brim_status start_ranks(brim_rank_launch *launch, const char *const *word, train_end *ending)
 {
   const brim_status status = brim_launch_run(launch, word, &ending->reported);
@@ -294,8 +293,8 @@ static brim_status begin_rank(void)
   return brim_line_open();
 }
 
-/* Ends a rank or a single process. An error that occurs before the ranks connect is reported by one of them, and none
- * waits for another; later the ranks have settled that among themselves. */
+/* Ends a rank or a single process. If an error occurs before the ranks connect, one of them prints it, and none waits
+ * for another. After that, the ranks agree which one prints it. */
 static int end(brim_status status, const train_end *how, brim_operands *operands)
 {
   const bool alone = status != BRIM_OK && !how->joined;
@@ -360,7 +359,7 @@ static int run(brim_cli *cli, int argc, char **argv, bool federates)
   brim_arena words = {0};
   char path[4096];
   const char *file = NULL;
-  train_end ending = {0}; /* for jobs of a sweep and ranks too, which have reported their errors themselves */
+  train_end ending = {0}; /* also for jobs of a sweep and for ranks, which have printed their errors themselves */
   brim_rank_launch launch = {.ranks = 1};
   char filler[] = "--job"; /* replaces a value, so that the words keep their positions */
   if (federates) brim_cli_take_dashes(argc, argv, federate_options, filler, &words);

@@ -9,7 +9,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* The ABI that plugins must be built for: "0.1". */
+/* Formats the ABI for which plugins must be built: "0.1". */
 static void format_abi(char *out, size_t room)
 {
   snprintf(out, room, "%d.%d", BRIM_ABI_MAJOR, BRIM_ABI_MINOR);

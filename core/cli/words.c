@@ -1,4 +1,4 @@
-/* Parses the words of a command line: options, by table, and operands. */
+/* Parses the words of a command line: options, from a table, and operands. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -29,13 +29,13 @@ const brim_option *brim_cli_options(const brim_command *command)
   return command ? command->options : globals;
 }
 
-/* The name of an option without dashes, which are often mistyped. */
+/* Returns the name of an option without dashes, which users often mistype. */
 static const char *bare(const char *word)
 {
   return word + strspn(word, "-");
 }
 
-/* Hydra's options and their counterparts here. */
+/* Hydra's options, and brim's options for the same purpose. */
 static const struct {
   const char *option, *here;
 } hydra_options[] = {
@@ -44,14 +44,14 @@ static const struct {
     {"--info", "brim config --origins"},    {"-i", "brim config --origins"}, {"--resolve", "brim config"},
     {"--shell-completion", "brim complete"}};
 
-/* Compares names, ignoring differences of spelling. */
+/* Compares names without differences in spelling. */
 static bool is_same_name(const char *a, const char *b)
 {
   return brim_typo_distance(a, b) == 0;
 }
 
-/* The key that equals or ends in a name, "optimizer.lr" for "lr"; or NULL. Knows only keys that do not depend on
- * files. */
+/* Returns the key that equals or ends in a name, "optimizer.lr" for "lr"; or NULL. Knows only keys that do not depend
+ * on files. */
 static const char *key_of(const char *name, char *out, size_t room)
 {
   if (strchr(name, '.')) {
@@ -118,7 +118,7 @@ static brim_status unknown_option(const char *word, const char *next, const brim
   return meant ? brim_fail_add(status, "did you mean '%s'?", meant) : status;
 }
 
-/* The value of option `o` in word `i`: after '=', or the next word. */
+/* Returns the value of option `o` in word `i`: after '=', or in the next word. */
 static brim_status take_value(int argc, char **argv, int *i, const brim_option *o, void *values)
 {
   const char *equals = strchr(argv[*i], '=');
@@ -149,7 +149,7 @@ static const brim_option *find_option(const char *word, const brim_option *optio
   return NULL;
 }
 
-/* Collects the operands among the words in out->word, which has room. */
+/* Collects the operands among the words in out->word, which has room for all. */
 static brim_status parse(int argc, char **argv, const brim_option *options, void *values, brim_operands *out)
 {
   bool only_operands = false;
@@ -232,7 +232,7 @@ size_t brim_cli_global_words(const brim_cli *cli, const char **out)
 
 /* ---- keys with dashes ---- */
 
-/* Whether it is a key or a group of the core, or an old name of one. */
+/* Whether the word is a key or a group of the core, or an old name of one. */
 static bool is_top_key(const char *name)
 {
   if (brim_alias_find(name)) return true;
@@ -246,7 +246,7 @@ static bool is_top_key(const char *name)
   return false;
 }
 
-/* Whether it is the value of the option before it, and not an option or an override. */
+/* Whether the word is the value of the option before it, and not an option or an override. */
 static bool is_value(const char *word)
 {
   char *end;

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #define TERMS_MAX 1000
-/* Bounds of rounding errors: of the logarithm of a moment, divided by the order (mostly from binomial coefficients),
- * and of epsilon, as a factor. */
+/* Bounds of rounding errors: that of the logarithm of a moment, divided by the order (mostly from binomial
+ * coefficients), and that of epsilon, as a factor. */
 #define MOMENT_ERROR 4e-15
 #define ROUNDED_UP (1 + 1e-9)
 
@@ -27,13 +27,13 @@ static double log_gamma(double x)
   return lgamma_r(x, &sign); /* unlike lgamma, it writes no global variable */
 }
 
-/* The logarithm of a binomial coefficient's magnitude. */
+/* The logarithm of the absolute value of a binomial coefficient. */
 static double log_choose(double n, double k)
 {
   return log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1);
 }
 
-/* Uses the asymptotic series where erfc underflows; at 20 its error is below 1e-11. */
+/* Uses the asymptotic series if erfc would underflow; at 20 its error is below 1e-11. */
 static double log_erfc(double x)
 {
   if (x < 20) return log(erfc(x));
@@ -89,7 +89,7 @@ double brim_account_epsilon(const brim_account *account, int64_t rounds, double 
   for (int i = 0; i < BRIM_ACCOUNT_ORDERS; i++) {
     const double order = order_at(i), rdp = (double)rounds * account->rdp[i];
     if (isnan(rdp)) continue;
-    if (delta * delta + expm1(-rdp) > 0) return 0; /* by the Kullback-Leibler divergence, which is at most rdp */
+    if (delta * delta + expm1(-rdp) > 0) return 0; /* from the Kullback-Leibler divergence, which is at most rdp */
     least = fmin(least, rdp + log1p(-1 / order) - log(delta * order) / (order - 1));
   }
   return fmax(0, least) * ROUNDED_UP;

@@ -29,7 +29,7 @@ const brim_alias *brim_alias_find(const char *path)
   return NULL;
 }
 
-/* "true or false" of "true=fp16|false=fp32". */
+/* Prints "true or false" for "true=fp16|false=fp32". */
 static void print_names(const char *values, brim_text *out)
 {
   for (const char *s = values; *s;) {
@@ -75,7 +75,7 @@ void brim_alias_note(const brim_alias *alias, const brim_yaml *value, const brim
                  now->scalar);
 }
 
-/* The map that holds the last name of a path, made if missing; NULL if a value is in its place. */
+/* Returns the map that has the last name of a path, made if missing; NULL if a value is in its place. */
 static brim_yaml *make_parent(brim_arena *arena, brim_yaml *node, const char *path, brim_yaml_origin origin)
 {
   for (const char *dot; node && (dot = strchr(path, '.')); path = dot + 1) {
@@ -134,7 +134,7 @@ const brim_old_value brim_old_values[] = {
     {NULL, NULL, NULL},
 };
 
-/* The families that the client-selection simulator puts before the names of methods. */
+/* The families that the client-selection simulator writes before the names of methods. */
 static const char *const families[] = {"heuristic.", "system_aware.", "ml.bandit.", "ml.", "baseline."};
 
 static const char *without_family(const char *key, const char *value)

@@ -1,7 +1,7 @@
 /* Applies overrides to the tree.
  *
- * Keys must be in the schema; a key that the user adds with '+' is stored with its '+' ("+note"), which distinguishes
- * it from a typing error, also when the resolved configuration is read again. Keys below it are not checked. */
+ * Keys must be in the schema. A key that the user adds with '+' is stored with its '+' ("+note"), so that it differs
+ * from a typing error even when the resolved configuration is read again. Keys below it are not checked. */
 #include "config/apply.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bool brim_override_is_choice(const brim_composition *c, const brim_override *ove
 
 /* ---- walking by path ---- */
 
-/* The child of that name, or the one that the user added under it with '+'. */
+/* Returns the child with that name, or the one that the user added under it with '+'. */
 static brim_yaml *child_of(const brim_composition *c, const brim_yaml *node, const char *name)
 {
   brim_yaml *child = brim_yaml_get(node, name);
@@ -71,7 +71,8 @@ static void set_value(const target *t, brim_yaml *map, const char *key, const ch
   }
 }
 
-/* Sets a value and makes maps on the way. A name that is neither in the tree nor in the schema is added by the user. */
+/* Sets a value, and makes maps for the names before. If a name is neither in the tree nor in the schema, the user adds
+ * it. */
 static void store(const target *t, const char *path, brim_yaml *value)
 {
   const brim_composition *c = t->c;
@@ -113,7 +114,7 @@ static void discard(const brim_composition *c, const char *path)
 
 /* ---- problems ---- */
 
-/* The length of "model" in "model.width"; for a group that is a list, of "policy.capped". */
+/* Returns the length of "model" in "model.width"; for a group that is a list, of "policy.capped". */
 static size_t plugin_length(const target *t, const char *path)
 {
   const size_t length = strcspn(path, ".");
@@ -121,7 +122,7 @@ static size_t plugin_length(const target *t, const char *path)
   return is_list ? length + 1 + strcspn(path + length + 1, ".") : length;
 }
 
-/* For a key of a plugin that is missing from a list, or does not exist. */
+/* Adds a hint for a key of a plugin that the list lacks, or that does not exist. */
 static bool hint_unlisted(const target *t, const char *path)
 {
   const size_t length = strcspn(path, "."), end = length + (path[length] == '.');
@@ -138,7 +139,7 @@ static bool hint_unlisted(const target *t, const char *path)
   return true;
 }
 
-/* For a key that only another command uses. */
+/* Adds a hint for a key that only another command uses. */
 static bool hint_command(const target *t, const char *path)
 {
   if (strcmp(path, "scenario") != 0) return false;
@@ -147,8 +148,8 @@ static bool hint_command(const target *t, const char *path)
   return true;
 }
 
-/* Whether the path is in a section of the core, where an added key would have no effect. A plugin's parameters are a
- * group. */
+/* Whether the path is in a section of the core, where an added key would have no effect. Groups, which have plugins'
+ * parameters, are not. */
 static bool is_closed(const char *path)
 {
   const size_t length = strcspn(path, ".");
@@ -180,7 +181,8 @@ static void unknown_key(const target *t, const char *path)
   brim_schema_hint_keys(t->schema, meant && strchr(meant, '.') ? meant : path, &t->c->problems);
 }
 
-/* "model.id"; an item of a group that is a list, "policy.id.0"; or the name of a dataset's option. */
+/* Whether the path is "model.id", an item of a group that is a list ("policy.id.0"), or the name of a dataset's
+ * option. */
 static bool is_group_id(const char *path)
 {
   const char *dot = strchr(path, '.');
@@ -193,7 +195,8 @@ static bool is_group_id(const char *path)
 
 /* ---- lists ---- */
 
-/* The list under a key, to be changed: from the tree, else the default. A scalar becomes a list of one. */
+/* Returns the list under a key, to be changed: from the tree, or else the default. A scalar becomes a list of one
+ * item. */
 static brim_yaml *list_now(const target *t, const char *path)
 {
   brim_arena *arena = t->c->arena;
@@ -215,7 +218,7 @@ static bool is_list(const target *t, const char *path)
              : now && now->kind == BRIM_YAML_LIST;
 }
 
-/* A plugin is chosen through its group. */
+/* Rejects a plugin's id, because plugins are chosen through their group. */
 static void refuse_id(const target *t, const char *path, const brim_yaml *value)
 {
   const int length = (int)strcspn(path, ".");
@@ -348,7 +351,7 @@ static void apply_value(const target *t, const char *path, const brim_yaml *valu
   }
 }
 
-/* The text of a value for comparison: a scalar's own, anything else as printed, such as "[1, 2]". */
+/* Returns the text of a value for comparison: a scalar's own; anything else as printed, such as "[1, 2]". */
 static const char *text_of(const target *t, const brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_SCALAR) return node->scalar;

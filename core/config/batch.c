@@ -5,7 +5,7 @@
 static const char batch_path[] = "training.batch_size", effective_path[] = "training.effective_batch_size",
                   accumulation_path[] = "training.gradient_accumulation_steps";
 
-/* The number in a node of training.batch_size; 0: it is not a number. */
+/* Returns the number in a node of training.batch_size; 0 if it is not a number. */
 static int64_t number_of(const brim_schema_row *row, const brim_yaml *node, brim_arena *arena)
 {
   brim_training_settings t = {0};
@@ -15,7 +15,7 @@ static int64_t number_of(const brim_schema_row *row, const brim_yaml *node, brim
   return status == BRIM_OK && t.batch_size > 0 ? t.batch_size : 0;
 }
 
-/* The value before it was set to auto: the last number that was set, or else the default. */
+/* Returns the value from before it was set to auto: the last number that was set, or else the default. */
 static int64_t number_below_auto(const brim_composition *c, const brim_schema_row *row)
 {
   for (const brim_yaml *node = brim_yaml_get_path(c->root, row->path); node; node = node->replaced) {
@@ -37,7 +37,7 @@ static bool is_typed(const brim_config *config, const char *path)
   return brim_yaml_get_path(config->root, path)->origin.text != NULL;
 }
 
-/* The accumulation before the command line changed it; 1 if it was not set. */
+/* Returns the accumulation from before the command line changed it; 1 if it was not set. */
 static int64_t accumulation_before(const brim_composition *c, const brim_schema *schema)
 {
   const brim_schema_row *row = brim_schema_find(schema, accumulation_path);
@@ -84,7 +84,7 @@ void brim_batch_resolve(brim_composition *c, const brim_schema *schema, brim_con
 {
   brim_training_settings *t = &config->settings.training;
   if (t->batch_size == 0 || t->gradient_accumulation_steps == 0)
-    return; /* missing values, in a configuration that is only shown */
+    return; /* values are missing, in a configuration that is only shown */
   prefer_accumulation(c, schema, config);
   if (t->batch_size < 0 && t->effective_batch_size == 0) {
     t->effective_batch_size =

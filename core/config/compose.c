@@ -1,5 +1,5 @@
-/* Walks defaults lists and merges files. Repeats the walk until it meets the choices that it started with: an option
- * chosen late in the order replaces one chosen early, and brings its own defaults list. */
+/* Walks defaults lists and merges files. Repeats the walk until it ends with the choices with which it started, because
+ * an option chosen late in the order replaces an earlier one and has its own defaults list. */
 #include "config/compose.h"
 
 #include <string.h>
@@ -94,7 +94,7 @@ static void merge_map(brim_composition *c, brim_yaml *into, const brim_yaml *fro
   }
 }
 
-/* The same for keys of the root, with old names replaced. */
+/* The same for keys of the root, whose old names are replaced. */
 static void merge_root(brim_composition *c, const brim_yaml *from)
 {
   brim_yaml *now = brim_yaml_clone(c->arena, from);
@@ -105,7 +105,7 @@ static void merge_root(brim_composition *c, const brim_yaml *from)
 /* ---- options ---- */
 
 /* Whether a key of a group stays when another option is chosen. Keys that the core reads and keys that the user added
- * do, except a dataset's means and deviations, which belong to its samples. */
+ * stay, except a dataset's means and deviations, which belong to its samples. */
 static bool outlasts_option(const char *group, const char *key)
 {
   if (key[0] == '+' || !brim_compose_group_kind(group)) return true;
@@ -131,13 +131,13 @@ static const char *without_suffix(const brim_composition *c, const char *option)
   return brim_ends_with(option, ".yaml") ? brim_arena_string_n(c->arena, option, length - suffix) : option;
 }
 
-/* Whether `said`, as written in a file, is the chosen option. */
+/* Whether `said`, a name in a file, is the chosen option. */
 static bool is_chosen(brim_composition *c, const brim_chosen *chosen, const char *said)
 {
   const char *is = chosen->resolved ? chosen->resolved : chosen->option;
   if (strcmp(said, chosen->option) == 0) return true;
   if (strstr(said, "${")) {
-    const brim_problems before = c->problems; /* a name that cannot be resolved does not matter here */
+    const brim_problems before = c->problems; /* it does not matter here if a name cannot be resolved */
     const char *now = brim_interpolate_option(c, said, chosen->met_origin);
     c->problems = before;
     if (now) said = now;
@@ -158,8 +158,8 @@ static bool is_installed(const char *path)
   return brim_install_dir(folder, sizeof folder, BRIM_INSTALL_CONFIGS) && brim_starts_with(path, folder);
 }
 
-/* Defaults in brim's own configuration files that are left out need no message, nor does a choice that brim makes
- * itself, such as the backend of `brim export`. */
+/* Whether a left-out value needs a message: defaults in brim's own configuration files do not, nor does a choice that
+ * brim makes itself, such as the backend of `brim export`. */
 static void note_left_out(brim_composition *c, const brim_chosen *chosen, const char *said, const char *key,
                           const brim_yaml *value)
 {
@@ -200,8 +200,8 @@ static bool has_parameter(const brim_composition *c, const brim_chosen *chosen, 
   return false;
 }
 
-/* Removes from a file's `map` for a group the values that belong to the option `said`, if another one is chosen. Values
- * for backend=auto apply to any backend that has the key. */
+/* If another option than `said` is chosen for a group, removes the values that belong to `said` from a file's `map`.
+ * Values for backend=auto apply to any backend that has the key. */
 static void leave_to_choice(brim_composition *c, const brim_chosen *chosen, const char *said, brim_yaml *map)
 {
   const bool any = brim_compose_group_kind(chosen->group) == BRIM_BACKEND && strcmp(said, "auto") == 0;
@@ -214,7 +214,8 @@ static void leave_to_choice(brim_composition *c, const brim_chosen *chosen, cons
   if (chosen->content) remove_said(map, chosen->content);
 }
 
-/* Values that a file sets for a group belong to the option that the defaults lists have named last. */
+/* Removes a file's values for options that were not chosen. They belong to the option that the defaults lists have
+ * named last. */
 static void leave_to_choices(brim_composition *c, brim_yaml *body)
 {
   for (size_t i = 0; i < body->count; i++) {
@@ -236,7 +237,8 @@ static void set_id(const brim_composition *c, brim_yaml *content, const char *id
 }
 
 /* Fills `content` with an option: its file, or the plugin with its defaults. False, with a problem added, if there is
- * no such option, or it cannot be read. `included`: by another option of the group, which may set the id. */
+ * no such option, or it cannot be read. `included`: another option of the group includes this one, and may set the
+ * id. */
 static bool read_option(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin,
                         bool included, brim_yaml *content)
 {
@@ -263,12 +265,12 @@ static bool read_option(brim_composition *c, const char *group, const char *opti
     return false;
   }
   if (included) return true;
-  if (c->problems.count == problems) /* otherwise that problem is the reason */
+  if (c->problems.count == problems) /* otherwise that problem already explains the failure */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s does not name its plugin\n  write: id: PLUGIN", path);
   return false;
 }
 
-/* Replaces the interpolations of a choice; NULL, with a problem added, on failure. `before`: the result in the previous
+/* Replaces the interpolations in a choice; NULL, with a problem added, on failure. `before`: the result in the previous
  * walk. */
 static const char *resolve(brim_composition *c, const char *text, brim_yaml_origin origin, const char **before)
 {
@@ -286,7 +288,7 @@ static bool read_chosen(brim_composition *c, brim_chosen *chosen, brim_yaml *con
   return option && read_option(c, chosen->group, option, chosen->origin, false, content);
 }
 
-/* Adds options to a list: their ids, and the values of each below its id. False if one of them cannot be read. */
+/* Adds options to a list: their ids, and each option's values below its id. False if an option cannot be read. */
 static bool add_options(brim_composition *c, const char *group, const char *names, brim_yaml_origin origin,
                         brim_yaml *content)
 {
@@ -303,7 +305,7 @@ static bool add_options(brim_composition *c, const char *group, const char *name
   return true;
 }
 
-/* The list when no option is chosen: the one that a file sets for the group, else the group's default. */
+/* Adds the list for a group without a choice: the one that a file sets for the group, or else the group's default. */
 static void add_unchosen(const brim_composition *c, const char *group, brim_yaml *ids)
 {
   const brim_yaml *id = brim_yaml_get(brim_yaml_get(c->root, group), "id");
@@ -317,7 +319,7 @@ static void add_unchosen(const brim_composition *c, const char *group, brim_yaml
   }
 }
 
-/* Fills `content` with everything chosen for and appended to a group that is a list. */
+/* Fills `content` with everything chosen for, and appended to, a group that is a list. */
 static bool read_list(brim_composition *c, brim_chosen *chosen, brim_yaml *content)
 {
   const brim_yaml_origin origin = chosen->option ? chosen->origin : chosen->appended_origin;
@@ -360,8 +362,8 @@ static bool place_content(brim_composition *c, brim_chosen *chosen, bool anew)
   return true;
 }
 
-/* Merges the chosen option of a group into the tree. `anew`: the values that files have set so far for the group's
- * plugin belong to another option. */
+/* Merges the chosen option of a group into the tree. `anew`: the values that files have set for the group's plugin so
+ * far belong to another option. */
 static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 {
   chosen->placed = true;
@@ -370,8 +372,8 @@ static void place_option(brim_composition *c, brim_chosen *chosen, bool anew)
 
 /* ---- defaults lists ---- */
 
-/* An entry `group: option`, `override group: option`, which means the same, or `optional group: option`, which is
- * skipped if there is no such option. */
+/* Merges an entry `group: option`; `override group: option`, which means the same; or `optional group: option`, which
+ * is skipped if there is no such option. */
 static void merge_choice(brim_composition *c, const char *group, const char *option, brim_yaml_origin origin)
 {
   const bool optional = brim_starts_with(group, "optional ");
@@ -523,7 +525,8 @@ static void check_forced(brim_composition *c, const brim_chosen *chosen, const b
                     chosen->met, brim_compose_option_text(c, chosen->group, forced->value));
 }
 
-/* Merges choices of the command line for groups that no defaults list names, and names that it appends to others. */
+/* Merges choices of the command line for groups that no defaults list names, and names that the command line appends to
+ * others. */
 static void place_rest(brim_composition *c)
 {
   for (size_t i = 0; i < c->chosen_count; i++) {
@@ -572,7 +575,7 @@ void brim_compose(brim_composition *c)
   }
   bool changed = true;
   for (int i = 0; changed && i < WALKS_MAX; i++) {
-    c->problems = before; /* each walk reports anew, because choices may have replaced options */
+    c->problems = before; /* each walk reports its problems again, because choices may have replaced options */
     c->notes = notes;
     changed = walk(c, node, path);
   }

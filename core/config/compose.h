@@ -22,27 +22,27 @@
 /* A configuration file, read once. */
 typedef struct brim_source {
   const char *path;
-  brim_yaml *node;     /* NULL: it could not be read */
+  brim_yaml *node;     /* NULL: the file could not be read */
   const char *problem; /* the reason, in that case */
   brim_status status;
 } brim_source;
 
 /* The choice for a group, and its origin. */
 typedef struct brim_chosen {
-  const char *group, *option; /* option NULL: none; of a list: names separated by ',' */
+  const char *group, *option; /* option NULL: none; for a list: names separated by ',' */
   brim_yaml_origin origin;
   const brim_override *forced; /* the command line's choice; NULL: the defaults lists' */
-  const char *appended;        /* names that the command line adds to a list; NULL: none */
+  const char *appended;        /* names that the command line appends to a list; NULL: none */
   brim_yaml_origin appended_origin;
-  const char *met; /* the option that the defaults lists have named last in this walk; "": none */
+  const char *met; /* the option that this walk has found last in the defaults lists; "": none */
   brim_yaml_origin met_origin;
-  bool placed;                              /* in the tree of this walk */
-  const brim_yaml *content;                 /* the values of the option, once it is placed; NULL: not yet */
+  bool placed;                              /* the group is in the tree of this walk */
+  const brim_yaml *content;                 /* the values of the option; NULL: not placed yet */
   const char *resolved, *appended_resolved; /* the names with interpolations replaced; NULL: not yet */
   bool broken; /* its option was not found or not read, so the group cannot be checked further */
 } brim_chosen;
 
-/* A value of a file that belongs to an option that was replaced by another. */
+/* A value of a file that was left out, because it belongs to an option that another one replaced. */
 typedef struct brim_left_out {
   const char *path, *note; /* "optimizer.lr"; logged if nothing else sets it */
 } brim_left_out;
@@ -52,12 +52,12 @@ typedef struct brim_composition {
   const brim_config_request *request;
   const brim_registry *registry;
   brim_problems problems;
-  const brim_override *override; /* of the command line, in their order */
+  const brim_override *override; /* overrides of the command line, in their order */
   size_t override_count;
-  brim_problems notes;                /* logged when the configuration is complete, one line each */
-  brim_yaml *root, *previous;         /* previous: of the walk before; NULL: this is the first */
-  bool broken;                        /* the root file could not be read */
-  bool unsettled;                     /* in this walk, an interpolated option gave another result than before */
+  brim_problems notes;        /* logged when the configuration is complete, one line each */
+  brim_yaml *root, *previous; /* previous: the tree of the walk before; NULL: this is the first walk */
+  bool broken;                /* the root file could not be read */
+  bool unsettled;             /* in this walk, an interpolated option gave another result than in the walk before */
   bool group_broken[BRIM_GROUPS_MAX]; /* for each of brim_config_groups: its plugin is not known */
   brim_chosen **chosen;
   size_t chosen_count, chosen_room;
@@ -65,11 +65,11 @@ typedef struct brim_composition {
   size_t source_count, source_room;
   brim_left_out *left_out; /* in this walk */
   size_t left_out_count, left_out_room;
-  const char *open[32]; /* files that are being merged, for cycles */
+  const char *open[32]; /* files that are being merged, to find cycles */
   size_t open_count;
-  const char *auto_backend; /* the meaning of `auto`; NULL: not determined yet */
-  const char
-      *auto_reason; /* why that is not cuda, although brim was built with it; NULL: it is, or is not determined yet */
+  const char *auto_backend; /* the backend that `auto` means; NULL: not determined yet */
+  const char *auto_reason;  /* why `auto` is not cuda, although brim was built with it; NULL: it is cuda, or not
+                               determined yet */
 } brim_composition;
 
 /* Whether `key` is a group: one of the core's, or a folder on the search path (unless a top-level key has that
@@ -79,7 +79,7 @@ bool brim_compose_is_group(const brim_composition *c, const char *key);
 bool brim_compose_is_list(const char *group);
 /* The kind of plugin of a group; 0 if it has only files. */
 uint32_t brim_compose_group_kind(const char *group);
-/* The choice in a scalar, or, for a group that is a list, in a list of them; NULL if it is neither. */
+/* Returns the choice in a scalar, or, for a group that is a list, in a list of scalars; NULL for any other node. */
 const char *brim_compose_option_text(const brim_composition *c, const char *group, const brim_yaml *value);
 /* Records a choice of the command line, or options that it appends; the override must outlive the composition. */
 void brim_compose_choose(brim_composition *c, const brim_override *override);
@@ -88,7 +88,7 @@ void brim_compose(brim_composition *c);
 /* Called after brim_compose() and the overrides: notes values of a file that were left out because they belong to an
  * option that was not chosen, unless another file or an override sets the value. */
 void brim_compose_note_left_out(brim_composition *c);
-/* NULL if nothing is chosen. */
+/* Returns NULL if nothing is chosen. */
 brim_chosen *brim_compose_chosen(const brim_composition *c, const char *group);
 /* Whether the path is below a group whose option was not found, so that it cannot be checked. */
 bool brim_compose_is_broken(const brim_composition *c, const char *path);
@@ -103,7 +103,8 @@ size_t brim_compose_options(const brim_composition *c, const char *group, const 
 const char *brim_compose_option_file(const brim_composition *c, const char *group, const char *option);
 /* Whether the option exists; for a group that is a list, whether all of them do. NULL: false. */
 bool brim_compose_has_options(const brim_composition *c, const char *group, const char *names);
-/* A file of the search path, read once; NULL, with a problem added, if it is not a readable map. */
+/* Returns a file of the search path, which is read only once; NULL, with a problem added, if it is not a readable
+ * map. */
 brim_yaml *brim_compose_source(brim_composition *c, const char *path);
 /* Adds "no option ..." with the available ones, or the reason why the plugin of that name could not be loaded. Mentions
  * `origin` if it is not the command line. */
@@ -113,7 +114,7 @@ void brim_compose_no_plugin(brim_composition *c, const char *group, const char *
 /* Adds the line "available: ... searched: ..." to the last problem, and before it a suggestion for `written`, unless
  * NULL. */
 void brim_compose_hint_available(brim_composition *c, const char *group, const char *written);
-/* The meaning of `backend=auto` on this machine: the backend of the requested device, else cuda if it has a device,
- * else cpu, else reference. */
+/* The backend that `backend=auto` means on this machine: the backend of the requested device, else cuda if it has a
+ * device, else cpu, else reference. */
 const char *brim_compose_auto_backend(brim_composition *c);
 #endif

@@ -1,5 +1,5 @@
 /* Loads a configuration: parses the overrides, composes the files, finds the plugins, applies the overrides, and checks
- * everything against the schema once, while filling the settings and the plugins' parameters. Where possible, a step
+ * everything against the schema once, while filling the settings and the plugins' parameters. If possible, loading
  * continues after an error, so that all errors are reported together. */
 #include "config/config.h"
 
@@ -49,7 +49,8 @@ static void read_overrides(loading *l, const brim_config_request *request)
   l->config->override_count = request->override_count;
 }
 
-/* Part of it could not be replaced: the problem was added, and it cannot be checked further. */
+/* Whether a part of the value could not be replaced: the problem was added already, and the value cannot be checked
+ * further. */
 static bool has_failed(const brim_yaml *node)
 {
   if (node->interpolation == BRIM_YAML_FAILED) return true;
@@ -60,7 +61,7 @@ static bool has_failed(const brim_yaml *node)
 
 /* ---- keys that are in no table ---- */
 
-/* Ignores a file's values for a policy that is not in the list: another run may use it. */
+/* Ignores a file's values for a policy that is not in the list, because another run may use that policy. */
 static bool is_of_unlisted(loading *l, const char *path, const brim_yaml *node)
 {
   const size_t length = strcspn(path, ".");
@@ -84,7 +85,7 @@ static void unknown_key(loading *l, const char *path, const brim_yaml *node)
   brim_schema_hint_keys(&l->schema, meant && strchr(meant, '.') ? meant : path, &l->c.problems);
 }
 
-/* Reports a mandatory value that was not given; `row` NULL: of a key that the user added. `brim config` may show
+/* Reports a mandatory value that is missing; `row` NULL: for a key that the user added. `brim config` may show
  * incomplete configurations. */
 static void missing_value(loading *l, const char *path, const brim_schema_row *row, const brim_yaml *node)
 {
@@ -127,7 +128,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
       find_missing(l, full, child);
     } else if (brim_schema_find(&l->schema, full) || (strcmp(key, "id") == 0 && brim_compose_group_kind(path)) ||
                strcmp(full, "dataset.option") == 0) {
-      continue; /* its value is checked when it is taken */
+      continue; /* the value is checked when it is stored */
     } else if (!declared) {
       unknown_key(l, full, child);
     } else if (child->kind == BRIM_YAML_MAP) {
@@ -140,7 +141,7 @@ static void check_keys(loading *l, const brim_yaml *node, const char *path)
 
 /* ---- values ---- */
 
-/* "configs/model/vit.yaml:7:12   (vit: number of blocks; default 12)" */
+/* Reports "configs/model/vit.yaml:7:12   (vit: number of blocks; default 12)". */
 static void value_problem(loading *l, const brim_schema_row *row, const brim_yaml *node, const char *problem)
 {
   const char *def = row->row->def;
@@ -155,7 +156,8 @@ static void value_problem(loading *l, const brim_schema_row *row, const brim_yam
   brim_text_release(&where);
 }
 
-/* The node of a row: from the tree, else the one that an earlier row of the same path used, else the default. */
+/* Returns the node of a row: from the tree, else the one that an earlier row of the same path used, else the
+ * default. */
 static const brim_yaml *node_of(const loading *l, const brim_schema_row *row)
 {
   const brim_yaml *node = brim_yaml_get_path(l->c.root, row->path);
@@ -206,14 +208,14 @@ static void put(const loading *l, const brim_schema_row *row, brim_yaml *node)
   brim_yaml_set(l->c.arena, make_parents(l, row->path), dot ? dot + 1 : row->path, node);
 }
 
-/* Shows "???" for a missing value, where that is allowed. */
+/* Shows "???" for a missing value if that is allowed. */
 static void show_missing(const loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   const brim_yaml_origin nowhere = {.file = "default"};
   put(l, row, brim_yaml_scalar(l->c.arena, "???", node ? node->origin : nowhere));
 }
 
-/* The home folder of the user in "~name", or of this one; NULL: there is none. */
+/* Returns the home folder of the user in "~name", or of the current user; NULL: there is none. */
 static const char *home_of(const char *name)
 {
   if (!name[0]) return getenv("HOME");
@@ -221,8 +223,8 @@ static const char *home_of(const char *name)
   return user ? user->pw_dir : NULL;
 }
 
-/* Expands "~/x" and "~user/x" at the start of a path: shells do that only at the start of a word. As in a shell, a name
- * that is not a user's is a file name. */
+/* Expands "~/x" and "~user/x" at the start of a path: shells do that only at the start of a word. As in a shell,
+ * "~name" is a file name if there is no such user. */
 static const brim_yaml *expand_home(loading *l, const brim_schema_row *row, const brim_yaml *node)
 {
   if (!node || !brim_schema_holds_path(row, node) || node->scalar[0] != '~') return node;
@@ -279,7 +281,7 @@ static void keep_added(const loading *l, const brim_yaml *from, brim_yaml *to)
   }
 }
 
-/* The name of a dataset's option in the tree; NULL: it was chosen by the plugin's name. */
+/* Returns the name of a dataset's option in the tree; NULL: it was chosen by the plugin's name. */
 static brim_yaml *option_of(const loading *l, const char *group)
 {
   brim_yaml *option = brim_yaml_get_path(l->c.root, "dataset.option");
@@ -346,7 +348,7 @@ static void fill(loading *l)
 
 /* ---- loading ---- */
 
-/* Adds defaults to the tree, where interpolations can find them. */
+/* Adds defaults to the tree, so that interpolations find them. */
 static void complete(const loading *l)
 {
   brim_arena *arena = l->c.arena;
@@ -373,7 +375,7 @@ static void log_notes(const brim_problems *notes)
   for (size_t i = 0; i < notes->count; i++) brim_log(BRIM_LOG_INFO, "%s", notes->text[i]);
 }
 
-/* The name of a run is displayed, and used in the name of a folder. */
+/* Checks the name of a run, which is displayed and used in the name of a folder. */
 static void check_run(loading *l)
 {
   const brim_yaml *name = brim_yaml_get_path(l->config->root, "run.name");
@@ -405,7 +407,7 @@ static void load(loading *l, const brim_config_request *request)
   if (l->c.problems.count == 0) brim_federation_resolve(&l->c, &l->schema, l->config);
 }
 
-/* Keeps the request from which a configuration was made, to make it again. */
+/* Keeps the request from which a configuration was made, so that it can be made again. */
 static void keep_request(brim_config *config, const brim_config_request *request, const brim_registry *registry)
 {
   brim_arena *arena = &config->arena;
@@ -443,7 +445,7 @@ brim_status brim_config_load(const brim_config_request *request, const brim_regi
 
 /* ---- loading again with other choices ---- */
 
-/* Whether another option of a group is requested than the current one. */
+/* Whether a request chooses another option of a group than the current one. */
 static bool changes_option(const brim_config *config, const char *other)
 {
   const size_t length = strcspn(other, "=");
@@ -455,7 +457,7 @@ static bool changes_option(const brim_config *config, const char *other)
   return false;
 }
 
-/* Whether the core reads this key of the backend, so that it holds for any backend: "backend.strict=true". */
+/* Whether the core reads this key of the backend, so that it is valid for any backend: "backend.strict=true". */
 static bool is_of_any_backend(const char *key)
 {
   static const char group[] = "backend.";

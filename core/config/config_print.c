@@ -9,9 +9,10 @@
 #include "config/schema.h"
 #include "param/value.h"
 
-enum { CELLS = 5 }; /* key, type, default, range, help */
+enum { CELLS = 5 };           /* key, type, default, range, help */
+enum { CELL_WIDTH_MAX = 32 }; /* longer cells reach into the next column instead of widening their own */
 
-/* Escapes a literal "${", which would be taken for an interpolation when the text is read again. */
+/* Escapes a literal "${", which would be read as an interpolation when the text is read again. */
 static void escape(brim_arena *arena, brim_yaml *node)
 {
   if (strstr(node->scalar, "${")) node->scalar = brim_interpolation_escape(arena, node->scalar);
@@ -29,7 +30,7 @@ void brim_config_print(const brim_config *config, brim_text *out, bool origins)
 
 /* ---- groups ---- */
 
-/* Names of the folders on the search path, sorted, without those of the core's groups. */
+/* Lists the folders on the search path, sorted, without those of the core's groups. */
 static size_t other_groups(const brim_composition *c, const char ***out)
 {
   brim_yaml *found = brim_yaml_map(c->arena, (brim_yaml_origin){0});
@@ -83,7 +84,7 @@ brim_status brim_config_print_groups(const brim_config_request *request, const b
 
 /* ---- schema ---- */
 
-/* Prints rows of the schema as a table; `only`: those of one plugin, or of the core if it is NULL; `all`: every row. */
+/* Prints rows of the schema as a table; `only`: rows of one plugin, or of the core if it is NULL; `all`: every row. */
 static void print_rows(const brim_schema *schema, const brim_plugin *only, bool all, brim_text *out)
 {
   size_t width[CELLS] = {0};
@@ -99,7 +100,8 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
                                           : "''",
                                  row->row->range ? row->row->range : "", row->row->help};
       for (int k = 0; k < CELLS; k++) {
-        if (pass == 0 && strlen(cell[k]) > width[k]) width[k] = strlen(cell[k]);
+        const size_t length = strlen(cell[k]);
+        if (pass == 0 && length > width[k] && (k == 0 || length <= CELL_WIDTH_MAX)) width[k] = length;
         if (pass == 1) brim_text_printf(out, "%s%-*s", k ? "  " : "", k + 1 < CELLS ? (int)width[k] : 0, cell[k]);
       }
       if (pass == 1) brim_text_add(out, "\n");
@@ -107,7 +109,7 @@ static void print_rows(const brim_schema *schema, const brim_plugin *only, bool 
   }
 }
 
-/* "training.fp16    old name of precision: true=fp16, false=fp32" */
+/* Prints "training.fp16    old name of precision: true=fp16, false=fp32". */
 static void print_old_names(brim_text *out)
 {
   size_t width = 0;

@@ -54,7 +54,7 @@ static const brim_config_choice *find_choice(const brim_config *config, const ch
   return NULL;
 }
 
-/* Compares lists of names; NULL: an empty one. */
+/* Compares lists of names; NULL counts as an empty list. */
 static bool same_list(const brim_yaml *a, const brim_yaml *b)
 {
   const size_t count = a ? a->count : 0;
@@ -64,7 +64,8 @@ static bool same_list(const brim_yaml *a, const brim_yaml *b)
   return true;
 }
 
-/* Skips keys of a plugin that was replaced: the replacement is reported. Policies do not change results. */
+/* Skips keys of a plugin that was replaced, because the replacement itself is reported, and policies, which do not
+ * change results. */
 static bool compare_choices(const brim_config *was, const brim_config *now, brim_problems *problems)
 {
   const size_t before = problems->count;

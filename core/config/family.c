@@ -12,14 +12,14 @@
 typedef struct family {
   brim_composition *c;
   const brim_yaml *config;  /* config.json */
-  const brim_yaml *part[2]; /* the rules for all families, and those of the family */
-  const char *type;         /* of the model: the family's name */
+  const brim_yaml *part[2]; /* the rules for all families, and the rules for this family */
+  const char *type;         /* the model's type: the family's name */
   brim_yaml *content;       /* gets the values */
 } family;
 
 /* ---- the folder ---- */
 
-/* The value of a key on the command line, or in a file as the previous walk left it; NULL: none. */
+/* Returns the value of a key on the command line, or in a file as the previous walk left it; NULL: none. */
 static const char *early_value(brim_composition *c, const char *key)
 {
   const brim_yaml *node = c->previous ? brim_yaml_get_path(c->previous, key) : NULL;
@@ -29,7 +29,7 @@ static const char *early_value(brim_composition *c, const char *key)
   return brim_interpolate_option(c, node->scalar, node->origin);
 }
 
-/* The path of config.json; NULL, with a problem added, if the user has not set the folder. */
+/* Returns the path of config.json; NULL, with a problem added, if the user has not set the folder. */
 static const char *config_path(brim_composition *c, const char *group, const char *key)
 {
   const size_t problems = c->problems.count;
@@ -37,7 +37,7 @@ static const char *config_path(brim_composition *c, const char *group, const cha
   struct stat info;
   if (!folder) {
     if (c->problems.count > problems) return NULL;
-    c->unsettled = c->unsettled || !c->previous; /* a file may set it after this option: see the next walk */
+    c->unsettled = c->unsettled || !c->previous; /* a file that comes after this option may set it: see the next walk */
     brim_problem(&c->problems, BRIM_ECONFIG, "%s=hf reads the network from the folder in %s, which is not set", group,
                  key);
     brim_problem_hint(&c->problems, "set %s to a folder with config.json, as Hugging Face has it, or to a GGUF file",
@@ -74,7 +74,7 @@ static bool is_list_of_texts(const brim_yaml *node)
   return good;
 }
 
-/* In `keys` each value is a name or a list of names, in `only` and `switches` a list, in `values` a map. */
+/* In `keys` each value is a name or a list of names; `only` and `switches` are lists; `values` is a map. */
 static bool is_section(const char *name, enum brim_yaml_kind kind, const brim_yaml *node)
 {
   if (kind == BRIM_YAML_LIST) return is_list_of_texts(node);
@@ -139,7 +139,7 @@ static bool find_family(family *f, const char *path)
   return f->part[0] && f->part[1] && check_file(c, f->part[0]) && check_file(c, f->part[1]);
 }
 
-/* Whether a section of one of the family's files has this text; for a map, *value is its value. */
+/* Whether a section of one of the family's files has this text; if the section is a map, *value is the value. */
 static bool has(const family *f, const char *section, const char *key, const brim_yaml **value)
 {
   bool found = false;
@@ -161,7 +161,7 @@ static bool is_true(const brim_yaml *value)
   return value && value->kind == BRIM_YAML_SCALAR && !value->quoted && strcmp(value->scalar, "true") == 0;
 }
 
-/* Whether the key counts only with a switch that config.json does not have on. */
+/* Whether the key counts only with a switch that config.json does not turn on. */
 static bool is_off(const family *f, const char *key)
 {
   const brim_yaml *switches = brim_yaml_get(f->part[1], "switches");
@@ -209,7 +209,7 @@ static bool has_inner_keys(const family *f, const char *path)
   return false;
 }
 
-/* Checks that brim knows all keys of a map of config.json, and their values; `prefix`: its path and a dot. */
+/* Checks that brim knows all keys of a map in config.json, and their values; `prefix`: the map's path and a dot. */
 static void check_keys(const family *f, const brim_yaml *map, const char *prefix)
 {
   brim_problems *problems = &f->c->problems;
@@ -264,7 +264,7 @@ static void check_required(const family *f, const char *path)
                     "config.json has rope_scaling and rope_parameters: remove one of them");
 }
 
-/* The values of config.json are data: "${" in them has no meaning. */
+/* Escapes "${", because values of config.json are data, in which it has no meaning. */
 static void escape(brim_arena *arena, brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_SCALAR && strstr(node->scalar, "${"))
@@ -272,7 +272,8 @@ static void escape(brim_arena *arena, brim_yaml *node)
   for (size_t i = 0; i < node->count; i++) escape(arena, node->item[i]);
 }
 
-/* A copy of a value, or of each value of a list, with another text where the family's file says so. */
+/* Returns a copy of a value, or of each value of a list, translated if the family's file defines another text for
+ * it. */
 static brim_yaml *translated(const family *f, const char *key, const brim_yaml *value)
 {
   brim_yaml *copy = brim_yaml_clone(f->c->arena, value);
@@ -290,7 +291,7 @@ static brim_yaml *translated(const family *f, const char *key, const brim_yaml *
   return copy;
 }
 
-/* Sets keys of the model to a value; null: to the model's own default. */
+/* Sets keys of the model to a value; for null, to the model's own default. */
 static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
 {
   const size_t count = to->kind == BRIM_YAML_LIST ? to->count : 1;
@@ -301,7 +302,7 @@ static void set(const family *f, const brim_yaml *to, const brim_yaml *value)
   }
 }
 
-/* Takes values by the keys of a family's file, in its order. If two keys set the same value, the second counts. */
+/* Takes the values for the keys of a family's file, in its order. If two keys set the same value, the second counts. */
 static void take(const family *f, const brim_yaml *part)
 {
   const brim_yaml *keys = brim_yaml_get(part, "keys");
@@ -311,8 +312,8 @@ static void take(const family *f, const brim_yaml *part)
   }
 }
 
-/* Continues in the map of config.json that describes the network, if it is a map of its own; false on error. Keys
- * outside that map count only if they are in the family's own file. */
+/* Continues in the map of config.json that describes the network, if config.json has a separate map for it; false on
+ * error. Keys outside that map count only if the family's own file has them. */
 static bool go_inside(family *f, const char *path)
 {
   const brim_yaml *inside = brim_yaml_get(f->part[1], "inside");

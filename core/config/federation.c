@@ -25,8 +25,8 @@ static bool is_set(const brim_composition *c, const brim_schema *schema, const b
   return node->origin.text || !brim_value_same(row, node, brim_value_default(row, c->arena), c->arena);
 }
 
-/* training.epochs in a file, such as an experiment, means the passes of a client over its own samples, unless those are
- * set too. On the command line it may be meant for rounds, so that is an error. */
+/* If a file, such as an experiment, sets training.epochs, it means the passes of a client over its own samples, unless
+ * that key is set too. On the command line the user may mean rounds, so that is an error. */
 static void take_epochs(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   brim_yaml *epochs = brim_yaml_get_path(config->root, "training.epochs"),
@@ -92,7 +92,7 @@ static void refuse_processes(brim_composition *c, const brim_config *config)
   brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.mode=processes");
 }
 
-/* A process for each client, and one for the server. */
+/* Sets the number of processes: one for each client, and one for the server. */
 static void count_processes(brim_composition *c, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -117,8 +117,8 @@ static void count_processes(brim_composition *c, brim_config *config)
 
 /* ---- the simulated world ---- */
 
-/* Whether a key of the section has a value other than its default, on the command line or not: a resumed run does not
- * know. */
+/* Whether a key of the section has a value other than its default, set on the command line or in a file, because a
+ * resumed run cannot tell which. */
 static bool is_changed(const brim_composition *c, const brim_schema *schema, const brim_config *config,
                        const char *section)
 {
@@ -131,7 +131,7 @@ static bool is_changed(const brim_composition *c, const brim_schema *schema, con
   return false;
 }
 
-/* The items of the four lists describe the same networks. `section`: "network" or "edge_network". */
+/* Checks that the four lists describe the same networks. `section`: "network" or "edge_network". */
 static void check_network(brim_composition *c, const brim_config *config, const char *section,
                           const brim_network_settings *n)
 {
@@ -151,7 +151,7 @@ static void check_network(brim_composition *c, const brim_config *config, const 
   }
 }
 
-/* Clients wait in the lanes that train them. */
+/* Checks network.sleep: clients wait in the lanes that train them. */
 static void check_sleep(brim_composition *c, const brim_config *config, const char *section,
                         const brim_network_settings *n)
 {
@@ -169,8 +169,8 @@ static void check_sleep(brim_composition *c, const brim_config *config, const ch
 
 /* ---- edges ---- */
 
-/* With several rounds of an edge its model is a mean that the core computes, and clients train several times before a
- * round commits. */
+/* Rejects settings that edge rounds do not support. An edge's model is a mean that the core computes, and clients train
+ * several times before a round commits. */
 static void refuse_edge_rounds(brim_composition *c, const brim_config *config)
 {
   static const char states[] = "clients have no state between an edge's rounds";
@@ -227,7 +227,7 @@ static void check_edges(brim_composition *c, const brim_schema *schema, const br
   if (s->federate.edges > 0) brim_refuse(c, config, keys, sizeof keys / sizeof keys[0], "federate.edges");
 }
 
-/* The key that switches the world on, if it is not world.simulate. */
+/* Returns the key that turns on the simulated world, if it is not world.simulate. */
 static const char *cause_of_world(const brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_federate_settings *f = &config->settings.federate;
@@ -239,7 +239,7 @@ static const char *cause_of_world(const brim_composition *c, const brim_schema *
   return is_changed(c, schema, config, "world") ? "a key of world" : NULL;
 }
 
-/* Decides whether the world is simulated. Only the command line can say that it is not: false is also the default. */
+/* Decides whether the world is simulated. Only the command line can turn it off, because false is also the default. */
 static void decide_world(brim_composition *c, const brim_schema *schema, brim_config *config)
 {
   const brim_yaml *node = brim_yaml_get_path(config->root, "world.simulate");
@@ -268,7 +268,7 @@ static void check_world(brim_composition *c, const brim_config *config)
   }
 }
 
-/* Keys that federate.local does not read. */
+/* Rejects keys that the chosen federate.local does not read. */
 static void check_local(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const char *const instead[] = {[BRIM_LOCAL_FEDAVG] = "fedprox, whose mu=0 is federated averaging",
@@ -318,7 +318,7 @@ static void check_finetuning(brim_composition *c, const brim_config *config)
   brim_problem_hint(&c->problems, "leave out one of the two");
 }
 
-/* Ditto's personal models have all parameters; a local parameter is personal already. */
+/* Checks personal models: Ditto's have all parameters, and local parameters are personal already. */
 static void check_personal(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const char *const keys[] = {"federate.personal_lambda", "federate.personal_epochs"};
@@ -377,7 +377,7 @@ static void check_attack(brim_composition *c, const brim_schema *schema, const b
 
 /* ---- aggregators ---- */
 
-/* Rounds need as many updates as the aggregator does. */
+/* Checks that rounds have as many updates as the aggregator needs. */
 static void check_aggregator(brim_composition *c, brim_config *config)
 {
   brim_settings *s = &config->settings;
@@ -395,7 +395,7 @@ static void check_aggregator(brim_composition *c, brim_config *config)
   if (s->federate.min_clients < least) s->federate.min_clients = least;
 }
 
-/* Keys that only some kinds of compression read. */
+/* Rejects keys that the chosen kind of compression does not read. */
 static void check_compression(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   static const struct {
@@ -418,7 +418,7 @@ static void check_compression(brim_composition *c, const brim_schema *schema, co
 
 /* ---- asynchronous rounds ---- */
 
-/* Settings that assume a common start of a round's clients, or a state of clients that are in flight only once. */
+/* Rejects settings that assume that a round's clients start together, or that no client is in flight twice. */
 static void refuse_async(brim_composition *c, const brim_schema *schema, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -476,8 +476,8 @@ static void check_async(brim_composition *c, const brim_schema *schema, brim_con
   }
 }
 
-/* Groups without effect if there are no clients. The command line sets one on purpose; a file may share its choice with
- * federations, but has no reason to choose a server's optimizer. */
+/* Rejects groups that have no effect without clients. On the command line such a choice is intentional. A file may also
+ * be for federations, but then it has no reason to choose a server's optimizer. */
 static void refuse_choices(brim_composition *c, const brim_config *config)
 {
   const struct {
@@ -549,6 +549,6 @@ void brim_federation_resolve(brim_composition *c, const brim_schema *schema, bri
   s->training.eval_every_steps = s->federate.eval_every_rounds;
   s->training.checkpoint_every_steps = s->federate.checkpoint_every_rounds;
   if (s->federate.train || s->rounds == 0) return;
-  s->training.eval_every_steps = s->rounds; /* evaluate once: the model does not change */
+  s->training.eval_every_steps = s->rounds; /* evaluate once, because the model does not change */
   s->training.checkpoint_every_steps = s->rounds;
 }

@@ -35,7 +35,7 @@ static brim_yaml *id_of(const brim_composition *c, const brim_group *group)
   return set_id(c, group, brim_yaml_scalar(c->arena, group->fallback, default_origin));
 }
 
-/* The first of the groups is `model`. */
+/* Whether the model wraps another; `model` is the first of the groups. */
 static bool has_wrapper(const brim_schema_plugins *p)
 {
   return brim_is_wrapper(p->group[0]);
@@ -64,7 +64,7 @@ static bool is_backbone(const brim_group *group)
   return group->is_optional && group->kind == BRIM_MODEL;
 }
 
-/* The backbone's plugin; NULL, without a problem, if none is needed. */
+/* Returns the backbone's plugin; NULL, without a problem, if none is needed. */
 static const brim_plugin *check_backbone(brim_composition *c, const brim_schema_plugins *p, const brim_yaml *id,
                                          const brim_plugin *plugin)
 {
@@ -76,7 +76,7 @@ static const brim_plugin *check_backbone(brim_composition *c, const brim_schema_
   return plugin;
 }
 
-/* The plugin that a group's node names; NULL, with a problem added, on failure. */
+/* Returns the plugin that a group's node names; NULL, with a problem added, on failure. */
 static const brim_plugin *find_plugin(brim_composition *c, const brim_schema_plugins *p, const brim_group *group)
 {
   brim_yaml *id = id_of(c, group);

@@ -4,8 +4,8 @@
 #include "config/compose.h"
 #include "config/schema.h"
 
-/* Finds the plugins of all groups. Sets `id` in the tree to a group's fallback, and ids of lists to a list. Adds a
- * problem for each choice that has no plugin, and marks its group in c->group_broken. */
+/* Finds the plugins of all groups. Sets `id` in the tree: for a group without a choice to its default, and for a list
+ * of options to a list. Adds a problem for each choice that has no plugin, and marks its group in c->group_broken. */
 void brim_config_find_plugins(brim_composition *c, brim_schema_plugins *plugins);
 /* Whether an optional group, the g-th of brim_config_groups, has no choice. */
 bool brim_config_is_empty(const brim_composition *c, const brim_schema_plugins *plugins, int g);

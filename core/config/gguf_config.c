@@ -1,4 +1,5 @@
-/* Reads. See gguf_config.h. Names of keys: gguf-py's constants.py; of config.json: transformers. */
+/* Converts GGUF metadata to config.json. See gguf_config.h. Names of GGUF's keys: gguf-py's constants.py; of
+ * config.json's: transformers. */
 #include "config/gguf_config_parts.h"
 
 #include <math.h>
@@ -54,10 +55,10 @@ static const struct {
 } token_rows[] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
                   {"tokenizer.ggml.eos_token_id", "eos_token_id"},
                   {"tokenizer.ggml.padding_token_id", "pad_token_id"}};
-/* Keys that are used below, or that do not change the network. */
+/* Keys that this file uses below, or that do not change the network. */
 static const char *const others[] = {"vocab_size",           "attention.key_length", "attention.value_length",
                                      "rope.dimension_count", "tensor_data_layout",   "rope.scaling.finetuned"};
-/* Keys that mean nothing if they are 0. */
+/* Keys that have no meaning if they are 0. */
 static const char *const zeros[] = {"expert_count", "expert_used_count"};
 
 typedef struct reading {
@@ -80,7 +81,7 @@ static void put(const reading *r, brim_yaml *map, const char *config, const char
   brim_yaml_set(r->arena, map, config, node);
 }
 
-/* The shortest text that is this number in the file's precision. */
+/* Returns the shortest text that gives this number in the file's precision. */
 static const char *number_text(brim_arena *arena, double value, bool is_single)
 {
   char text[40];
@@ -132,7 +133,7 @@ static const char *own_key(const reading *r, const char *key)
 
 /* ---- the rotary embedding ---- */
 
-/* A vector of the file as a list of numbers. */
+/* Adds a vector of the file as a list of numbers. */
 static void put_factors(const reading *r, brim_yaml *map, const char *config, const brim_gguf_tensor *t)
 {
   brim_yaml *list = brim_yaml_list(r->arena, origin_of(r, t->name));
@@ -250,7 +251,8 @@ static void put_sizes(const reading *r)
         own_key(r, "rope.dimension_count"));
 }
 
-/* Without a number, heads of keys and values are as many as those of queries; transformers has other defaults. */
+/* If the number is missing, there are as many heads of keys and values as of queries; transformers has other
+ * defaults. */
 static void put_kv_heads(const reading *r)
 {
   const brim_gguf_value *heads = brim_gguf_find_own(r->file, "attention.head_count");
@@ -263,7 +265,8 @@ static bool has_tensor(const reading *r, const char *name)
   return brim_gguf_tensor_find(r->file, name) != NULL;
 }
 
-/* Switches that the metadata lack, because llama.cpp derives them from the architecture or the tensors. */
+/* Adds switches that the metadata do not contain, because llama.cpp derives them from the architecture or the
+ * tensors. */
 static void put_switches(const reading *r)
 {
   const char *architecture = brim_gguf_architecture(r->file);
@@ -370,7 +373,7 @@ brim_status brim_gguf_config_of(brim_arena *arena, const brim_gguf *file, brim_y
   return read_all(&r);
 }
 
-/* The tree outlives the file: origins and texts are copied. */
+/* Copies origins and texts, because the tree outlives the file. */
 static void keep(brim_arena *arena, brim_yaml *node, const char *path)
 {
   if (node->kind == BRIM_YAML_SCALAR) node->scalar = brim_arena_string(arena, node->scalar);

@@ -1,4 +1,4 @@
-/* Writes config.json as metadata. See gguf_config.h. */
+/* Converts config.json to metadata. See gguf_config.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static double number_of(const brim_yaml *config, const char *key, double otherwi
   return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
 }
 
-/* Version 5 of transformers has all of the rotary embedding in rope_parameters. */
+/* In version 5 of transformers, rope_parameters contains everything about the rotary embedding. */
 const brim_yaml *brim_gguf_find_rope(const brim_yaml *config, const char *key)
 {
   const brim_yaml *now = brim_yaml_get(config, "rope_parameters"), *old = brim_yaml_get(config, "rope_scaling");
@@ -69,7 +69,8 @@ static double rope_number(const brim_yaml *config, const char *key, double other
   return node && node->kind == BRIM_YAML_SCALAR && !brim_yaml_is_null(node) ? strtod(node->scalar, NULL) : otherwise;
 }
 
-/* The factors are tensors. transformers computes the amplitude if config.json has none; llama.cpp does not. */
+/* Adds longrope's factors as tensors. transformers computes the amplitude if config.json has none; llama.cpp does
+ * not. */
 static brim_status put_longrope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   char key[200];
@@ -87,6 +88,14 @@ static brim_status put_longrope(const brim_yaml *config, const char *architectur
   return BRIM_OK;
 }
 
+/* llama.cpp has the usual amplitude of yarn in its program, which these two keys replace. */
+static brim_status check_mscale(const brim_yaml *config)
+{
+  const brim_yaml *mscale = brim_gguf_find_rope(config, "mscale");
+  const bool counts = rope_number(config, "mscale", 0) != 0 && rope_number(config, "mscale_all_dim", 0) != 0;
+  return counts && rope_number(config, "attention_factor", 0) == 0 ? refuse(mscale, "mscale") : BRIM_OK;
+}
+
 static brim_status put_rope(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   const brim_yaml *type = brim_gguf_find_rope(config, "rope_type");
@@ -100,13 +109,15 @@ static brim_status put_rope(const brim_yaml *config, const char *architecture, b
   }
   if (strcmp(name, "longrope") == 0) return put_longrope(config, architecture, head);
   if (strcmp(name, "linear") != 0 && strcmp(name, "yarn") != 0) return refuse(type, "rope_type");
+  if (strcmp(name, "yarn") == 0) BRIM_TRY(check_mscale(config));
   for (size_t i = 0; brim_gguf_scaling_rows[i].key; i++)
     BRIM_TRY(put_row(&brim_gguf_scaling_rows[i], architecture,
                      brim_gguf_find_rope(config, brim_gguf_scaling_rows[i].config), head));
   return BRIM_OK;
 }
 
-/* In transformers, a config.json without the key means other numbers in some families. */
+/* Adds the number of heads of keys and values. If config.json lacks it, transformers assumes other numbers in some
+ * families. */
 static brim_status put_kv_heads(const brim_yaml *config, const char *type, const char *architecture,
                                 brim_gguf_head *head)
 {
@@ -123,7 +134,7 @@ static brim_status put_kv_heads(const brim_yaml *config, const char *type, const
   return BRIM_OK;
 }
 
-/* The size of a head, of which all or a part is rotated. */
+/* Adds the size of a head, of which all or a part is rotated. */
 static void put_head_size(const brim_yaml *config, const char *architecture, brim_gguf_head *head)
 {
   char key[200];
@@ -141,13 +152,21 @@ static void put_head_size(const brim_yaml *config, const char *architecture, bri
   brim_gguf_put_u32(head, key, (uint32_t)number_of(config, "vocab_size", 0));
 }
 
-/* Architectures whose layers may have a sliding window in llama.cpp. */
+/* Whether the layers of an architecture may have a sliding window in llama.cpp. */
 static bool has_window(const char *architecture)
 {
   return brim_starts_with(architecture, "gemma") || strcmp(architecture, "phi3") == 0;
 }
 
-/* The value of a key that version 5 of transformers has elsewhere. */
+/* Whether llama.cpp and brim take a number for the key if a GGUF file lacks it, so that such a file cannot express null. */
+static bool has_default(const char *architecture, const char *key)
+{
+  const bool is_gemma2 = strcmp(architecture, "gemma2") == 0, is_gemma3 = strcmp(architecture, "gemma3") == 0;
+  if (strcmp(key, "sliding_window") == 0) return is_gemma2 || is_gemma3;
+  return is_gemma2 && brim_ends_with(key, "_logit_softcapping");
+}
+
+/* Returns the value of a key, which version 5 of transformers stores elsewhere. */
 static const brim_yaml *find_value(const brim_yaml *config, const char *key)
 {
   if (strcmp(key, "rope_theta") == 0) return brim_gguf_find_rope(config, key);
@@ -159,7 +178,7 @@ static const brim_yaml *find_value(const brim_yaml *config, const char *key)
   return NULL;
 }
 
-/* llama.cpp has Gemma's pattern of layers with a window in its program. */
+/* Checks the pattern of layers with a window, because llama.cpp has Gemma's pattern in its program. */
 static brim_status check_layer_types(const brim_yaml *config, const char *architecture)
 {
   const size_t pattern = strcmp(architecture, "gemma2") == 0 ? 2 : strcmp(architecture, "gemma3") == 0 ? 6 : 0;
@@ -176,6 +195,16 @@ static brim_status check_layer_types(const brim_yaml *config, const char *archit
   return BRIM_OK;
 }
 
+/* llama.cpp has the activation of each architecture in its program: silu, but gelu for Gemma. */
+static brim_status check_activation(const brim_yaml *config, const char *architecture)
+{
+  const brim_yaml *node = brim_yaml_get(config, "hidden_act");
+  if (!node || brim_yaml_is_null(node) || brim_starts_with(architecture, "gemma")) return BRIM_OK;
+  const bool is_silu =
+      node->kind == BRIM_YAML_SCALAR && (strcmp(node->scalar, "silu") == 0 || strcmp(node->scalar, "swish") == 0);
+  return is_silu ? BRIM_OK : refuse(node, "hidden_act");
+}
+
 brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
 {
   const brim_yaml *type = brim_yaml_get(config, "model_type");
@@ -189,12 +218,16 @@ brim_status brim_gguf_put_config(const brim_yaml *config, brim_gguf_head *head)
   if (uses_window && uses_window->kind == BRIM_YAML_SCALAR && strcmp(uses_window->scalar, "true") == 0)
     return refuse(uses_window, "use_sliding_window");
   BRIM_TRY(check_layer_types(config, architecture));
+  BRIM_TRY(check_activation(config, architecture));
   brim_gguf_put_text(head, "general.architecture", architecture, strlen(architecture));
   for (size_t i = 0; brim_gguf_rows[i].key; i++) {
     if (strcmp(brim_gguf_rows[i].config, "sliding_window") == 0 && !has_window(architecture)) continue;
     if (strcmp(brim_gguf_rows[i].config, "sliding_window_pattern") == 0) continue; /* see check_layer_types */
     if (strcmp(brim_gguf_rows[i].config, "num_key_value_heads") == 0) continue;    /* see put_kv_heads */
-    BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, find_value(config, brim_gguf_rows[i].config), head));
+    const brim_yaml *value = find_value(config, brim_gguf_rows[i].config);
+    if (value && brim_yaml_is_null(value) && has_default(architecture, brim_gguf_rows[i].config))
+      return refuse(value, brim_gguf_rows[i].config);
+    BRIM_TRY(put_row(&brim_gguf_rows[i], architecture, value, head));
   }
   put_head_size(config, architecture, head);
   BRIM_TRY(put_kv_heads(config, type->scalar, architecture, head));

@@ -1,5 +1,5 @@
-/* Values are replaced on demand: the values that one refers to are replaced first, and the stack of values in progress
- * reveals cycles. Replaced values are marked, as an escaped "${" in them must not be read again. */
+/* Values are replaced on demand. The values to which a value refers are replaced first, and the stack of values in
+ * progress reveals cycles. Replaced values are marked, because an escaped "${" in them must not be read again. */
 #include "config/interpolate.h"
 
 #include <stdarg.h>
@@ -23,7 +23,7 @@ typedef struct job {
   } stack[BRIM_INTERPOLATION_DEPTH_MAX];
   size_t count;
   int nesting;
-  size_t bytes, nodes; /* total of all values so far */
+  size_t bytes, nodes; /* totals for all values so far */
 } job;
 
 static bool resolve(job *j, const char *path, brim_yaml *node);
@@ -73,7 +73,7 @@ static bool spend(job *j, const brim_yaml *node)
 
 /* ---- references ---- */
 
-/* Turns "[0]" and "[a]" into ".0" and ".a"; NULL if the result is not names joined by dots. */
+/* Converts "[0]" and "[a]" to ".0" and ".a"; NULL if the result is not names joined by dots. */
 static const char *read_reference(const job *j, const char *text)
 {
   brim_text out = {0};
@@ -89,7 +89,7 @@ static const char *read_reference(const job *j, const char *text)
   return good ? path : NULL;
 }
 
-/* The path that ${.x} or ${..x} refers to here; NULL if it is above the root. */
+/* Returns the path to which ${.x} or ${..x} refers here; NULL if it is above the root. */
 static const char *absolute(const job *j, const char *reference)
 {
   const size_t up = strspn(reference, ".");
@@ -102,7 +102,8 @@ static const char *absolute(const job *j, const char *reference)
   return brim_arena_printf(j->c->arena, "%.*s%s%s", (int)length, top(j)->path, length ? "." : "", reference + up);
 }
 
-/* The node at a path, after replacing values on the way; NULL if there is none. *failed: one cannot be replaced. */
+/* Returns the node at a path, after replacing values on the way; NULL if there is none. *failed: a value cannot be
+ * replaced. */
 static brim_yaml *find_value(job *j, const char *path, bool *failed)
 {
   brim_yaml *node = j->c->root;
@@ -129,7 +130,7 @@ static brim_yaml *no_such_key(const job *j, const char *reference, const char *p
   return NULL;
 }
 
-/* The name of a group's option: ${group}. */
+/* Returns the name of a group's option, for ${group}. */
 static brim_yaml *option_of(const job *j, const char *group)
 {
   const brim_chosen *chosen = brim_compose_chosen(j->c, group);
@@ -155,7 +156,8 @@ static brim_yaml *refer(job *j, const char *text)
 
 /* ---- resolvers ---- */
 
-/* An argument, up to ',' or '}': text with quotes, escapes and interpolations. *null: it is the unquoted word null. */
+/* Reads an argument, up to ',' or '}': text with quotes, escapes and interpolations. *null: it is the unquoted word
+ * null. */
 static bool read_argument(job *j, const char **s, brim_text *out, bool *null)
 {
   const char *p = *s + strspn(*s, " \t");
@@ -229,7 +231,7 @@ static brim_yaml *call(job *j, const char *resolver, const char **s)
 
 /* ---- text ---- */
 
-/* The value of "${...}" at *s, which is advanced past it; NULL on failure, with a problem added here or by the
+/* Returns the value of "${...}" at *s, and advances *s past it; NULL on failure, with a problem added here or by the
  * cause. */
 static brim_yaml *evaluate_inside(job *j, const char **s)
 {
@@ -289,7 +291,7 @@ static const char *copy_text(const char *s, brim_text *out)
   return s;
 }
 
-/* The value of a text: that of its only interpolation, or a concatenation. */
+/* Returns the value of a text: that of its only interpolation, or a concatenation. */
 static brim_yaml *value_of(job *j, const char *text)
 {
   brim_text out = {0};
@@ -330,7 +332,7 @@ static bool circle(const job *j, size_t first, const char *path)
   return false;
 }
 
-/* If a type is declared it parses the value, quoted or not; otherwise text stays text. */
+/* If the key has a declared type, the type parses the value, quoted or not; otherwise text remains text. */
 static void unquote(const job *j, const char *path, brim_yaml *node)
 {
   const brim_schema_row *row = j->schema ? brim_schema_find(j->schema, path) : NULL;

@@ -107,7 +107,7 @@ static bool is_top_level_key(const char *key)
   return false;
 }
 
-/* Folders on the search path that are not groups: name maps, for model.weights_map, families of language models, and
+/* Whether a folder on the search path is not a group: name maps for model.weights_map, families of language models, and
  * the scenarios of `brim simulate`. */
 static bool is_folder_of_others(const char *name)
 {
@@ -126,8 +126,8 @@ bool brim_compose_is_group(const brim_composition *c, const char *key)
   return false;
 }
 
-/* The folder of options that a group shares with another: a backbone may be any of the models, a server's optimizer any
- * of the optimizers. NULL: none. */
+/* Returns the folder of options that a group shares with another one: a backbone may be any of the models, a server's
+ * optimizer any of the optimizers. NULL: none. */
 static const char *shared_folder(const char *group)
 {
   const brim_group *second = NULL, *all = brim_config_groups;
@@ -189,7 +189,7 @@ bool brim_is_wrapper(const brim_plugin *plugin)
   return ops && ops->size >= offsetof(brim_model_ops, wraps) + sizeof ops->wraps && ops->wraps != BRIM_WRAPS_NOTHING;
 }
 
-/* A wrapped model cannot be a wrapper itself. */
+/* Whether the group may use the plugin: a wrapped model cannot be a wrapper itself. */
 static bool suits(const char *group, const brim_plugin *plugin)
 {
   for (const brim_group *g = brim_config_groups; g->name; g++)
@@ -267,7 +267,7 @@ void brim_compose_no_option(brim_composition *c, const char *group, const char *
   brim_compose_hint_available(c, group, option);
 }
 
-/* Adds the file that the run loaded the plugin from. */
+/* Adds the file from which the run loaded the plugin. */
 static void hint_former_file(brim_composition *c, const char *group, const char *id)
 {
   const brim_config_request *r = c->request;
@@ -300,7 +300,7 @@ void brim_compose_no_plugin(brim_composition *c, const char *group, const char *
   brim_text_release(&found);
 }
 
-/* The value of `device`, if the command line or the root file sets it without interpolation; else "auto". */
+/* Returns the value of `device` if the command line or the root file sets it without interpolation; else "auto". */
 static const char *wanted_device(brim_composition *c)
 {
   static const char key[] = "device=";
@@ -350,7 +350,7 @@ static const char *choose_backend(brim_composition *c)
   const char *device = wanted_device(c);
   const char *named = brim_arena_string_n(c->arena, device, strcspn(device, ":"));
   if (strcmp(named, "auto") != 0 && brim_registry_find(c->registry, BRIM_BACKEND, named)) return named;
-  if (strcmp(named, "cuda") == 0) return named; /* if it cannot be loaded or was not built, the error says so */
+  if (strcmp(named, "cuda") == 0) return named; /* if cuda cannot be loaded or was not built, the error will say so */
   const brim_registry_failure *failure;
   const brim_registry_entry *gpu = find_in_file(c->registry, "cuda", &failure);
   if (gpu && has_device(c, gpu->plugin)) return "cuda";

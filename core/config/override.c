@@ -65,7 +65,7 @@ bool brim_override_is_sweep_function(const char *value)
   return (brim_starts_with(value, "range(") || brim_starts_with(value, "glob(")) && brim_ends_with(value, ")");
 }
 
-/* The length of "${...}" at `s`, with nested ones; 0 if it is not closed. */
+/* Returns the length of "${...}" at `s`, including nested ones; 0 if it is not closed. */
 static size_t interpolation_length(const char *s)
 {
   int depth = 0;
@@ -76,7 +76,7 @@ static size_t interpolation_length(const char *s)
   return 0;
 }
 
-/* In brackets, YAML would read the braces of ${...} as a map, so items that contain one are quoted. */
+/* Quotes items that contain ${...}, because in brackets YAML would read its braces as a map. */
 static const char *quote_interpolations(brim_arena *arena, const char *s)
 {
   brim_text out = {0};
@@ -106,7 +106,7 @@ static const char *quote_interpolations(brim_arena *arena, const char *s)
   return quoted;
 }
 
-/* YAML reads {a:1} as a key "a:1" without a value. */
+/* Finds a key with a colon in it, because YAML reads {a:1} as a key "a:1" without a value. */
 static const char *find_glued_colon(const brim_yaml *node)
 {
   for (size_t i = 0; i < node->count; i++) {

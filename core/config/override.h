@@ -4,8 +4,8 @@
  *     ++key=value  either                      ~key         removes it: its default applies again
  *     key+=[x]     appends to a list           ~key=value   the same, if it has that value
  *
- * A word is split at the first '='. A value is a scalar, taken literally; [a, b]; {k: v}; or quoted, always a string.
- * `key=` is the empty string. */
+ * A word is split at the first '='. A value is a scalar, which is taken literally; [a, b]; {k: v}; or quoted text,
+ * which is always a string. `key=` sets the empty string. */
 #ifndef BRIM_CONFIG_OVERRIDE_H
 #define BRIM_CONFIG_OVERRIDE_H
 #include "param/problems.h"
@@ -26,6 +26,6 @@ bool brim_override_parse(brim_arena *arena, const char *word, int argument, brim
 /* The length up to the first comma that is outside of brackets and quotes (a quote inside a word is an apostrophe), or
  * of the whole value: one item of a sweep. */
 size_t brim_override_item_length(const char *value);
-/* Whether it is range(...) or glob(...). */
+/* Whether the value is range(...) or glob(...). */
 bool brim_override_is_sweep_function(const char *value);
 #endif

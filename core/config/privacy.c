@@ -18,7 +18,7 @@ double brim_privacy_update_multiplier(const brim_settings *s)
   return brim_privacy_adapts(s) && z > 0 ? 1 / sqrt(1 / (z * z) - 1 / (count * count)) : z;
 }
 
-/* By Chernoff's bound: a binomial number reaches m with a probability below exp(-clients * D(m/clients || rate)). */
+/* Chernoff's bound: a binomial number reaches m with a probability below exp(-clients * D(m/clients || rate)). */
 int64_t brim_privacy_most_clients(const brim_settings *s)
 {
   const double clients = (double)s->total_clients, rate = (double)s->clients_per_round / clients;
@@ -50,8 +50,9 @@ int64_t brim_privacy_releases(const brim_settings *s, int64_t rounds)
 
 #define REFUSE(table, with) brim_refuse(c, config, table, sizeof(table) / sizeof(table)[0], with)
 
-/* With noise, only chance or turn may decide whether a client is in a round. A client's own dropout or lateness only
- * removes its update, but epsilon does not cover effects that depend on other clients, or data that end the run. */
+/* With noise, only chance or a fixed order may decide whether a client is in a round. A client's own dropout or
+ * lateness only removes its update, but epsilon does not cover effects that depend on other clients, or data that end
+ * the run. */
 static void refuse_keys(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;
@@ -83,8 +84,8 @@ static void refuse_keys(brim_composition *c, const brim_config *config)
   REFUSE(keys, "privacy.noise_multiplier");
 }
 
-/* The mean of clipped updates is over a fixed number of clients with the same weight. aggregator=uniform states
- * this. The installed configuration has fedavg, which is refused only if the user set it. */
+/* The mean of clipped updates is over a fixed number of clients with the same weight, as with aggregator=uniform. The
+ * installed configuration has fedavg, which brim rejects only if the user set it. */
 static void refuse_aggregator(brim_composition *c, const brim_config *config)
 {
   const brim_config_choice *aggregator = brim_config_aggregator(config);
@@ -97,7 +98,7 @@ static void refuse_aggregator(brim_composition *c, const brim_config *config)
   brim_problem_hint(&c->problems, "set aggregator=uniform, or leave it out");
 }
 
-/* A second sum, or a memory, would depend on updates that are not clipped. */
+/* Rejects controls, because a second sum, or a memory, would depend on updates that are not clipped. */
 static void refuse_controls(brim_composition *c, const brim_config *config)
 {
   const int32_t local = config->settings.federate.local;
@@ -111,7 +112,7 @@ static void refuse_controls(brim_composition *c, const brim_config *config)
   REFUSE(keys, "privacy.clip_norm");
 }
 
-/* Keys without effect are refused, because the user would expect protection that is not there. */
+/* Rejects keys without effect, because the user would expect a protection that does not exist. */
 static void refuse_idle(brim_composition *c, const brim_config *config)
 {
   const brim_settings *s = &config->settings;

@@ -6,7 +6,8 @@
 #include "config/account.h"
 #include "config/compose.h"
 
-/* In a federation: adds a problem for each key that would make epsilon wrong, and determines how clients are drawn. */
+/* In a federation: adds a problem for each key with which epsilon would be wrong, and determines how clients are
+ * drawn. */
 void brim_privacy_resolve(brim_composition *composition, brim_config *config);
 /* Without a federation: adds a problem if a key of privacy is set, because only federations support it. */
 void brim_privacy_refuse(brim_composition *composition, const brim_config *config);
@@ -42,9 +43,10 @@ double brim_privacy_count_stddev(const brim_settings *settings);
  * clip norm is adaptive, because the noisy number of updates within it takes a part of epsilon (Andrew et al.:
  * Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, theorem 1). */
 double brim_privacy_update_multiplier(const brim_settings *settings);
-/* With Poisson sampling, a number of clients that a round exceeds with a probability below e^-70. */
+/* With Poisson sampling: a number of clients that a round exceeds only with a probability below e^-70. */
 int64_t brim_privacy_most_clients(const brim_settings *settings);
-/* The account of one release; the most releases in `rounds` rounds that one client can influence. */
+/* Compute the privacy account of one release, and the most releases in `rounds` rounds that one client can
+ * influence. */
 void brim_privacy_account(const brim_settings *settings, brim_account *out);
 int64_t brim_privacy_releases(const brim_settings *settings, int64_t rounds);
 #endif

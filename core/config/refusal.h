@@ -4,14 +4,14 @@
 #include "config/compose.h"
 
 typedef struct brim_refusal {
-  const char *path; /* of the key, as "training.steps" */
+  const char *path; /* the key's path: "training.steps" */
   bool is_refused;
   const char *why, *instead; /* the reason, and the setting that the user should choose */
 } brim_refusal;
 
-/* Adds a problem, with the key's origin, for each refused row of [count]; `with`: the other setting. */
+/* Adds a problem, with the key's origin, for each key of the rows [count] that is set; `with`: the other setting. */
 void brim_refuse(brim_composition *composition, const brim_config *config, const brim_refusal *row, size_t count,
                  const char *with);
-/* Where a key's value comes from; NULL if the configuration lacks the key. */
+/* The origin of a key's value; NULL if the configuration lacks the key. */
 const brim_yaml_origin *brim_origin_of(const brim_config *config, const char *path);
 #endif

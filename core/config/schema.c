@@ -20,7 +20,8 @@ static void add_section(brim_schema *schema, brim_arena *arena, const brim_secti
     add_row(schema, arena, section->path, (brim_schema_row){.row = &p->param, .section = section, .edit = p->edit});
 }
 
-/* Keys of backends and datasets that may be edited when a run is resumed; plugins' tables do not contain this. */
+/* Returns whether a key of a backend or dataset may be edited when a run is resumed; plugins' tables do not say
+ * that. */
 static enum brim_edit edit_of(const char *section, const char *key)
 {
   static const char *const free_keys[][2] = {{"dataset", "path"},
@@ -110,7 +111,7 @@ static bool is_listed(const char *const *name, size_t count, const char *key)
   return false;
 }
 
-/* The length of the longest section that contains the path: "policy.robust" of "policy.robust.allow". */
+/* Returns the length of the longest section that contains the path: "policy.robust" of "policy.robust.allow". */
 static size_t section_length(const brim_schema *schema, const char *path, brim_arena *arena)
 {
   size_t best = 0;
@@ -170,7 +171,7 @@ static bool are_initials(const char *shorter, const char *name)
   return *shorter == '\0';
 }
 
-/* The distance of a known key from the written one: 0 is closest; INT_MAX: unrelated. */
+/* Returns the distance of a known key from the written one: 0 is closest; INT_MAX: not related. */
 static int distance(const char *written, const char *known)
 {
   const char *a = leaf_of(written), *b = leaf_of(known);
@@ -180,7 +181,7 @@ static int distance(const char *written, const char *known)
   if (near != INT_MAX && (siblings || near == 0 || a == written)) return siblings ? near : near + 3;
   if (are_initials(a, b) || are_initials(b, a)) return siblings ? 2 : 5;
   if (siblings && length >= 3 && strlen(b) >= 3 && (brim_starts_with(a, b) || brim_starts_with(b, a))) return 4;
-  if (siblings && length < 4) return INT_MAX; /* too short for that many mistakes */
+  if (siblings && length < 4) return INT_MAX; /* too short for that many typing errors */
   const int whole = brim_edit_distance(written, known);
   return whole <= 1 + (int)strlen(written) / 6 ? whole + 1 : INT_MAX;
 }

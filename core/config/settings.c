@@ -9,8 +9,8 @@
 #include "graph/recompute.h"
 #include "graph/shard.h"
 
-/* Whether the value may be edited when a run is resumed. FREE: yes; plan, folders and records may differ then, but not
- * the training. FIXED: no. CUT: yes, as long as the effective batch stays the same. */
+/* Whether the value may be edited when a run is resumed. FREE: yes; plan, folders and records may then differ, but
+ * training does not. FIXED: no. CUT: yes, as long as the effective batch does not change. */
 #define FREE(...)                                                                                                      \
   {                                                                                                                    \
     BRIM_PARAM(__VA_ARGS__), BRIM_EDIT_FREE, false                                                                     \

@@ -12,7 +12,7 @@ typedef struct brim_training_settings {
   int64_t epochs, steps;
   int64_t batch_size;                  /* -1: auto */
   int64_t gradient_accumulation_steps; /* unused with batch_size auto */
-  int64_t effective_batch_size;        /* samples in a step; 0 only before it is resolved (config/config.c) */
+  int64_t effective_batch_size;        /* samples in a step; 0: not resolved yet (config/config.c) */
   int64_t eval_batch_size, grain, norm_group, num_workers, num_train_samples, eval_every_steps, checkpoint_every_steps,
       keep_checkpoints, patience, clear_cache_every_n_rounds;
   double clip_norm, ema_decay;
@@ -37,17 +37,17 @@ typedef struct brim_optimizer_settings {
 } brim_optimizer_settings;
 /* Applied to every sample. */
 typedef struct brim_transform_settings {
-  brim_list size;        /* empty: unchanged; one number; rows and columns */
+  brim_list size;        /* empty: unchanged size; one number; or rows and columns */
   int64_t resize;        /* 0: straight to `size` */
   int32_t interpolation; /* enum brim_filter */
   int32_t normalize;     /* enum brim_normalize */
 } brim_transform_settings;
-/* One of the list of augmentations, with its parameters. */
+/* An entry of the list of augmentations, with its parameters. */
 typedef struct brim_augment_choice {
   const brim_plugin *plugin;
   const void *params;
 } brim_augment_choice;
-/* Applied at random to training samples. */
+/* Random changes of training samples. */
 typedef struct brim_augment_settings {
   bool flip, random_crop, random_resized_crop;
   int64_t crop_padding;
@@ -77,7 +77,7 @@ typedef struct brim_memory_settings {
   int32_t recompute;    /* enum brim_recompute_kind */
   uint64_t recompute_budget_mb;
   int32_t offload;     /* enum brim_offload */
-  const char *profile; /* empty: the one in the user's cache folder */
+  const char *profile; /* empty: the default file in the user's cache folder */
   bool timing;
   double warn_percent, critical_percent, check_interval_seconds;
 } brim_memory_settings;
@@ -89,7 +89,7 @@ typedef struct brim_dist_settings {
   int64_t check_every_steps; /* 0: never */
   double timeout_seconds;
 } brim_dist_settings;
-/* How much a process publishes while it runs: see memory/live.h. */
+/* How much state a process publishes while it runs: see memory/live.h. */
 enum brim_live_mode { BRIM_LIVE_OFF, BRIM_LIVE_BASIC, BRIM_LIVE_ALL };
 #define BRIM_LIVE_MODE_NAMES "off|basic|all"
 typedef struct brim_observe_settings {
@@ -105,17 +105,17 @@ typedef struct brim_hooks_settings {
   const char *on_start, *on_evaluation, *on_checkpoint, *on_oom, *on_end; /* shell commands; "": none */
 } brim_hooks_settings;
 
-/* The treatment of a client's samples that do not fill a batch. */
+/* What happens to a client's samples that do not fill a batch. */
 enum brim_remainder { BRIM_REMAINDER_AUTO, BRIM_REMAINDER_KEEP, BRIM_REMAINDER_DROP };
 #define BRIM_REMAINDER_NAMES "auto|keep|drop"
-/* The treatment of a client whose parameters are no longer finite, or have moved by 512 or more. */
+/* What happens to a client whose parameters are no longer finite, or have moved by 512 or more. */
 enum brim_divergence { BRIM_DIVERGENCE_DROP, BRIM_DIVERGENCE_FAIL };
 #define BRIM_DIVERGENCE_NAMES "drop|fail"
-/* The initial moving averages of a client's norms in a round: the global model's, or its own from its last round. */
+/* The initial moving averages of a client's batch norms in a round: the global model's, or its own from its last
+ * round. */
 enum brim_norm_buffers { BRIM_NORM_BUFFERS_AVERAGE, BRIM_NORM_BUFFERS_KEEP };
 #define BRIM_NORM_BUFFERS_NAMES "average|keep"
-/* A client's training: on its own loss, or also on the distance from the global model; with its own gradients, or
- * corrected ones. */
+/* A client's training: its loss may include the distance from the global model, and its gradients may be corrected. */
 enum brim_local {
   BRIM_LOCAL_FEDAVG,
   BRIM_LOCAL_FEDPROX,
@@ -132,7 +132,7 @@ enum brim_compression {
 };
 #define BRIM_COMPRESSION_NAMES "none|quantize|sign|top_k"
 
-/* Where clients are: views of one process's data, or each in a process of its own, beside a server's. */
+/* Where clients are: views of one process's data, or separate processes, with one more for the server. */
 enum brim_federate_mode { BRIM_FEDERATE_SIMULATE, BRIM_FEDERATE_PROCESSES };
 #define BRIM_FEDERATE_MODE_NAMES "simulate|processes"
 
@@ -148,37 +148,37 @@ typedef struct brim_federate_settings {
   int32_t remainder;            /* enum brim_remainder */
   int32_t norm_buffers;         /* enum brim_norm_buffers */
   const char *local_parameters; /* shell patterns of parameters that stay with the client; "": none */
-  int32_t personal;             /* enum brim_personal; ditto: with lambda and epochs */
+  int32_t personal;             /* enum brim_personal; ditto uses lambda and epochs */
   double personal_lambda;
   int64_t personal_epochs;
   int32_t on_divergence; /* enum brim_divergence */
   int32_t compression;   /* enum brim_compression */
   int64_t compression_bits;
   double compression_share;
-  bool error_feedback; /* clients add the part that compression left out of an update to their next one */
+  bool error_feedback; /* clients add the part of an update that compression left out to their next update */
   int64_t eval_every_rounds, checkpoint_every_rounds;
   double target_accuracy;       /* 0: none */
-  double convergence_threshold; /* 0: off; else with patience and min_rounds */
+  double convergence_threshold; /* 0: off; otherwise patience and min_rounds apply */
   int64_t patience, min_rounds, min_clients;
   double deadline_seconds, over_selection; /* simulated; 0: none */
   bool train;                              /* false: clients are selected, but nothing is trained */
-  int64_t finetune_epochs;                 /* of each client before an evaluation at the end; 0: none */
-  int64_t edges;                           /* between clients and server; 0: none */
-  int64_t edge_rounds;                     /* of an edge with its clients in a round of the server */
+  int64_t finetune_epochs;                 /* epochs that each client trains before an evaluation at the end; 0: none */
+  int64_t edges;                           /* nodes between clients and server; 0: none */
+  int64_t edge_rounds;                     /* rounds of an edge with its clients in a round of the server */
   bool async;                              /* rounds end when clients_per_round of the clients in flight have arrived */
   int64_t concurrency, max_staleness;      /* clients in flight; rounds */
   double staleness_exponent;
-  bool client_accuracy; /* at the end, with one pass over the training data */
+  bool client_accuracy; /* evaluate clients' accuracy at the end, with one pass over the training data */
   int32_t mode;         /* enum brim_federate_mode */
 } brim_federate_settings;
 
-/* The connections of clients in the simulated world. A client of a round has the same item of each list. */
+/* The connections of clients in the simulated world. In a round, a client has the same index in each list. */
 typedef struct brim_network_settings {
   brim_list latency_ms, jitter_ms, bandwidth_mbit, loss_percent; /* all of the same length; 0: transfers take no time */
-  bool sleep;                                                    /* clients also wait for their transfers */
+  bool sleep; /* clients really wait for the time of their transfers */
 } brim_network_settings;
 
-/* When clients of the simulated world are available, and the behaviour of a round with too few of them. */
+/* When clients of the simulated world are available, and what happens in a round with too few of them. */
 enum brim_availability {
   BRIM_AVAILABILITY_ALWAYS,
   BRIM_AVAILABILITY_BERNOULLI,
@@ -201,12 +201,12 @@ typedef struct brim_world_settings {
   int32_t too_few; /* enum brim_too_few */
 } brim_world_settings;
 
-/* Attacks of malicious clients, to try out aggregators. */
+/* Attacks of malicious clients, for tests of aggregators. */
 enum brim_attack { BRIM_ATTACK_NONE, BRIM_ATTACK_SIGN_FLIP, BRIM_ATTACK_NOISE, BRIM_ATTACK_LABEL_FLIP };
 #define BRIM_ATTACK_NAMES "none|sign_flip|noise|label_flip"
 typedef struct brim_attack_settings {
   int32_t kind;      /* enum brim_attack */
-  double share;      /* of all clients, chosen by the seed; 0: those of `clients` */
+  double share;      /* share of all clients, chosen by the seed; 0: the ones in `clients` */
   brim_list clients; /* their numbers */
   double scale;
 } brim_attack_settings;
@@ -215,16 +215,17 @@ typedef struct brim_attack_settings {
 enum brim_noise_place { BRIM_NOISE_CENTRAL, BRIM_NOISE_LOCAL };
 #define BRIM_NOISE_NAMES "central|local"
 typedef struct brim_privacy_settings {
-  double clip_norm;                                   /* 0: no clipping, no noise */
-  double target_quantile, clip_norm_lr, count_stddev; /* of an adaptive clip norm; quantile 0: it is fixed */
-  int32_t noise;                                      /* enum brim_noise_place */
-  int64_t seed;                                       /* 0: noise follows from the run's seed alone */
-  double noise_multiplier, delta, max_epsilon;        /* max_epsilon 0: no budget */
-  bool draws_poisson; /* each client is in a round with the same probability, independently of the others */
+  double clip_norm; /* 0: no clipping, no noise */
+  double target_quantile, clip_norm_lr,
+      count_stddev; /* settings of an adaptive clip norm; quantile 0: the clip norm is fixed */
+  int32_t noise;    /* enum brim_noise_place */
+  int64_t seed;     /* 0: the noise depends only on the run's seed */
+  double noise_multiplier, delta, max_epsilon; /* max_epsilon 0: no budget */
+  bool draws_poisson; /* each client takes part in a round with the same probability, independently of the others */
   bool takes_turns;   /* method=round_robin */
 } brim_privacy_settings;
 
-/* How training samples are distributed to the clients of a federation. */
+/* How brim distributes training samples to the clients of a federation. */
 enum brim_partition_kind {
   BRIM_PARTITION_IID,
   BRIM_PARTITION_DIRICHLET,
@@ -235,7 +236,7 @@ enum brim_partition_kind {
   BRIM_PARTITION_FILE
 };
 #define BRIM_PARTITION_NAMES "iid|dirichlet|shards|dirichlet_each|classes|natural|file"
-/* The distribution of clients' sample numbers, where the partition does not determine it. */
+/* The distribution of the clients' numbers of samples, where the partition does not determine it. */
 enum brim_sizes { BRIM_SIZES_UNIFORM, BRIM_SIZES_LOGNORMAL, BRIM_SIZES_POWER_LAW };
 #define BRIM_SIZES_NAMES "uniform|lognormal|power_law"
 typedef struct brim_partition_settings {
@@ -244,8 +245,8 @@ typedef struct brim_partition_settings {
   int64_t shards, classes_per_client, min_samples;
   int32_t sizes; /* enum brim_sizes */
   double sigma, exponent;
-  int64_t samples;  /* of dirichlet_each: mean per client; 0: the training samples divided by the clients */
-  const char *path; /* of a partition file; "": none */
+  int64_t samples;  /* for dirichlet_each: mean per client; 0: the training samples divided by the clients */
+  const char *path; /* path of a partition file; "": none */
 } brim_partition_settings;
 
 enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
@@ -255,7 +256,7 @@ enum brim_update_mode { BRIM_UPDATE_STEP, BRIM_UPDATE_FUSED_BACKWARD };
 enum brim_filter { BRIM_FILTER_NEAREST, BRIM_FILTER_BILINEAR, BRIM_FILTER_BICUBIC };
 #define BRIM_FILTER_NAMES "nearest|bilinear|bicubic"
 
-/* The means and deviations for normalising samples. */
+/* The source of the means and deviations with which samples are normalised. */
 enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORMALIZE_CLIP };
 #define BRIM_NORMALIZE_NAMES "dataset|imagenet|clip"
 
@@ -263,7 +264,7 @@ enum brim_normalize { BRIM_NORMALIZE_DATASET, BRIM_NORMALIZE_IMAGENET, BRIM_NORM
 enum brim_offload { BRIM_OFFLOAD_NONE, BRIM_OFFLOAD_OPTIMIZER };
 #define BRIM_OFFLOAD_NAMES "none|optimizer"
 
-/* How a step's samples are distributed to the ranks. */
+/* How a step's samples are divided among the ranks. */
 enum brim_deal { BRIM_DEAL_AUTO, BRIM_DEAL_EVEN };
 #define BRIM_DEAL_NAMES "auto|even"
 
@@ -272,7 +273,7 @@ enum brim_precision {
   BRIM_PRECISION_FP32,
   BRIM_PRECISION_BF16,
   BRIM_PRECISION_FP16,
-  BRIM_PRECISION_AUTO,  /* the device decides: see brim_setup_auto_precision */
+  BRIM_PRECISION_AUTO,  /* depends on the device: see brim_setup_auto_precision */
   BRIM_PRECISION_POLICY /* a policy decides */
 };
 #define BRIM_PRECISION_NAMES "fp32|bf16|fp16|auto|policy"
@@ -287,9 +288,9 @@ typedef struct brim_settings {
   bool wait_for_gpu;
   double gpu_wait_timeout_minutes, gpu_check_interval_seconds;
   int64_t min_batch_size, max_retries;
-  int32_t precision; /* enum brim_precision, as configured; brim_setup_precision has the resolved one */
+  int32_t precision; /* enum brim_precision, as configured; brim_setup_precision returns the resolved one */
   int64_t total_clients, clients_per_round, rounds, parallel_clients; /* total_clients 0: no federation */
-  int64_t repeats;                                                    /* 1 within each of the runs */
+  int64_t repeats;                                                    /* 1 in the configuration of each run */
   const char *protocol;                                               /* a label */
   brim_run_settings run;
   brim_training_settings training;
@@ -309,7 +310,7 @@ typedef struct brim_settings {
   brim_hooks_settings hooks;
   brim_federate_settings federate;
   brim_partition_settings partition;
-  brim_network_settings network, edge_network; /* edge_network: between the server and edges */
+  brim_network_settings network, edge_network; /* edge_network: connections between the server and edges */
   brim_world_settings world;
   brim_attack_settings attack;
   brim_privacy_settings privacy;
@@ -322,13 +323,13 @@ enum brim_edit { BRIM_EDIT_REFUSED, BRIM_EDIT_FREE, BRIM_EDIT_CUT };
 typedef struct brim_setting {
   brim_param param;
   enum brim_edit edit;
-  bool replayed; /* decisions of a run depend on it, so a recorded scenario contains its value */
+  bool replayed; /* decisions of a run depend on the value, so a recorded scenario contains it */
 } brim_setting;
 typedef struct brim_section {
   const char *path;          /* "" for top-level keys, "training", ... */
   const brim_setting *table; /* offsets within the section's own struct */
-  size_t offset, size;       /* of that struct in brim_settings */
-  bool of_clients;           /* shown in resolved configurations only with clients, or if set */
+  size_t offset, size;       /* place and size of that struct in brim_settings */
+  bool of_clients;           /* resolved configurations show the section only in federations, or if it is set */
 } brim_section;
 extern const brim_section brim_settings_sections[]; /* ends with path == NULL */
 
@@ -337,14 +338,14 @@ typedef struct brim_group {
   enum brim_kind kind;
   const char *list;     /* the group is a list of options, with this default; NULL: it has one option */
   const char *fallback; /* default of a group with one option; NULL: a choice is required */
-  bool is_optional;     /* no option by default; if another group has the same kind, it shares that group's options */
+  bool is_optional; /* no option is chosen by default; if another group has the same kind, both have the same options */
 } brim_group;
 extern const brim_group brim_config_groups[]; /* ends with name == NULL */
-/* Whether training samples are mixed with other ones. */
+/* Whether training samples are mixed with other samples. */
 bool brim_settings_mix(const brim_settings *settings);
-/* The setting that mixes samples, such as "augment.mixup=0.2", written to `out`, which is returned. Only if samples are
- * mixed. */
+/* Writes the setting that mixes samples, such as "augment.mixup=0.2", to `out`, and returns it. Call only if samples
+ * are mixed. */
 const char *brim_settings_mixing(const brim_settings *settings, char *out, size_t room);
-/* Whether an earlier group has the same kind, so that this one shares its options. */
+/* Whether an earlier group has the same kind, so that both have the same options. */
 bool brim_config_group_is_second(int group);
 #endif

@@ -10,10 +10,12 @@
 
 #include "config/override.h"
 
-#define DIGITS_MAX 15       /* of a range's number */
-#define PLACES_MAX 40       /* after the point, or trailing zeros before it; more would overflow anyway */
-#define PATTERNS_MAX 64     /* in a glob */
-#define FUNCTION_ARGS_MAX 4 /* of range and glob, one more than their maximum */
+#define DIGITS_MAX 15 /* of a range's number */
+#define PLACES_MAX                                                                                                     \
+  40                    /* limit for digits after the point, or zeros at the end before it; more would overflow anyway \
+                         */
+#define PATTERNS_MAX 64 /* in a glob */
+#define FUNCTION_ARGS_MAX 4 /* arguments of range and glob, one more than their maximum */
 
 typedef struct expansion {
   brim_arena *arena;
@@ -63,10 +65,11 @@ static size_t split(brim_arena *arena, const char *s, const char **part, size_t 
 typedef struct decimal {
   int64_t digits; /* the number is digits * 10^-places */
   int places;
-  bool whole; /* written without a point and without an exponent */
+  bool whole; /* the number has neither a point nor an exponent */
 } decimal;
 
-/* The digits of a number, before and after the point. Advances *s past them; false if there are none or too many. */
+/* Reads the digits of a number, before and after the point. Advances *s past them; false if there are none or too
+ * many. */
 static bool read_digits(const char **s, decimal *out)
 {
   int seen = 0;
@@ -185,7 +188,7 @@ static void expand_range(expansion *e, const char *inside)
 
 /* ---- glob ---- */
 
-/* A pattern, or a list of them in brackets. */
+/* Reads a pattern, or a list of patterns in brackets. */
 static size_t read_patterns(brim_arena *arena, const char *text, const char **pattern)
 {
   const size_t length = strlen(text);
@@ -286,13 +289,13 @@ static void expand_word(expansion *e, brim_sweep_axis *axis)
   axis->count = e->count;
 }
 
-/* The key without its prefix; an appending `key+=` sets another thing than `key=`. */
+/* Returns the key without its prefix; an appending `key+=` differs from `key=`. */
 static const char *key_set_by(const brim_sweep_axis *axis)
 {
   return axis->key + strspn(axis->key, "+~");
 }
 
-/* A later word would override the swept values: several jobs would be the same, under different names. */
+/* Rejects a swept value that a later word overrides: several jobs would be the same under different names. */
 static void refuse_overridden(const brim_sweep *sweep, const char *const *word, const int *argument,
                               brim_problems *problems)
 {

@@ -8,7 +8,7 @@
 #include "data/mixup.h"
 #include "graph/documents.h"
 
-/* The real numbers in a label of a part; 0: the label is of I32. */
+/* Returns how many real numbers a label of a part has; 0: the label has type I32. */
 static int64_t numbers_of(const brim_data *data, enum brim_part part)
 {
   if (data->train.task == BRIM_TASK_VALUES) return data->train.targets;
@@ -62,7 +62,7 @@ static brim_status fail_token(const brim_data *data, const char *split, int64_t 
                    data->plugin->id, what, at, index, split, token, data->train.classes - 1);
 }
 
-/* Sets all tokens that are to be ignored to BRIM_NO_TOKEN. */
+/* Sets all labels of ignored tokens to BRIM_NO_TOKEN. */
 static brim_status check_tokens(const brim_data *data, const char *split, int64_t index, const int32_t *token,
                                 int32_t *label)
 {

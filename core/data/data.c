@@ -57,7 +57,7 @@ static brim_status open_and_describe(brim_data *data)
 brim_status brim_data_open(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings)
 {
   start(data, plugin, self, settings);
-  const brim_status status = brim_data_set(data); /* errors in settings are reported before files are read */
+  const brim_status status = brim_data_set(data); /* report errors in settings before files are read */
   return status == BRIM_OK || status == BRIM_EINVAL ? open_and_describe(data) : status;
 }
 
@@ -151,9 +151,9 @@ brim_status brim_data_host_bytes(const brim_data *data, uint64_t *out)
 
 #define TIMED_SAMPLES 16
 #define TIMED_ROUNDS 5
-#define TIMED_BYTES ((uint64_t)256 << 20) /* memory that a dataset may keep, if it is opened only for this */
+#define TIMED_BYTES ((uint64_t)256 << 20) /* limit for the memory of a dataset that is opened only for timing */
 
-/* The minimum of several rounds over samples from the whole split. */
+/* Returns the minimum over several rounds, with samples from the whole split. */
 static brim_status time_samples(const brim_data *data, uint32_t real, double *out)
 {
   const int64_t count = data->count[BRIM_PART_TRAIN];

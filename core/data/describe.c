@@ -178,8 +178,8 @@ static double item_of(const brim_list *list, int32_t channel, double otherwise)
   }
 
 /* The normalisation that pretrained models expect. Gray is a weighted sum of the colours, so its mean is the same sum
- * of their means. For the deviation that sum is an upper bound, which real images come close to, as their channels rise
- * and fall together. */
+ * of their means. For the deviation that sum is an upper bound; real images come close to it, because their channels
+ * rise and fall together. */
 typedef struct normalisation {
   const char *name;
   struct {
@@ -215,7 +215,7 @@ static brim_status choose_lists(const brim_data *data, brim_list *mean, brim_lis
   return BRIM_OK;
 }
 
-/* (x / 255 - mean) / std for bytes, (x - mean) / std for floats, as one multiplication and one addition. */
+/* Computes (x / 255 - mean) / std for bytes, or (x - mean) / std for floats, as one multiplication and one addition. */
 static brim_status set_normalisation(brim_data *data)
 {
   const brim_list *mean = &data->mean, *std = &data->deviation;
@@ -269,7 +269,7 @@ static brim_status set_parts(brim_data *data)
   return BRIM_OK;
 }
 
-/* The shape of samples after their transform. */
+/* Sets the shape of samples after their transform. */
 static brim_status set_shape(brim_data *data)
 {
   const brim_transform *t = &data->transform;

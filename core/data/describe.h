@@ -1,4 +1,4 @@
-/* A dataset's descriptions of its splits: checks them and the settings against them; names of splits. */
+/* Checks a dataset's descriptions of its splits, and the settings against them; names of splits. */
 #ifndef BRIM_DATA_DESCRIBE_H
 #define BRIM_DATA_DESCRIBE_H
 #include "data/data.h"
@@ -11,6 +11,6 @@ const char *brim_data_validation_split(const brim_dataset_ops *ops);
 /* [init] Sets all fields of `data` that follow from descriptions and settings: parts, shapes, normalisation, scratch.
  * EINVAL: the dataset must be opened first; ECONFIG, ELOAD; the dataset's errors. */
 brim_status brim_data_set(brim_data *data);
-/* [init] The same from descriptions made elsewhere, by enum brim_part. ECONFIG, ELOAD. */
+/* [init] The same from stored descriptions, indexed by enum brim_part. ECONFIG, ELOAD. */
 brim_status brim_data_set_as(brim_data *data, const brim_dataset_info info[BRIM_PART_COUNT]);
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "data/describe.h"
 
 #define CLASSES_MAX INT32_MAX
 
@@ -45,7 +46,7 @@ static json_t *json_of_inputs(const brim_data *data)
                    json_of_transform(&data->transform));
 }
 
-/* The class names as JSON; null if one is not UTF-8, as a name of a folder may be. */
+/* Returns the class names as JSON; null if one is not UTF-8, as the name of a folder may be. */
 static json_t *json_of_names(const brim_dataset_info *info)
 {
   if (!info->class_names) return json_null();
@@ -171,8 +172,8 @@ static bool read_info(const json_t *kept, brim_arena *arena, brim_dataset_info i
   return count[BRIM_PART_VALIDATION] >= 0 && count[BRIM_PART_TEST] >= 0;
 }
 
-/* Gives the dataset its stored data. If it has no recall(), the data of its current files must equal the stored
- * data. */
+/* Gives the dataset its stored data. If the dataset has no recall(), the data of its current files must equal the
+ * stored data. */
 static brim_status recall_own(const brim_data *data, const json_t *kept)
 {
   json_t *was = json_object_get(kept, "kept");
@@ -192,12 +193,24 @@ static brim_status recall_own(const brim_data *data, const json_t *kept)
   return status;
 }
 
+/* Lets samples of tokens be as long as the configuration says (dataset.context), which the user may have changed for
+ * this query. Datasets set the shape before they look for files, which may be missing. */
+static void take_length(const brim_plugin *plugin, const void *self, brim_dataset_info info[BRIM_PART_COUNT])
+{
+  brim_dataset_info now = {0};
+  if (info->task != BRIM_TASK_TOKENS) return;
+  (void)((const brim_dataset_ops *)plugin->ops)->describe(self, BRIM_SPLIT_TRAIN, &now);
+  if (now.task != BRIM_TASK_TOKENS || now.sample.rank != info->sample.rank || now.sample.dim[0] < 1) return;
+  for (int part = 0; part < BRIM_PART_COUNT; part++) info[part].sample = now.sample;
+}
+
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena)
 {
   brim_dataset_info info[BRIM_PART_COUNT];
   if (!read_info(kept, arena, info))
     return brim_fail(BRIM_ELOAD, "it does not describe the samples of dataset '%s'", plugin->id);
+  take_length(plugin, self, info);
   BRIM_TRY(brim_data_recall(data, plugin, self, settings, info));
   return recall_own(data, kept);
 }

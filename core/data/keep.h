@@ -12,8 +12,8 @@
  *      "transform": {"resize": 256, "size": [224, 224], "interpolation": "bilinear"}}
  *
  * A value x becomes (x / divided_by - mean) / std; mean and std have one number, or one per channel. Tokens have only a
- * shape. Before that an image is resized to a shorter side of `resize`, and its centre of `size` is cut out; if
- * `resize` is 0 the image is resized to `size`. "transform" is null if samples are not changed. */
+ * shape. Before that, an image is resized so that its shorter side has `resize` pixels, and the centre of `size` is
+ * cropped; if `resize` is 0, the image is resized to `size`. "transform" is null if samples are not changed. */
 #ifndef BRIM_DATA_KEEP_H
 #define BRIM_DATA_KEEP_H
 #include <jansson.h>
@@ -21,17 +21,18 @@
 #include "base/arena.h"
 #include "data/data.h"
 
-/* [init] Makes the description of data that is described and not being opened. The dataset's errors; EINTERNAL. The
- * caller owns *out. */
+/* [init] Makes the description of `data`, which must be described and not between open_start and open_finish. The
+ * dataset's errors; EINTERNAL. The caller owns *out. */
 brim_status brim_data_keep(const brim_data *data, json_t **out);
 /* Whether the description was stored for this dataset plugin. */
 bool brim_data_is_kept_of(const json_t *kept, const brim_plugin *plugin);
-/* [init] Calls brim_data_recall with a description that was stored for the same plugin. Strings of the data live in
- * `arena`. ELOAD: not written by brim_data_keep, or rejected by the dataset. */
+/* [init] Calls brim_data_recall with a description that was stored for the same plugin. Samples of tokens have the length
+ * that `self` gives them. `arena` owns the strings. ELOAD if brim_data_keep did not write the description, or the dataset
+ * rejects it. */
 brim_status brim_data_recall_kept(brim_data *data, const brim_plugin *plugin, void *self, const brim_settings *settings,
                                   const json_t *kept, brim_arena *arena);
 /* ELOAD, naming the differences, if the data differs from the stored description, apart from rounding of numbers. With
- * `order`, the number of training samples, the number of those trained on, and the seed must also be the same: they
- * determine the order of samples and the share for validation. */
+ * `order`, the number of samples in the training split, the number that brim trains on, and the seed must also be the
+ * same: they determine the order of samples and the share for validation. */
 brim_status brim_data_compare(const json_t *kept, const json_t *now, bool order);
 #endif

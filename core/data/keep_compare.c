@@ -1,4 +1,4 @@
-/* Finds the differences between data and its stored description: walks both as JSON. */
+/* Finds the differences between data and its stored description, by walking through both as JSON. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void add_difference(differences *d, const char *place, const json_t *was,
   add_value(&d->text, now);
 }
 
-/* The length of a name's singular: "classes" and "class_names" become "class". */
+/* Returns the length of a name's singular: "classes" and "class_names" become "class". */
 static int singular(const char *name)
 {
   if (strcmp(name, "class_names") == 0) return (int)strlen("class");
@@ -62,7 +62,7 @@ static bool is_same(const json_t *a, const json_t *b)
   return fabs(x - y) <= ROUNDING * fmax(fabs(x), fabs(y));
 }
 
-/* Key by key; "mean of feature 'x'" if the object describes feature x. */
+/* Compares key by key; a place is "mean of feature 'x'" if the object describes feature x. */
 static void compare_objects(differences *d, const char *place, const json_t *was, const json_t *now)
 {
   const char *key;
@@ -119,7 +119,7 @@ static void compare_key(differences *d, const char *key, const char *place, cons
   if (a || b) compare(d, place, a ? a : json_null(), b ? b : json_null());
 }
 
-/* Skipped if the dataset's files have no class names. */
+/* Does nothing if the dataset's files have no class names. */
 static void compare_names(differences *d, const json_t *was, const json_t *now)
 {
   const json_t *a = json_object_get(was, "class_names"), *b = json_object_get(now, "class_names");

@@ -1,9 +1,9 @@
 /* Threads decode micro-batches ahead; the consumer takes them in order.
  *
  * Micro-batch number s is stored in slot s mod slots. Under the lock, a thread takes the next number as soon as its
- * slot is free and gets its span; it decodes without the lock; the consumer waits for the slot of its next number. A
- * slot is free again when the consumer asks for the following micro-batch. So the order does not depend on which thread
- * decodes, and memory is bounded by the slots. Everything except the threads' stacks lies in one allocation made at
+ * slot is free, and gets its span. It decodes without the lock. The consumer waits for the slot of its next number. A
+ * slot becomes free when the consumer asks for the next micro-batch. So the order does not depend on which thread
+ * decodes, and the slots limit the memory. Everything except the threads' stacks lies in one allocation made at
  * open. */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,7 +25,8 @@
 
 typedef struct slot {
   brim_batch batch;
-  bool ready; /* protected by the lock; the rest belongs to the decoding thread until ready, then to the consumer */
+  bool ready; /* protected by the lock; the other fields belong to the decoding thread until `ready`, then to the
+                 consumer */
   brim_status status;
   brim_error error;
 } slot;
@@ -49,7 +50,7 @@ struct brim_loader {
   int64_t taken; /* the number of the micro-batch that the next call returns */
   int64_t next;  /* the next number to decode */
   int64_t end;   /* the number at which the stream ends; INT64_MAX until known */
-  bool held;     /* number taken-1 is in use by the consumer */
+  bool held;     /* the consumer is using number taken-1 */
 };
 
 /* ---- Memory ---- */
@@ -144,7 +145,8 @@ static void decode(brim_loader *loader, worker *w, slot *s)
   brim_tracing_end(began, BRIM_TRACING_LOADED, name, (uint64_t)s->batch.span.count);
 }
 
-/* Takes the next number, unless the stream has ended: its slot, with the span. NULL at the end. Under the lock. */
+/* Takes the next number, unless the stream has ended, and returns its slot, with its span. NULL at the end. Call it
+ * under the lock. */
 static slot *claim(brim_loader *loader)
 {
   if (loader->end != INT64_MAX) return NULL;
@@ -178,7 +180,7 @@ static void *work(void *context)
       pthread_mutex_lock(&loader->lock);
       s->ready = true;
     } else {
-      pthread_cond_broadcast(&loader->freed); /* wakes the others, which see the end and return */
+      pthread_cond_broadcast(&loader->freed); /* wakes the other threads, which see the end and return */
     }
     pthread_cond_signal(&loader->decoded);
   }
@@ -282,7 +284,7 @@ void brim_loader_close(brim_loader *loader)
 
 /* ---- Taking ---- */
 
-/* The slot of the next number for the consumer, decoded; NULL at the end of the stream. Under the lock. */
+/* Returns the slot of the consumer's next number, decoded; NULL at the end of the stream. Call it under the lock. */
 static slot *wait_for(brim_loader *loader)
 {
   slot *s = &loader->slots[loader->taken % loader->slot_count];

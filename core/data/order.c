@@ -42,7 +42,7 @@ static int64_t last_of(const brim_order *o, int64_t share, int64_t micros)
   return share - (micros - 1) * o->batch;
 }
 
-/* Samples in an epoch's last step. */
+/* The number of samples in an epoch's last step. */
 static int64_t rest_of(const brim_order *o)
 {
   return o->count - (o->steps_per_epoch - 1) * o->effective;

@@ -67,7 +67,7 @@ uint64_t brim_client_order_bytes(const brim_partition *p)
 void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64_t client, int64_t epoch)
 {
   const int64_t count = brim_partition_count(p, client);
-  /* An order depends on client and epoch; they are hashed to one number, as a permutation takes only one. */
+  /* An order depends on client and epoch. They are hashed to one number, because a permutation takes only one. */
   const brim_philox key = brim_random4(p->seed, BRIM_STREAM_CLIENT, 1, (uint64_t)client, (uint32_t)epoch);
   brim_permutation order;
   brim_permutation_init(&order, p->seed, BRIM_STREAM_SHUFFLE, (uint64_t)key.v[0] << 32 | key.v[1], (uint64_t)count);
@@ -79,7 +79,7 @@ void brim_client_order_make(brim_client_order *o, const brim_partition *p, int64
 
 /* ---- labels ---- */
 
-/* Reads in the order of the dataset, which is fastest. number: see brim_partition_number. */
+/* Reads labels in the order of the dataset, which is fastest. number: see brim_partition_number. */
 static brim_status read_in_order(const brim_data *data, const uint32_t *number, void *scratch, int32_t *label)
 {
   for (int64_t i = 0; i < data->train.count; i++)
@@ -87,7 +87,7 @@ static brim_status read_in_order(const brim_data *data, const uint32_t *number, 
   return BRIM_OK;
 }
 
-/* The class of every training sample. */
+/* Reads the class of every training sample. */
 static brim_status read_labels(const brim_data *data, brim_partition *p)
 {
   uint32_t *number = brim_try_calloc((size_t)data->train.count, sizeof *number);
@@ -165,7 +165,7 @@ static brim_status check_counts(const brim_data *data, const brim_partition *p)
   return BRIM_OK;
 }
 
-/* A partition from a file or from the dataset is not changed, so it must meet the minimum. */
+/* A partition from a file or from the dataset is not changed, so this checks that it meets the minimum. */
 static brim_status check_least(const brim_data *data, const brim_partition *p)
 {
   const int64_t least = data->settings->partition.min_samples;
@@ -183,7 +183,7 @@ static brim_status check_least(const brim_data *data, const brim_partition *p)
 
 /* ---- sizes ---- */
 
-/* The distinct sizes of clients: at most two if samples are distributed evenly. */
+/* Lists the distinct sizes of clients: at most two if samples are distributed evenly. */
 static brim_status list_sizes(brim_partition *p)
 {
   const bool is_even = !p->offset && p->classes == 0;

@@ -1,11 +1,11 @@
 /* The training samples of each client of a federation.
  *
- * A client is a view of the one dataset: it has no copy, loader or thread of its own. The partition follows from the
- * seed, the number of clients and the labels only, so it is the same for every model, backend and machine. An even
- * random partition needs no table: a permutation of all samples is cut into pieces. With dirichlet_each a client's
- * samples are drawn by (seed, client, place) on demand, which takes 4 bytes per sample of the dataset and none per
- * client. The others store 8 bytes per client and 4 per sample. Training samples are counted from 0 in the order of the
- * split (see brim_data); there are fewer than 2^32. */
+ * A client is a view of the dataset: it has no copy, loader or thread of its own. The partition depends only on the
+ * seed, the number of clients and the labels, so it is the same for every model, backend and machine. An even random
+ * partition needs no table: a permutation of all samples is cut into pieces. With dirichlet_each a client's samples are
+ * drawn by (seed, client, place) on demand, which takes 4 bytes per sample of the dataset and none per client. Other
+ * partitions store 8 bytes per client and 4 per sample. Training samples are counted from 0 in the order of the split
+ * (see brim_data); there are fewer than 2^32. */
 #ifndef BRIM_DATA_PARTITION_H
 #define BRIM_DATA_PARTITION_H
 #include "data/data.h"
@@ -14,7 +14,7 @@
 typedef struct brim_partition_sizes {
   int32_t kind; /* enum brim_sizes */
   double sigma, exponent;
-  brim_permutation rank; /* rank of a client by size, for the power law */
+  brim_permutation rank; /* the rank of a client by size, for the power law */
   double scale;          /* samples per unit of weight, if samples are drawn */
   int64_t least;
 } brim_partition_sizes;
@@ -24,30 +24,31 @@ typedef struct brim_partition_sizes {
 
 typedef struct brim_partition {
   int64_t clients;
-  int64_t samples; /* of all clients; with drawing, a sample counts once for each time that it is drawn */
+  int64_t samples; /* of all clients; if samples are drawn, a sample counts each time that it is drawn */
   uint64_t seed;
-  brim_permutation split;   /* of the data: see brim_data */
+  brim_permutation split;   /* the permutation of the data: see brim_data */
   brim_permutation shuffle; /* without a table: sample i of the order is shuffle(i) */
   uint32_t *round;          /* lookup tables of `split` and `shuffle` */
-  int64_t *offset; /* [clients + 1] start of a client's samples; NULL: all clients have the same number, or samples are
-                      drawn */
-  uint32_t *index; /* client after client; for drawn ones all samples, class after class; NULL: no table */
-  int32_t *label;  /* the class of each training sample, for partitions by label; NULL: not read */
+  int64_t *offset; /* [clients + 1] where each client's samples start; NULL: all clients have the same number, or
+                      samples are drawn */
+  uint32_t
+      *index; /* samples of client after client; if samples are drawn, all samples, class after class; NULL: no table */
+  int32_t *label; /* the class of each training sample, for partitions by label; NULL: not read */
   brim_partition_sizes sizes;
   /* For clients whose samples are drawn on demand, with replacement: */
-  int64_t classes; /* that have samples; 0: no drawing */
+  int64_t classes; /* classes that have samples; 0: samples are not drawn */
   int64_t *first;  /* [classes + 1] into index */
   double alpha;
   int64_t least, most; /* samples of a client */
   int64_t *size;       /* [size_count] the distinct numbers of samples of clients, ascending */
   size_t size_count;
-  int64_t moved; /* samples moved to clients with too few */
+  int64_t moved; /* number of samples moved to clients with too few */
 } brim_partition;
 
 /* The samples of a client in the order of one of its epochs. */
 struct brim_client_order {
   int64_t epoch;
-  int64_t *sample; /* numbers in the dataset's training split */
+  int64_t *sample; /* their numbers in the dataset's training split */
   uint32_t *round; /* lookup table of the permutation */
 };
 
@@ -62,7 +63,7 @@ brim_status brim_partition_make(const brim_data *data, brim_partition *out);
  * split, and its class. Omits the class if there are no classes, or if reading them would mean decoding images. The
  * data must be open. EIO, ENOMEM_HOST, the dataset's errors. */
 brim_status brim_partition_write(const brim_data *data, const brim_partition *partition, const char *path);
-/* [init] A 64-bit FNV-1a hash of each client's samples in their order. The same for a partition and its file. */
+/* [init] A 64-bit FNV-1a hash of each client's samples in their order. A partition and its file have the same hash. */
 uint64_t brim_partition_hash(const brim_partition *partition);
 void brim_partition_release(brim_partition *partition);
 /* Whether brim_partition_make needs open data. */

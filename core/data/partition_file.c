@@ -1,6 +1,6 @@
 /* Partition files: CSV with a header line "client,sample" or "client,sample,class", and then a row for each sample of a
- * client, in the client's order. Classes are for readers, and are not read back. Samples are numbers in the dataset's
- * training split, so that a file does not depend on which of them are kept for validation. */
+ * client, in the client's order. Classes are for people, and brim does not read them back. Samples are numbers in the
+ * dataset's training split, so that a file does not depend on which samples are used for validation. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,7 +71,7 @@ static uint64_t hash_number(uint64_t hash, uint64_t number)
   return brim_hash(hash, byte, sizeof byte);
 }
 
-/* For drawn clients, which may be many, hashes the values that determine their samples. */
+/* For drawn clients, of which there may be many, hashes the values that determine their samples. */
 static uint64_t hash_drawn(const brim_partition *p)
 {
   uint64_t hash = hash_number(BRIM_HASH_START, p->seed);
@@ -102,18 +102,18 @@ typedef struct reading {
   brim_partition *p;
   const char *path;
   int64_t line, rows;
-  bool has_classes;   /* a third column, which is ignored */
+  bool has_classes;   /* the file has a third column, which is ignored */
   uint32_t *training; /* for each sample of the split: its index among the training samples + 1; 0: validation */
   uint32_t *seen;     /* for each sample of the split: the line that contains it; 0: none yet */
-  uint32_t *sample;   /* of each row, a training sample */
+  uint32_t *sample;   /* the training sample of each row */
   int64_t *owner;     /* of each row */
 } reading;
 
 #define fail_at(r, column, format, ...)                                                                                \
   brim_fail(BRIM_ECONFIG, "'%s', line %" PRId64 ", column %d: " format, (r)->path, (r)->line, column, __VA_ARGS__)
 
-/* Reads a non-negative integer that is followed by `end` at *at, and advances *at past it. False: none, or 10^18 or
- * more. */
+/* Reads a non-negative integer that is followed by `end` at *at, and advances *at past both. False: no such number, or
+ * 10^18 or more. */
 static bool take_number(const char **at, char end, int64_t *out)
 {
   int64_t value = 0;
@@ -182,7 +182,7 @@ static brim_status read_rows(reading *r, FILE *file)
     status = brim_fail(BRIM_ECONFIG, "cannot read '%s': %s", r->path, strerror(errno));
   free(line);
   if (status == BRIM_OK && r->rows == 0) {
-    r->line++; /* the line where it should be */
+    r->line++; /* the line that should contain it */
     status = fail_at(r, 1, "%s is missing", r->line == 1 ? "the header line '" HEADER "'" : "a first sample");
   }
   return status;

@@ -1,4 +1,4 @@
-/* Enforces the minimum number of samples per client in one pass; no partition is drawn twice. */
+/* Enforces the minimum number of samples per client in one pass, without drawing again. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static int most_first(const void *a, const void *b)
   return (x->client > y->client) - (x->client < y->client);
 }
 
-/* The highest level such that the samples above it suffice if all clients with more give them away. */
+/* Returns the highest level such that the samples above it suffice if all clients with more give them away. */
 static int64_t find_level(const holding *rich, int64_t clients, int64_t least, int64_t needed)
 {
   int64_t low = least, high = rich[0].count;
@@ -32,7 +32,7 @@ static int64_t find_level(const holding *rich, int64_t clients, int64_t least, i
   return low;
 }
 
-/* The number of samples that each client gives away. `rich` contains every client, sorted. */
+/* Computes the number of samples that each client gives away. `rich` contains every client, sorted. */
 static void choose_gifts(brim_partition *p, int64_t least, holding *rich, int64_t *gives)
 {
   int64_t needed = 0;

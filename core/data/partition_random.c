@@ -12,7 +12,7 @@ enum { ORDER_RANK = 3 };
 
 /* ---- distributions ---- */
 
-/* The numbers of one draw, in order. */
+/* The random numbers of one draw, in order. */
 typedef struct draws {
   uint64_t seed, item;
   uint32_t stream, block, left;
@@ -40,8 +40,9 @@ static double draw_normal(draws *d)
   return radius * cos(6.283185307179586 * draw(d));
 }
 
-/* The logarithm of a number from Gamma(alpha, 1), which itself may be too small for a double (Marsaglia and Tsang: A
- * Simple Method for Generating Gamma Variables, 2000; for alpha below 1 by Gamma(alpha + 1) * U^(1 / alpha)). */
+/* Draws the logarithm of a number from Gamma(alpha, 1), because the number may be too small for a double (Marsaglia and
+ * Tsang: A Simple Method for Generating Gamma Variables, 2000; for alpha below 1 by Gamma(alpha + 1) * U^(1 /
+ * alpha)). */
 static double draw_log_gamma(draws *d, double alpha)
 {
   const double boost = alpha < 1 ? log(draw(d)) / alpha : 0, shape = alpha < 1 ? alpha + 1 : alpha;
@@ -59,7 +60,7 @@ static double log_gamma_of(uint64_t seed, int64_t class, int64_t client, double 
   return draw_log_gamma(&d, alpha);
 }
 
-/* Turns logarithms into shares with the sum 1. */
+/* Converts logarithms to shares with the sum 1. */
 static void normalise(double *share, int64_t count)
 {
   double most = -INFINITY, sum = 0;
@@ -94,7 +95,7 @@ double brim_partition_weight(const brim_partition *p, int64_t client)
 
 /* ---- drawn clients ---- */
 
-/* The cumulative shares of the classes of one client: a cache of the last client that this thread used. */
+/* The cumulative shares of the classes of one client; each thread caches those of the last client that it used. */
 typedef struct shares {
   uint64_t seed;
   double alpha;

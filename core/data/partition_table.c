@@ -97,13 +97,13 @@ static void assign_shards(const assignment *d)
 
 /* ---- classes ---- */
 
-/* Classes as a deck of cards: clients draw from it in turn, and when it is empty a new one is shuffled, so that the
- * numbers of draws of any two classes differ by at most one. */
+/* Classes are drawn like cards from a shuffled deck. Clients draw in turn, and an empty deck is replaced by a new one,
+ * so that the numbers of draws of any two classes differ by at most one. */
 typedef struct deck {
   uint64_t seed, decks;
-  int64_t count, used, left; /* all classes; classes with samples; cards left */
+  int64_t count, used, left; /* numbers of all classes, of classes with samples, and of cards that are left */
   int64_t *card;             /* the remaining cards are the last ones */
-  int64_t *holder;           /* of each class, the last client that drew it, + 1 */
+  int64_t *holder;           /* for each class, the last client that drew it, + 1 */
 } deck;
 
 static void shuffle_deck(deck *d, const int64_t *first)
@@ -118,7 +118,7 @@ static void shuffle_deck(deck *d, const int64_t *first)
   d->used = d->left;
 }
 
-/* The next card that the client does not have yet: if there is none in this deck, there is one in the next. */
+/* Takes the next card that the client does not have yet. If this deck has no such card, the next one does. */
 static int64_t take_card(deck *d, const int64_t *first, int64_t client)
 {
   int64_t at = d->left - 1;

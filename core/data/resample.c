@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-#define FRACTION_BITS (32 - 8 - 2) /* of a weight: 8 bits are for the pixel, 2 for sums outside of 0..255 */
-#define SUPPORT_MAX 2              /* of a filter, in pixels of the result to each side: bicubic's */
+#define FRACTION_BITS (32 - 8 - 2) /* bits of a weight: 8 bits are for the pixel, 2 for sums outside of 0..255 */
+#define SUPPORT_MAX 2              /* half-width of the widest filter, bicubic, in pixels of the result */
 #define ALIGN_BYTES 64u
 
 /* The pixels of a line that contribute to a pixel of the result, and their weights. */
@@ -15,7 +15,7 @@ typedef struct tap {
 } tap;
 
 typedef struct taps {
-  tap *tap;        /* one for each pixel of the window */
+  tap *tap;        /* a tap for each pixel of the window */
   int32_t *weight; /* [window, most] in fixed point */
   int64_t most;
 } taps;
@@ -37,7 +37,7 @@ static double bicubic(double x)
 
 /* ---- Memory ---- */
 
-/* The maximum number of pixels of a line of `in` that contribute to a pixel of `out`. */
+/* Returns the maximum number of pixels of a line of `in` that contribute to one pixel of `out`. */
 static int64_t most_taps(int64_t in, int64_t out, double support)
 {
   const double scale = (double)in / (double)out;
@@ -54,7 +54,8 @@ static uint64_t taps_bytes(int64_t window, int64_t most)
   return aligned((uint64_t)window * sizeof(tap)) + aligned((uint64_t)window * (uint64_t)most * sizeof(int32_t));
 }
 
-/* Bytes for the taps of a window's pixels. The fewer pixels the resized line has, the more source pixels each needs. */
+/* Returns the bytes for the taps of a window's pixels. The fewer pixels the resized line has, the more source pixels
+ * each needs. */
 static uint64_t window_bytes(int64_t side, int64_t resized, int64_t window)
 {
   const int64_t out = resized > 0 && resized < window ? resized : window;
@@ -100,7 +101,7 @@ static void make_tap(taps *t, int64_t i, double centre, double wide, double supp
   t->tap[i] = (tap){first, end - first};
 }
 
-/* Pixels `from` .. `from + count - 1` of a line of `in` that is resized to `out`. */
+/* Makes the taps of pixels `from` .. `from + count - 1` of a line of `in` that is resized to `out`. */
 static void make_taps(taps *t, int64_t in, int64_t out, int64_t from, int64_t count, enum brim_filter filter)
 {
   const double scale = (double)in / (double)out, wide = scale < 1 ? 1 : scale;
@@ -153,9 +154,9 @@ static void row_of(const uint8_t *in, int64_t channels, const taps *t, int64_t c
   }
 }
 
-#define TILE 256 /* sums that stay in the cache while rows are added */
+#define TILE 256 /* length of the sums, which stay in the cache while rows are added */
 
-/* A row of the result: the weighted sum of rows of bytes that are `stride` apart. */
+/* Computes a row of the result: the weighted sum of rows of bytes that are `stride` apart. */
 static void add_rows(const uint8_t *in, int64_t stride, const int32_t *weight, int64_t rows, int64_t bytes,
                      uint8_t *restrict out)
 {
@@ -187,8 +188,8 @@ static void filter_columns(const brim_pixels *in, const brim_resize *to, const t
   }
 }
 
-/* The centre of pixel i in a line of the source. Pillow accumulates the scale from pixel to pixel, and so does this
- * function: if a centre lies on the border of two pixels, the rounding of the sum decides between them (256 to 224: 25
+/* Returns the centre of pixel i in a line of the source. Like Pillow, this accumulates the scale from pixel to pixel,
+ * because if a centre lies on the border of two pixels, the rounding of the sum decides between them (256 to 224: 25
  * pixels). */
 static double centre_of(int64_t i, double scale)
 {
@@ -225,7 +226,7 @@ void brim_resample(const brim_pixels *in, const brim_resize *to, void *scratch, 
   make_taps(&columns, in->columns, to->columns, to->left, to->window_columns, to->filter);
   const tap *last = &rows.tap[to->window_rows - 1];
   const int64_t first = rows.tap[0].first, bytes = to->window_columns * in->channels;
-  uint8_t *lines = (uint8_t *)at; /* the required rows of the source, with the width of the window */
+  uint8_t *lines = (uint8_t *)at; /* the rows of the source that are needed, with the width of the window */
   filter_columns(in, to, &columns, first, last->first + last->count - first, lines);
   for (int64_t y = 0; y < to->window_rows; y++) {
     const uint8_t *from = lines + (rows.tap[y].first - first) * bytes;

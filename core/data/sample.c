@@ -16,20 +16,20 @@
 
 /* ---- Indices ---- */
 
-/* Whether a part is a share of the training split. */
+/* Whether a part consists of samples of the training split. */
 static bool is_of_train(const brim_data *data, enum brim_part part)
 {
   return part == BRIM_PART_TRAIN || (part == BRIM_PART_VALIDATION && data->validation.count == 0);
 }
 
-/* The split that a part belongs to. */
+/* Returns the split to which a part belongs. */
 static const char *split_of_part(const brim_data *data, enum brim_part part)
 {
   if (is_of_train(data, part)) return BRIM_SPLIT_TRAIN;
   return part == BRIM_PART_TEST ? BRIM_SPLIT_TEST : brim_data_validation_split(data->ops);
 }
 
-/* The training sample at place i of an epoch. */
+/* Returns the training sample at place i of an epoch. */
 static int64_t number_of(const brim_data *data, int64_t epoch, int64_t i)
 {
   brim_permutation shuffle;
@@ -69,7 +69,7 @@ static view draw_view(const brim_data *data, const brim_draws *draws)
   return v;
 }
 
-/* Scales n values; mirrored: in reverse order. Plain loops, which compilers vectorize. */
+/* Scales n values; mirrored: in reverse order. The loops are plain, so that compilers vectorize them. */
 static void scale_u8(float *restrict out, const uint8_t *restrict in, int64_t n, float scale, float shift, bool mirror)
 {
   if (mirror)
@@ -131,7 +131,7 @@ static void make_plane(const brim_data *data, const view *v, const void *raw, in
   }
 }
 
-/* A sequence [T, F]: its features are like the channels of images, but lie side by side. */
+/* Makes a sequence [T, F], whose features are like the channels of an image but lie side by side. */
 static void make_sequence(const brim_data *data, const void *raw, float *out)
 {
   const int64_t features = data->channels;
@@ -159,7 +159,7 @@ static brim_status read_sample(const brim_data *data, const char *split, int64_t
                    picture->columns, picture->rows);
 }
 
-/* The values of a raw sample, as floats, or tokens; draws == NULL: without augmentation. */
+/* Makes the values of a raw sample, as floats, or tokens; draws == NULL: without augmentation. */
 static void make_values(const brim_data *data, const brim_picture *picture, const brim_draws *draws, void *scratch,
                         void *values)
 {
@@ -193,7 +193,7 @@ static bool may_read(const brim_data *data, const char *split, int64_t sample)
   return !data->view || strcmp(split, BRIM_SPLIT_TRAIN) != 0 || data->view[sample / 8] >> sample % 8 & 1;
 }
 
-/* A single sample of a split: its values as floats, or tokens, and its label as the dataset stores it. */
+/* Makes a single sample of a split: its values as floats, or tokens, and its label as the dataset stores it. */
 static brim_status make_sample(const brim_data *data, const char *split, const brim_draws *draws, bool training,
                                void *scratch, void *values, void *label)
 {

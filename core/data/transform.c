@@ -1,4 +1,4 @@
-/* See transform.h. Where random draws follow torchvision, comments name its functions. */
+/* See transform.h. Comments name torchvision's functions where random draws follow them. */
 #include "data/transform.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static uint64_t canvas_bytes(const brim_transform *t)
   return aligned((uint64_t)(t->rows * t->columns * t->channels));
 }
 
-/* A sample that is read plane by plane is interleaved first, after the canvas. */
+/* Returns the bytes with which a sample that is read plane by plane is first interleaved, after the canvas. */
 static uint64_t together_bytes(const brim_transform *t)
 {
   return t->any_size || t->channels == 1 ? 0 : aligned((uint64_t)(t->rows_in * t->columns_in * t->channels));
@@ -62,7 +62,7 @@ brim_picture brim_transform_picture(const brim_transform *t, bool training, void
   const brim_settings *s = t->settings;
   const int64_t shorter = t->rows < t->columns ? t->rows : t->columns;
   const int64_t resized = s->transform.resize > 0 ? s->transform.resize : shorter;
-  /* a crop of random size uses a part of the image */
+  /* a crop of random size uses only a part of the image */
   const int64_t needed = training && s->augment.random_resized_crop ? 2 * shorter : resized;
   return (brim_picture){.pixels = scratch, .room = t->read_bytes, .side_needed = needed};
 }
@@ -75,7 +75,7 @@ typedef struct cut {
   int64_t to_rows, to_columns, y, x;
 } cut;
 
-/* RandomResizedCrop.get_params: the part, or else the largest central one with a ratio in range. */
+/* RandomResizedCrop.get_params: draws the part, or else takes the largest central one with a ratio in range. */
 static void draw_part(const brim_augment_settings *a, const brim_draws *draws, int64_t rows, int64_t columns, cut *c)
 {
   const double *scale = a->crop_scale.item, *ratio = a->crop_ratio.item;
@@ -106,7 +106,7 @@ static void resized(int64_t side, int64_t rows, int64_t columns, cut *c)
   c->to_columns = wide ? longer : side;
 }
 
-/* CenterCrop: half a pixel is rounded to the even side; if padding is needed the smaller half is on top. */
+/* CenterCrop: half a pixel is rounded to the even side. If padding is needed, the smaller half is on top. */
 static int64_t middle(int64_t have, int64_t want)
 {
   return have < want ? -((want - have) / 2) : llrint((double)(have - want) / 2);

@@ -1,4 +1,4 @@
-/* Transforms of a sample's pixels between reading and scaling, as torchvision's for 8-bit images: resize, crop,
+/* Transforms of a sample's pixels between reading and scaling, like torchvision's for 8-bit images: resize, crop,
  * colours; and random erasing after scaling.
  *
  *     training:    random_resized_crop, or resize and random crop ▶ colours ▶ scaled, mirrored ▶ erased
@@ -6,8 +6,8 @@
  *
  * Mixup comes last (mixup.h).
  *
- * A sample without any of these is not passed to this code. Random numbers come from Philox blocks of (seed, epoch,
- * sample), so the result does not depend on which thread prepares a sample, or when. */
+ * brim does not pass samples without any of these through this code. Random numbers come from Philox blocks of (seed,
+ * epoch, sample), so the result does not depend on which thread prepares a sample, or when. */
 #ifndef BRIM_DATA_TRANSFORM_H
 #define BRIM_DATA_TRANSFORM_H
 #include <stdbool.h>
@@ -22,29 +22,29 @@ typedef struct brim_draws {
   int64_t epoch, sample;
 } brim_draws;
 enum brim_draw_block {
-  BRIM_DRAW_PLACE = 0,         /* mirrored or not, rows, columns of a crop */
+  BRIM_DRAW_PLACE = 0,         /* mirroring, and the row and column of a crop */
   BRIM_DRAW_CROP = 1,          /* this and the next nine: attempts at a crop of random size */
   BRIM_DRAW_COLOUR = 16,       /* brightness, contrast, saturation, hue */
-  BRIM_DRAW_COLOUR_ORDER = 17, /* the order in which they are applied */
+  BRIM_DRAW_COLOUR_ORDER = 17, /* the order in which the colour changes are applied */
   BRIM_DRAW_ERASE = 18,        /* whether a rectangle is erased */
-  BRIM_DRAW_ERASE_PLACE = 19,  /* this and the next nine: attempts to place it */
+  BRIM_DRAW_ERASE_PLACE = 19,  /* this and the next nine: attempts to place the rectangle */
   BRIM_DRAW_MIXUP = 29         /* the sample's own share of a mix */
 };
-/* Increase this when a change here, in resample.h or in data.h gives other values in evaluation for the same pixels and
- * settings: then stored features (setup/features.h) are computed again. */
+/* Increase this when a change here, in resample.h or in data.h changes the values in evaluation for the same pixels and
+ * settings, so that brim computes stored features (setup/features.h) again. */
 #define BRIM_TRANSFORM_VERSION 2
 #define BRIM_TRANSFORM_SIDE_MAX 16384 /* of the result */
 brim_philox brim_draw(const brim_draws *draws, uint32_t block);
 
 typedef struct brim_transform {
   const brim_settings *settings;
-  bool applies;                    /* samples go through it; otherwise only through erasing, if that is turned on */
+  bool applies;                    /* the transform changes samples; otherwise only erasing may */
   bool any_size;                   /* samples are images of different sizes */
   int64_t channels, rows, columns; /* of the result */
-  int64_t rows_in, columns_in;     /* of samples, if all have the same size */
+  int64_t rows_in, columns_in;     /* size of the samples, if all have the same size */
   brim_shape made;                 /* shape of a transformed sample */
-  int64_t pixels_max, side_max;    /* of the largest sample, and the longest side of any */
-  uint64_t read_bytes;             /* of a sample as the dataset returns it, at the start of the scratch */
+  int64_t pixels_max, side_max;    /* pixels of the largest sample, and the longest side of any sample */
+  uint64_t read_bytes;             /* bytes of a sample as the dataset returns it, at the start of the scratch */
 } brim_transform;
 
 /* [init] Sets the transform from the description of the training split and the settings. ECONFIG: a requested transform
@@ -59,7 +59,7 @@ uint64_t brim_transform_bytes(const brim_transform *t);
 brim_picture brim_transform_picture(const brim_transform *t, bool training, void *scratch);
 /* The filter's name: "nearest", "bilinear" or "bicubic". */
 const char *brim_transform_filter(const brim_transform *t);
-/* The settings that affect the time to prepare a sample, as " size 224x224 resize 256"; returns `out`. */
+/* Writes the settings that affect the time to prepare a sample, as " size 224x224 resize 256", to `out`; returns it. */
 const char *brim_transform_text(const brim_transform *t, char *out, size_t room);
 
 /* [any thread] Turns the sample at the start of the scratch (an image, or [C,H,W] of bytes) into rows x columns pixels

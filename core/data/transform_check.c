@@ -12,7 +12,7 @@
 
 static const char *const filters[] = {"nearest", "bilinear", "bicubic"};
 
-/* The first key that is set and needs red, green and blue; NULL: none. */
+/* Returns the first key that is set and needs red, green and blue; NULL: none. */
 static const char *key_of_colours(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
@@ -22,7 +22,7 @@ static const char *key_of_colours(const brim_settings *s)
   return a->hue > 0 ? "augment.hue" : NULL;
 }
 
-/* Whether brightness, contrast, saturation or hue are changed. */
+/* Whether settings change brightness, contrast, saturation or hue. */
 static bool has_colours(const brim_settings *s)
 {
   return key_of_colours(s) != NULL;
@@ -35,7 +35,7 @@ bool brim_transform_augments(const brim_settings *s)
          has_colours(s) || a->mixup > 0 || a->chosen_count > 0;
 }
 
-/* The first key that is set and needs rows and columns of pixels; NULL: none. */
+/* Returns the first key that is set and needs rows and columns of pixels; NULL: none. */
 static const char *key_of_images(const brim_settings *s)
 {
   const brim_augment_settings *a = &s->augment;
@@ -46,7 +46,7 @@ static const char *key_of_images(const brim_settings *s)
   return NULL;
 }
 
-/* The first key that is set and needs pixels that are bytes; NULL: none. */
+/* Returns the first key that is set and needs pixels that are bytes; NULL: none. */
 static const char *key_of_bytes(const brim_settings *s)
 {
   if (s->transform.size.count > 0) return "transform.size";

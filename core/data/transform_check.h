@@ -1,4 +1,4 @@
-/* Which settings turn on which part of a transform. */
+/* Checks the settings of transforms, and finds the parts that they turn on. */
 #ifndef BRIM_DATA_TRANSFORM_CHECK_H
 #define BRIM_DATA_TRANSFORM_CHECK_H
 #include <stdbool.h>

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/guard.h"
 #include "base/text.h"
 #include "brim/host.h"
 #include "memory/choose.h"
@@ -17,22 +16,16 @@
 #include "store/record.h"
 
 #define DEVICES_MAX BRIM_CLAIM_DEVICES_MAX /* shown to policies */
-#define CHANGES_MAX 4                      /* configurations that policies may ask for in succession */
-#define DECISIONS_MAX 64                   /* about out-of-memory events, until the first or the failed step succeeds */
+#define CHANGES_MAX 4                      /* limit for configurations that policies may request in succession */
+#define DECISIONS_MAX                                                                                                  \
+  64 /* limit for decisions about out-of-memory events, until the first step or the failed step succeeds */
 
 /* ---- views ---- */
 
 typedef struct views {
   brim_device_view device[DEVICES_MAX];
   brim_device_query query;
-  brim_arena arena;
 } views;
-
-/* A policy that was abandoned may still read them. */
-static void release(views *v)
-{
-  if (!brim_guard_any_lost()) brim_arena_release(&v->arena);
-}
 
 /* The number of waiting runs that would use a device. */
 static int32_t count_waiting(const brim_ticket *ticket, size_t count, uint64_t key)
@@ -46,24 +39,28 @@ static brim_status look_at_devices(const brim_dialogue *d, const char *question,
 {
   const brim_setup *setup = d->planner->setup;
   const char *backend = brim_setup_backend_id(setup);
+  brim_arena arena = {0};
   brim_ticket *ticket = NULL;
+  brim_status status = BRIM_OK;
   size_t tickets = 0;
   bool listed = false;
   int count = setup->backend_ops->device_count(setup->backend);
   if (count < 1) return brim_fail(BRIM_ENODEVICE, "backend '%s' has no device on this host", backend);
   if (count > DEVICES_MAX) count = DEVICES_MAX;
-  for (int i = 0; i < count; i++) {
+  for (int i = 0; i < count && status == BRIM_OK; i++) {
     brim_device_info info = {0};
     brim_device_view *view = &v->device[i];
-    BRIM_TRY(setup->backend_ops->describe(setup->backend, i, &info));
+    status = setup->backend_ops->describe(setup->backend, i, &info);
     brim_dialogue_view(d, i, &info, view);
-    if (view->is_shared && !listed) BRIM_TRY(d->env->tickets(d->env->self, &v->arena, &ticket, &tickets));
+    if (view->is_shared && !listed && status == BRIM_OK)
+      status = d->env->tickets(d->env->self, &arena, &ticket, &tickets);
     listed = listed || view->is_shared;
     view->waiting = count_waiting(ticket, tickets, brim_device_key(backend, i, count, &info));
-    if (question) brim_dialogue_show_device(d, question, view, 0, 0);
+    if (question && status == BRIM_OK) brim_dialogue_show_device(d, question, view, 0, 0);
   }
   v->query = (brim_device_query){sizeof v->query, &d->demands, v->device, (size_t)count};
-  return BRIM_OK;
+  brim_arena_release(&arena);
+  return status;
 }
 
 /* ---- another configuration ---- */
@@ -110,7 +107,7 @@ static brim_status go_to_host(brim_dialogue *d)
 
 /* ---- devices ---- */
 
-/* Records the decision: the device that the run requests from now on. */
+/* Carries out the decision: the run requests this device from now on. */
 static brim_status take_place(brim_dialogue *d, const views *v, const brim_place *place)
 {
   if (place->kind == BRIM_PLACE_HOST) return go_to_host(d);
@@ -124,7 +121,7 @@ static brim_status take_place(brim_dialogue *d, const views *v, const brim_place
   return BRIM_OK;
 }
 
-/* $GPU_DEVICE_ID binds policies too; "cpu" names the first device. */
+/* $GPU_DEVICE_ID also applies to policies' decisions; "cpu" names the first device. */
 static brim_status name_device(brim_dialogue *d, const views *v)
 {
   const brim_device_wish wish = {d->demands.device, d->planner->setup->settings->auto_device, 0};
@@ -136,7 +133,7 @@ static brim_status name_device(brim_dialogue *d, const views *v)
   return BRIM_OK;
 }
 
-/* Ranks of a host that may use any device take one each, in turn. */
+/* If ranks of a host may use any device, each takes one, in turn. */
 static const char *device_of_rank(brim_dialogue *d)
 {
   const brim_setup *setup = d->planner->setup;
@@ -149,8 +146,8 @@ static const char *device_of_rank(brim_dialogue *d)
   return brim_arena_printf(&d->arena, "%s:%d", brim_setup_backend_id(setup), (int)setup->world.local_rank % count);
 }
 
-/* A host device with a user's limit needs at most that limit free, unless the command line sets min_gpu_memory_mb: a
- * preset's value is meant for GPUs. */
+/* A device on the host with a limit of the user needs at most that limit free, unless the command line sets
+ * min_gpu_memory_mb, because a preset's value is meant for GPUs. */
 static brim_status read_least(const brim_setup *setup, uint64_t *bytes)
 {
   brim_device_info first = {0};
@@ -168,7 +165,7 @@ brim_status brim_decide_device(brim_dialogue *d)
   brim_planner *p = d->planner;
   const brim_setup *setup = p->setup;
   const brim_settings *set = setup->settings;
-  views v = {.arena = {0}};
+  views v;
   brim_place place;
   uint64_t least;
   BRIM_TRY(read_least(setup, &least));
@@ -185,7 +182,6 @@ brim_status brim_decide_device(brim_dialogue *d)
   const brim_status asked =
       status == BRIM_OK ? brim_policies_choose_device(d->policies, &v.query, &place) : BRIM_ENOTSUP;
   if (asked != BRIM_ENOTSUP) status = asked == BRIM_OK ? take_place(d, &v, &place) : asked;
-  release(&v);
   BRIM_TRY(status);
   brim_device_wish wish = brim_dialogue_wish(d);
   if (p->waits) wish.min_bytes = 0;
@@ -193,7 +189,7 @@ brim_status brim_decide_device(brim_dialogue *d)
                             &p->device_info);
 }
 
-/* The limit that the policies would set if the user named this device. */
+/* Returns the limit that the policies would set if the user named this device. */
 static brim_device_limit limit_on(const brim_dialogue *d, views *v, int device)
 {
   brim_demands demands = d->demands;
@@ -210,19 +206,18 @@ static brim_device_limit limit_on(const brim_dialogue *d, views *v, int device)
 
 brim_status brim_decide_limits(brim_dialogue *d, brim_device_limit *out, int count)
 {
-  views v = {.arena = {0}};
+  views v;
   const brim_status status = look_at_devices(d, NULL, &v);
   for (int i = 0; i < count && status == BRIM_OK; i++) {
     out[i] = (brim_device_limit){true, d->planner->limit_bytes};
     if (i != d->planner->device && (size_t)i < v.query.count) out[i] = limit_on(d, &v, i);
   }
-  release(&v);
   return status;
 }
 
 /* ---- plans ---- */
 
-/* The peak of the plan of a micro-batch in the list. */
+/* Returns the peak of the plan of a micro-batch in the list. */
 static brim_status peak_of(brim_dialogue *d, int64_t micro_batch, uint64_t *bytes)
 {
   const brim_choice c = brim_choice_cut(&d->choice, micro_batch);
@@ -238,7 +233,7 @@ static brim_dialogue *dialogue_of(const brim_plan_query *q)
   return host->self;
 }
 
-/* ENOTSUP would pass the question to the next policy. */
+/* Converts ENOTSUP, which would pass the question to the next policy. */
 static brim_status as_answer(brim_status status)
 {
   return status == BRIM_ENOTSUP ? BRIM_ECONFIG : status;
@@ -275,7 +270,7 @@ static bool chooses_precision(const brim_dialogue *d)
   return d->planner->setup->settings->precision == BRIM_PRECISION_POLICY;
 }
 
-/* The user's micro-batch, or the rank's whole share of a step; 0: auto. */
+/* Returns the user's micro-batch, or the rank's whole share of a step; 0: auto. */
 static int64_t set_batch(const brim_dialogue *d)
 {
   const int64_t set = d->planner->setup->settings->training.batch_size, share = brim_setup_share(d->planner->setup);
@@ -328,8 +323,8 @@ static void take_plan(brim_dialogue *d, const brim_plan_query *q, const brim_pla
   if (d->again.count > 0 && !plan->model && chooses_precision(d)) d->decided_batch = plan->micro_batch;
 }
 
-/* The micro-batch that a run began with, on which its bits may depend: from its plan.json, or as agreed by the ranks.
- * 0: unknown, or there were several ranks. */
+/* Returns the micro-batch with which a run began, on which its bits may depend: from its plan.json, or from the ranks'
+ * agreement. 0: unknown, or there were several ranks. */
 static int64_t read_kept_batch(const brim_setup *setup)
 {
   char path[4200];
@@ -369,7 +364,7 @@ static brim_status choose_plan(brim_dialogue *d, views *v)
 
 brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
 {
-  views v = {.arena = {0}};
+  views v;
   d->choice = *choice;
   if (brim_planner_list_cuts(d->planner) == 0)
     return brim_fail(BRIM_ECONFIG, "no micro-batch of up to %lld samples divides training.effective_batch_size %lld",
@@ -378,7 +373,6 @@ brim_status brim_decide_plan(brim_dialogue *d, brim_choice *choice)
   brim_dialogue_show_run(d);
   brim_status status = look_at_devices(d, "plan", &v);
   if (status == BRIM_OK) status = choose_plan(d, &v);
-  release(&v);
   *choice = d->choice;
   return status;
 }
@@ -412,8 +406,8 @@ bool brim_decide_is_want(const brim_dialogue *d, brim_status status)
   return status == BRIM_ENOMEM_DEVICE || status == BRIM_EBUDGET || (status == BRIM_ENODEVICE && !d->planner->waits);
 }
 
-/* Shows the event to the policies and gets their answer: ENOTSUP if no policy decides, the decision is to give up, or
- * *refused. */
+/* Shows the event to the policies and gets their answer: ENOTSUP if no policy decides, if the decision is to give up,
+ * or, with *refused, if it must not be carried out. */
 static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bool *refused)
 {
   brim_action action;
@@ -437,7 +431,7 @@ static brim_status ask_after_oom(brim_dialogue *d, views *v, uint64_t needed, bo
 
 brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_status failure, uint64_t needed)
 {
-  views v = {.arena = {0}};
+  views v;
   brim_error error;
   brim_error_take(&error);
   if (brim_planner_list_cuts(d->planner) == 0) return failure;
@@ -445,7 +439,6 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
   d->choice = *choice;
   const brim_status status = ask_after_oom(d, &v, needed, &refused);
   *choice = d->choice;
-  release(&v);
   if (status != BRIM_ENOTSUP) return status;
   brim_error_put(&error);
   return refused ? refuse_host(failure) : failure;
@@ -453,7 +446,7 @@ brim_status brim_decide_after_oom(brim_dialogue *d, brim_choice *choice, brim_st
 
 /* ---- boundaries ---- */
 
-/* The policies' answer; ENOTSUP: none. Examines and allocates nothing if no policy would answer. */
+/* Returns the policies' answer; ENOTSUP: none. Examines and allocates nothing if no policy would answer. */
 static brim_status ask_at_boundary(brim_dialogue *d, int64_t step, int64_t round, bool is_end, uint64_t planned,
                                    brim_boundary *out)
 {

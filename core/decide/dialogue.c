@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "base/guard.h"
 #include "memory/choose.h"
 
 brim_status brim_dialogue_open(brim_dialogue *d, brim_planner *planner, const brim_env *env, brim_decisions before)
@@ -14,7 +13,7 @@ brim_status brim_dialogue_open(brim_dialogue *d, brim_planner *planner, const br
 void brim_dialogue_close(brim_dialogue *d)
 {
   brim_policies_close(d->policies);
-  if (!brim_guard_any_lost()) brim_arena_release(&d->arena);
+  brim_arena_release(&d->arena);
 }
 
 brim_device_wish brim_dialogue_wish(const brim_dialogue *d)

@@ -35,15 +35,15 @@ static void show(brim_step_question *q, const brim_device_view *d, uint64_t wait
   brim_dialogue_show_device(q->dialogue, "step", d, q->own_bytes, waiting_bytes);
 }
 
-/* On a shared device some value differs each time, for the whole run, so only changes of more than a hundredth of the
- * total are recorded. */
+/* On a shared device some value changes between any two looks, so brim records only changes of more than a hundredth of
+ * the total. */
 static bool has_changed(const brim_step_question *q, const brim_device_view *d)
 {
   const uint64_t now = d->free_bytes, then = q->shown_free;
   return q->own_bytes != q->shown_own || (now > then ? now - then : then - now) > d->total_bytes / 100;
 }
 
-/* Values on which a policy bases a decision are recorded, however little they have changed. */
+/* Records values on which a policy bases a decision, even if they have hardly changed. */
 static void show_decided(brim_step_question *q, const brim_step_view *view)
 {
   brim_device_view device;
@@ -61,7 +61,7 @@ static brim_status look_at_device(const brim_step_view *view, brim_device_view *
   return BRIM_OK;
 }
 
-/* The dialogue's choice with the micro-batch and the lanes of an answer. */
+/* Returns the dialogue's choice with the micro-batch and the lanes of an answer. */
 static brim_choice cut(const brim_dialogue *d, const brim_step_plan *plan)
 {
   brim_choice c = brim_choice_cut(&d->choice, plan->micro_batch);
@@ -78,8 +78,8 @@ static brim_status peak_with(const brim_dialogue *d, const brim_step_plan *plan,
   return brim_planner_peak(d->planner, &c, peak);
 }
 
-/* The peak of a plan with memory.recompute as configured: auto keeps within `bytes`, or if that is 0 within all
- * available memory; other settings ignore it. */
+/* Computes the peak of a plan with memory.recompute as configured: auto stays within `bytes`, or, if that is 0, within
+ * all available memory; other settings ignore `bytes`. */
 static brim_status plain_peak(brim_step_question *q, const brim_step_plan *plan, uint64_t bytes, uint64_t *peak)
 {
   const int64_t batch = plan->micro_batch;
@@ -143,7 +143,7 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
 
 /* ---- asking ---- */
 
-/* A queue that cannot be read must not end a run that does not need it. */
+/* If the queue cannot be read, the run continues, because it does not need the queue. */
 static void look_at_queue(brim_step_question *q, brim_step_view *view)
 {
   size_t waiting;
@@ -209,7 +209,7 @@ brim_status brim_step_plan_ask(brim_step_question *q, int64_t step, double secon
 
 /* ---- answers ---- */
 
-/* Turns the answer into a choice. */
+/* Converts the answer to a choice. */
 static brim_status find_choice(brim_step_question *q, const brim_step_plan *plan, brim_choice *out)
 {
   uint64_t peak;

@@ -1,4 +1,5 @@
-/* At most one job per process: the host half of one communicator, and the collectives of the same one or another. */
+/* A process has at most one job, with the host half of one communicator and the collectives of the same or another
+ * one. */
 #include "dist/dist.h"
 
 #include <math.h>
@@ -22,13 +23,13 @@
 #include "dist/started.h"
 #include "plugin/instance.h"
 
-/* Fractions of dist.timeout_seconds: how long a rank waits for sums before it calls the roll, and how long it waits for
- * the other ranks' answers. Their sum is below 1: a rank that waits for sums must call the roll before the ranks that
- * already have their sums give up waiting for it. */
+/* Fractions of dist.timeout_seconds: how long a rank waits for sums before it asks all ranks whether they are present,
+ * and how long it waits for their answers. The sum of the two is below 1, so that the rank asks before the ranks that
+ * already have their sums stop waiting for it. */
 #define SUMS_PATIENCE 0.25
 #define PATIENCE 0.5
 #define ASLEEP_SECONDS 0.5 /* a longer pause between polls means that this process was stopped */
-#define SPEAK_SECONDS 3    /* for a rank that knows more to report it and end the job */
+#define SPEAK_SECONDS 3    /* wait for a rank that knows more to report the error and end the job */
 #define WATCH_SECONDS 1e-3
 
 /* The default of `comm`; which communicator it selects depends on the backend. */
@@ -51,7 +52,7 @@ struct brim_dist {
   brim_arena defaults; /* default parameters of communicators that the configuration does not name */
   brim_world world;
   party host;        /* joined */
-  party collectives; /* its own, or those of another communicator; ops NULL: not connected */
+  party collectives; /* the communicator of the host half or another one; ops NULL: not connected */
   uint64_t started, done;
   brim_ballot *all;  /* the ballots of all ranks in a vote */
   bool is_connected; /* the collectives */
@@ -94,8 +95,8 @@ static void drop_party(party *p)
   *p = (party){0};
 }
 
-/* The host half belongs to the chosen communicator, if that has one. Ranks that brim started without MPI have lines to
- * the launcher. */
+/* The host half belongs to the chosen communicator, if that has one. Ranks that brim started without MPI use their
+ * lines to the launcher. */
 static brim_status choose_host(brim_dist *d)
 {
   const brim_plugin *chosen = d->options.comm;
@@ -116,7 +117,7 @@ static brim_status check_ranks(const brim_dist *d)
                    (long long)set, (int)d->world.ranks, d->world.ranks == 1 ? " was" : "s were");
 }
 
-/* Parts of the configuration that may differ, as they describe the rank's own machine. */
+/* Whether a part of the configuration may differ, because it describes the rank's own machine. */
 static bool may_differ(const char *key)
 {
   static const char *const keys[] = {"backend", "device", "memory", "claims", "observe"};
@@ -219,7 +220,7 @@ static void stop_collectives(brim_dist *d)
   d->is_connected = false;
 }
 
-/* Stops all communication, and keeps the first reason, which is the one to show. */
+/* Stops all communication, and keeps the first reason, which is the one that is printed. */
 static brim_status lose(brim_dist *d, brim_status status, int32_t late)
 {
   if (d->is_lost) {
@@ -230,7 +231,7 @@ static brim_status lose(brim_dist *d, brim_status status, int32_t late)
   d->is_lost = true;
   d->is_reported = status == BRIM_EPEER;
   brim_error_take(&d->loss);
-  stop_collectives(d); /* otherwise waits for the device would never end */
+  stop_collectives(d); /* otherwise waiting for the device would never end */
   brim_error_put(&d->loss);
   return BRIM_ECOMM;
 }
@@ -326,7 +327,7 @@ static brim_status talk(void *context, const void *own, uint32_t bytes, void *al
   return brim_dist_exchange(context, own, bytes, all);
 }
 
-/* The host's communicator if the buffers are in its memory, else that of the device. */
+/* Uses the host's communicator if the buffers are in host memory, else that of the device. */
 static brim_status choose_collectives(brim_dist *d, bool on_device)
 {
   const brim_plugin *chosen = d->options.comm;
@@ -370,17 +371,19 @@ void brim_dist_disconnect(brim_dist *d)
   d->started = d->done = 0;
 }
 
-/* Sums do not arrive: a rank that does not answer now is missing. The others may already be at their next vote. */
+/* Called if sums do not arrive: a rank that does not answer now is missing. The others may already be at their next
+ * vote. */
 static brim_status call_the_roll(brim_dist *d)
 {
   const brim_ballot here = {.meeting = BRIM_MEET_ROLL, .status = BRIM_ECOMM, .is_over = true};
   BRIM_TRY(exchange(d, &here, sizeof here, d->all, PATIENCE * d->options.timeout_seconds));
   (void)brim_fail(BRIM_ECOMM, "the sums over all ranks did not arrive within a quarter of dist.timeout_seconds=%g",
                   d->options.timeout_seconds);
-  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER, -1); /* all are present, so one rank reports it */
+  return lose(d, d->world.rank == 0 ? BRIM_ECOMM : BRIM_EPEER,
+              -1); /* all ranks are present, so one of them reports the error */
 }
 
-/* Yields the processor, which a rank that works on the same sums may need; after a while sleeps. */
+/* Yields the processor, which another rank on this host may need for the same sums; after a while sleeps. */
 static void give_way(double waited)
 {
   if (waited > WATCH_SECONDS)

@@ -1,6 +1,6 @@
 /* The ranks of a job: one process each, all with the same configuration; each trains on a part of every step's samples.
  * A process takes part in at most one job, as MPI starts only once. A NULL brim_dist is a job of one rank, whose
- * operations complete at once. Called from the main thread. */
+ * operations complete at once. Call all functions from the main thread. */
 #ifndef BRIM_DIST_DIST_H
 #define BRIM_DIST_DIST_H
 #include <stdbool.h>
@@ -17,7 +17,7 @@ typedef struct brim_dist_options {
   const brim_registry *registry; /* to find "mpi" and "nccl" */
   const brim_plugin *comm;       /* the chosen communicator, with its parameters */
   void *params;
-  const brim_yaml *configuration; /* the same for all ranks, except settings of the rank's own machine */
+  const brim_yaml *configuration; /* as the user set it; below 0: the number of ranks that were started */
   int64_t ranks;                  /* as set by the user; below 0: as many as were started */
   double timeout_seconds;         /* maximum wait for other ranks */
   uint64_t bucket_bytes;          /* the size of most collectives */
@@ -31,15 +31,15 @@ extern const brim_plugin brim_comm_auto;
  * differs from the number that was started, or the ranks' configurations differ; ECOMM, ELOAD. If *out is set after an
  * error, report the error before brim_dist_close, because mpirun ends all ranks when the first one has ended. */
 brim_status brim_dist_open(const brim_dist_options *options, brim_dist **out);
-/* [init] Leaves the job. `failed`: the other ranks may have ended, so this one does not wait for them. Otherwise the
- * process will end with `exit_status`, and does so even if the communicator hangs. */
+/* [init] Leaves the job. `failed`: the other ranks may have ended, so this one does not wait for them. Otherwise, if
+ * the communicator hangs, ends the process with `exit_status`, the status with which the caller is about to end it. */
 void brim_dist_close(brim_dist *dist, bool failed, int exit_status);
 /* This process's place in the job; {0, 1, 0, 1} for NULL. */
 brim_world brim_dist_world(const brim_dist *dist);
 
 /* ---- messages ---- */
 
-/* [step] As in brim_comm_ops. ECOMM with a message that names the rank; then the job is over: see brim_dist_give_up. */
+/* [step] As in brim_comm_ops. ECOMM with a message that names the rank: the job has failed, see brim_dist_give_up. */
 brim_status brim_dist_exchange(brim_dist *dist, const void *own, uint32_t bytes, void *all);
 /* [init] Copies rank 0's text to all ranks; it must be shorter than `room` and than 64 KiB. */
 brim_status brim_dist_share_text(brim_dist *dist, char *text, size_t room);
@@ -47,18 +47,17 @@ brim_status brim_dist_share_text(brim_dist *dist, char *text, size_t room);
  * not return unless dist is NULL. */
 void brim_dist_give_up(brim_dist *dist, brim_status status);
 
-/* The purpose of a meeting. Ranks that are in different meetings at the same time are out of step: an internal
- * error. */
+/* The purpose of a meeting. If ranks are in different meetings at the same time, brim has an internal error. */
 enum brim_meeting {
   BRIM_MEET_START = 1,
-  BRIM_MEET_READY,     /* a rank has all that the step needs; the step's collectives follow */
+  BRIM_MEET_READY,     /* each rank has everything that the step needs; the step's collectives follow */
   BRIM_MEET_COMMIT,    /* the step can be committed */
   BRIM_MEET_EVALUATED, /* each rank has evaluated its part */
   BRIM_MEET_CHECKPOINT,
   BRIM_MEET_CHECK, /* comparison of the weights */
   BRIM_MEET_AGAIN, /* after a failure, each rank is ready to repeat the step */
   BRIM_MEET_END,
-  BRIM_MEET_ROLL /* sums do not arrive: find out which ranks are present */
+  BRIM_MEET_ROLL /* sums do not arrive: find the ranks that are still present */
 };
 #define BRIM_BALLOT_SUMS 4
 typedef struct brim_ballot {
@@ -73,9 +72,10 @@ typedef struct brim_ballot {
 } brim_ballot;
 enum brim_wish {
   BRIM_WISH_STOP = 1,  /* a signal requests the end */
-  BRIM_WISH_PAUSE = 2, /* memory is short: all ranks write a checkpoint, and one makes a smaller plan */
-  BRIM_WISH_LOOK = 4,  /* work between two steps is due: no step is started ahead */
-  BRIM_WISH_TRACE = 8  /* trace steps from the next one on; their number is in the bits from BRIM_WISH_STEPS_AT on */
+  BRIM_WISH_PAUSE = 2, /* memory is short: all ranks write a checkpoint, and one rank chooses a smaller plan */
+  BRIM_WISH_LOOK = 4,  /* work between two steps is due: no rank starts a step ahead */
+  BRIM_WISH_TRACE =
+      8 /* trace steps, beginning with the next one; their number is in the bits from BRIM_WISH_STEPS_AT on */
 };
 #define BRIM_WISH_STEPS_AT 8 /* 8 bits; only rank 0 sets them */
 typedef struct brim_verdict {
@@ -83,11 +83,11 @@ typedef struct brim_verdict {
   int32_t status;               /* the status of that rank */
   uint32_t wishes;              /* of all ranks */
   bool is_torn, is_over;        /* of any rank */
-  double sum[BRIM_BALLOT_SUMS]; /* over all ranks, in their order */
+  double sum[BRIM_BALLOT_SUMS]; /* sums over all ranks, in the order of the ranks */
 } brim_verdict;
-/* [step] A meeting of all ranks. A rank that failed before a meeting still takes part and passes its status; the call
- * returns that status to it, with the thread's error text. The other ranks get OK, and *out reports the failure to all.
- * ECOMM, EINTERNAL: the ranks have lost contact, and *out is set to end the run. */
+/* [step] A meeting of all ranks. A rank that failed before a meeting still takes part and passes its status; to that
+ * rank the call returns the same status, and the thread's error text is unchanged. The other ranks get OK, and *out
+ * reports the failure to all. ECOMM, EINTERNAL: the ranks have lost contact, and *out is set to end the run. */
 brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict *out);
 
 /* ---- collectives ---- */
@@ -96,12 +96,12 @@ brim_status brim_dist_vote(brim_dist *dist, const brim_ballot *own, brim_verdict
 brim_status brim_dist_connect(brim_dist *dist, const brim_backend_ops *backend, void *self, int device);
 /* [init] Called before that device is released. brim_dist_connect may follow. */
 void brim_dist_disconnect(brim_dist *dist);
-/* [step] Starts a collective after the previous ones; see brim_comm_ops. *ticket counts them. Waits while too many are
- * in progress. */
+/* [step] Starts a collective after the previous ones; see brim_comm_ops. *ticket is its number. Waits while too many
+ * are in progress. */
 brim_status brim_dist_start(brim_dist *dist, const brim_collective *what, void *queue, uint64_t *ticket);
 /* [step] Lets the collectives make progress. */
 brim_status brim_dist_progress(brim_dist *dist);
-/* [step] Waits for all collectives up to a ticket, in host memory or on a device whose host must wait. ECOMM as in
- * exchange. */
+/* [step] Waits for all collectives up to a ticket, if they are in host memory or the host must wait for the device.
+ * ECOMM as in exchange. */
 brim_status brim_dist_finish(brim_dist *dist, uint64_t ticket);
 #endif

@@ -1,4 +1,4 @@
-/* See hub.h. One per process, so it has no instance. */
+/* See hub.h. There is one per process, so it has no instance. */
 #include "dist/hub.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static brim_status join(void *self, brim_world *out)
   return BRIM_OK;
 }
 
-/* The launcher reports the late rank, once for all. */
+/* If a rank is late, the launcher reports that, once for all ranks. */
 static brim_status exchange(void *self, const void *own, uint32_t bytes, void *all, double seconds, int32_t *late)
 {
   (void)self;
@@ -29,7 +29,7 @@ static brim_status exchange(void *self, const void *own, uint32_t bytes, void *a
   return brim_line_exchange(own, bytes, all, brim_dist_started(), seconds);
 }
 
-/* The line's own goodbye is sent when the process ends. */
+/* The line sends its own BYE when the process ends. */
 static void leave(void *self)
 {
   (void)self;

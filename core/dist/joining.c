@@ -18,11 +18,11 @@
 
 #define LOOK_SECONDS 0.1
 #define ASLEEP_SECONDS 0.5 /* a longer pause between checks of the clock means that this process was stopped */
-#define LEAVE_SECONDS 15   /* for ending after the work is done */
-#define TURN_SECONDS 0.25  /* between the messages of two ranks: the first one may end all */
+#define LEAVE_SECONDS 15   /* limit for ending after the work is done */
+#define TURN_SECONDS 0.25  /* time between the messages of two ranks, because the first one may end all ranks */
 #define TURNS 8            /* ranks that take turns; there may be thousands of ranks */
-/* A rank with a launcher waits this much longer: the launcher can name the missing ranks, which a rank cannot, and may
- * be late on a busy host. */
+/* A rank with a launcher waits this much longer, because the launcher can name the missing ranks, which a rank cannot,
+ * and may be slow on a busy host. */
 #define LAUNCHER_SECONDS 5
 
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
@@ -35,8 +35,8 @@ _Noreturn static void end_job(const brim_joining *j, int exit_status)
   _exit(exit_status);
 }
 
-/* Ends the process by a signal: there is nothing to lose yet. A launcher sees how the process ended; without a launcher
- * the whole job is ended. */
+/* Ends the process by a signal, because there is nothing to lose yet. If there is a launcher, it sees how the process
+ * ended; if not, this ends the whole job. */
 _Noreturn static void end_by(const brim_joining *j, int number)
 {
   sigset_t set;
@@ -61,7 +61,7 @@ _Noreturn static void end_late(const brim_joining *j)
   end_job(j, brim_status_exit(BRIM_ECOMM));
 }
 
-/* Ends a process whose communicator hangs: all messages are printed and the results are written. */
+/* Ends a process whose communicator hangs, after all messages are printed and the results are written. */
 _Noreturn static void leave_late(const brim_joining *j)
 {
   brim_log(BRIM_LOG_WARN, "the communicator did not end within %g seconds; the job is done", j->seconds);
@@ -70,7 +70,8 @@ _Noreturn static void leave_late(const brim_joining *j)
   _exit(j->exit_status);
 }
 
-/* Must not read the environment: MPI changes it as it starts, and getenv() beside setenv() crashes. */
+/* Must not read the environment, because MPI changes it while it starts, and getenv() crashes if setenv() runs at the
+ * same time. */
 static void *watch(void *context)
 {
   const brim_joining *j = context;
@@ -108,7 +109,7 @@ static brim_status begin(brim_joining *j)
   j->done = eventfd(0, EFD_CLOEXEC);
   j->rank = brim_dist_started_rank();
   j->ranks = brim_dist_started();
-  pthread_sigmask(SIG_BLOCK, &set, &j->before); /* blocked here and on the other thread, which reads them */
+  pthread_sigmask(SIG_BLOCK, &set, &j->before); /* blocked on this thread and on the other, which reads them */
   const bool has_files = j->signals >= 0 && j->done >= 0;
   const int code = has_files ? brim_thread_start(&j->thread, "brim-joining", watch, j) : errno;
   j->is_watching = code == 0;

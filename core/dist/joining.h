@@ -10,9 +10,9 @@
 #include "brim/comm.h"
 
 typedef struct brim_joining {
-  const brim_comm_ops *ops; /* its end_all ends the job */
+  const brim_comm_ops *ops; /* its end_all can end the job */
   void *self;
-  double seconds;  /* to join, without the time in which this process was stopped */
+  double seconds;  /* limit for joining, without the time in which this process was stopped */
   int exit_status; /* the exit status of a process that leaves; -1: it is joining */
   int32_t rank, ranks;
   int signals, done; /* file descriptors */
@@ -24,8 +24,8 @@ typedef struct brim_joining {
 /* [init] Starts to watch the time. Called by the joining thread, which later calls brim_joining_end. EIO. */
 brim_status brim_joining_begin(brim_joining *j, const brim_comm_ops *ops, void *self, double seconds);
 void brim_joining_end(brim_joining *j);
-/* [init] The job is done and only the communicator is still open. If closing it takes more than some seconds, the
- * process ends at once with `exit_status`: another program may keep the launcher from answering. Followed by
- * brim_joining_end. */
+/* [init] Call when the job is done, before the communicator is closed. If closing takes more than some seconds, because
+ * another program keeps the launcher from answering, the process ends at once with `exit_status`. Call brim_joining_end
+ * afterwards. */
 brim_status brim_joining_leave(brim_joining *j, int exit_status);
 #endif

@@ -16,7 +16,7 @@
 
 #define STREAMS 2 /* standard output and error */
 
-static int line = -1; /* one per process, as it is a rank of at most one job */
+static int line = -1; /* one per process, because a process is a rank of at most one job */
 
 bool brim_line_is_open(void)
 {
@@ -60,7 +60,7 @@ static bool say(uint32_t kind, int32_t value, double seconds, const void *data, 
 
 /* ---- hello ---- */
 
-/* Whether the other end belongs to the same user or root, who alone start ranks. */
+/* Whether the other end belongs to the same user or to root; other users cannot start ranks. */
 static bool is_trusted(int fd)
 {
   struct ucred peer;
@@ -90,7 +90,7 @@ static int take_inherited(const char *number)
   return (int)fd;
 }
 
-/* Takes the streams that come with the welcome, in place of mpirun's pipes. */
+/* Takes the streams that come with WELCOME, in place of mpirun's pipes. */
 static void take_streams(struct msghdr *message)
 {
   int stream[STREAMS];
@@ -121,7 +121,7 @@ static bool take_welcome(void)
   take_streams(&message);
   if (head.bytes == 0) return true;
   if (head.bytes != sizeof set || !receive_all(&set, sizeof set)) return false;
-  (void)sched_setaffinity(0, sizeof set, &set); /* refused in some containers: then the processors stay shared */
+  (void)sched_setaffinity(0, sizeof set, &set); /* fails in some containers; the ranks then share the processors */
   return true;
 }
 

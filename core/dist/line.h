@@ -1,8 +1,8 @@
-/* A rank's connection to the launcher: the process that has started all ranks of a job on this machine (launch.h).
- * Through it the launcher knows which ranks are present and how each ends, and serves exchanges without MPI. It is a
- * stream socket, inherited by ranks that the launcher starts itself ($BRIM_RANK_FD); ranks that mpirun starts for it
- * connect to an abstract address ($BRIM_LAUNCHER; unix(7)), which needs no file. In a process that was started
- * otherwise there is no line, and these functions do nothing. Called from the main thread. */
+/* A line is a rank's connection to the launcher, the process that started all ranks of the job on this machine
+ * (launch.h). Through it the launcher knows which ranks are present and how each ends, and serves exchanges without
+ * MPI. It is a stream socket, inherited by ranks that the launcher starts itself ($BRIM_RANK_FD); ranks that mpirun
+ * starts for the launcher connect to an abstract address ($BRIM_LAUNCHER; unix(7)), which needs no file. A process that
+ * was started otherwise has no line, and these functions do nothing. Call them from the main thread. */
 #ifndef BRIM_DIST_LINE_H
 #define BRIM_DIST_LINE_H
 #include <stdbool.h>
@@ -13,12 +13,13 @@
 /* ---- messages: a head, followed by `bytes` bytes ---- */
 
 enum brim_line_kind {
-  BRIM_LINE_HELLO = 1, /* first; value: the rank. Answered by WELCOME */
-  BRIM_LINE_WELCOME,   /* a cpu_set_t, the processors to run on, or nothing; with it the launcher's standard output and
-                          error (SCM_RIGHTS), unless the rank inherited them */
-  BRIM_LINE_EXCHANGE,  /* seconds: how long to wait for the others; answered by ALL when every rank has sent one */
+  BRIM_LINE_HELLO = 1, /* the first message; value: the rank. Answered by WELCOME */
+  BRIM_LINE_WELCOME, /* a cpu_set_t with the processors to run on, or nothing. Passes the launcher's standard output and
+                        error (SCM_RIGHTS), unless the rank inherited them */
+  BRIM_LINE_EXCHANGE, /* seconds: the time to wait for the other ranks; answered by ALL when every rank has sent an
+                         EXCHANGE */
   BRIM_LINE_ALL,
-  BRIM_LINE_ASK, /* asks whether this rank may report the end of the job; answered by ANSWER, with value 1 for yes */
+  BRIM_LINE_ASK, /* asks whether this rank may report why the job ends; answered by ANSWER, with value 1 for yes */
   BRIM_LINE_ANSWER,
   BRIM_LINE_FOLDER, /* the run's folder, which the launcher prints in its advice on resuming */
   BRIM_LINE_BYE,    /* value: the exit status that the rank will end with. Answered by GO when all ranks have sent it */
@@ -37,18 +38,18 @@ typedef struct brim_line_head {
 
 /* ---- the rank's end ---- */
 
-/* [init] The first call of a rank: says hello, takes the launcher's output streams and its share of the processors. EIO
- * if the launcher cannot be reached. */
+/* [init] A rank calls this first: sends HELLO, and takes over the launcher's output streams and the rank's share of the
+ * processors. EIO if the launcher cannot be reached. */
 brim_status brim_line_open(void);
 bool brim_line_is_open(void);
-/* [step] As in brim_comm_ops. The launcher watches the time: if a rank is late, it ends the job. ECOMM: the launcher
+/* [step] As in brim_comm_ops. The launcher watches the time: if a rank is late, it ends the job. ECOMM if the launcher
  * has ended. */
 brim_status brim_line_exchange(const void *own, uint32_t bytes, void *all, int32_t ranks, double seconds);
-/* [any time] Whether this rank may print its error: true for the first rank that asks, if no rank is known to have
- * died, so that one message is printed instead of one per rank. True without a line. */
+/* [any time] Whether this rank may print its error: true for the first rank that asks, unless a rank is known to have
+ * died, so that the job prints one message instead of one per rank. True without a line. */
 bool brim_line_may_print(void);
 void brim_line_send_folder(const char *folder);
-/* The rank has finished its work and is about to end; returns when all ranks have sent this. */
+/* Call when the rank has finished its work and is about to end; returns when all ranks have called it. */
 void brim_line_leave(int exit_status);
 /* Ends all other ranks at once; the launcher ends with this status. */
 void brim_line_end(int exit_status);

@@ -12,7 +12,7 @@ typedef struct messages {
   brim_talk talk;
   const brim_backend_ops *backend;
   void *self;
-  char *own, *all; /* BRIM_EXCHANGE_BYTES of this rank, and of every rank */
+  char *own, *all; /* BRIM_EXCHANGE_BYTES for this rank, and for every rank */
   uint64_t done;
 } messages;
 
@@ -66,7 +66,7 @@ static void add_f32(const messages *m, size_t count)
     for (size_t i = 0; i < count; i++) own[i] += all[(size_t)r * count + i];
 }
 
-/* A piece of at most BRIM_EXCHANGE_BYTES. */
+/* Exchanges a piece of at most BRIM_EXCHANGE_BYTES. */
 static brim_status exchange(messages *m, const brim_collective *what, char *at, size_t bytes)
 {
   BRIM_TRY(m->backend->download(m->self, m->own, at, bytes));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/text.h"
 
@@ -19,14 +20,11 @@ typedef struct processor {
 
 static long read_topology(int number, const char *what, long otherwise)
 {
-  char path[128];
-  long value = otherwise;
+  char path[128], text[32], *end = text;
   snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", number, what);
-  FILE *stream = fopen(path, "r");
-  if (!stream) return otherwise;
-  if (fscanf(stream, "%ld", &value) != 1) value = otherwise;
-  fclose(stream);
-  return value;
+  (void)brim_file_start(path, text, sizeof text);
+  const long value = strtol(text, &end, 10);
+  return end > text ? value : otherwise;
 }
 
 static int by_place(const void *a, const void *b)
@@ -37,7 +35,7 @@ static int by_place(const void *a, const void *b)
   return (p->number > q->number) - (p->number < q->number);
 }
 
-/* The processors that this process may run on, neighbours together; 0 if unknown. */
+/* Lists the processors that this process may run on, neighbours together; returns 0 if unknown. */
 static int list_processors(processor *out)
 {
   cpu_set_t set;

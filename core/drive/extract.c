@@ -59,7 +59,7 @@ static void log_progress(extraction *x)
   brim_log(BRIM_LOG_INFO, "features: %lld of %lld samples", (long long)x->done, (long long)x->total);
 }
 
-/* The tail of the last batch still has earlier samples; their results are ignored. */
+/* The rest of the last batch still has earlier samples, whose results are ignored. */
 static brim_status compute_batch(extraction *x, const brim_batch *batch)
 {
   const brim_data *data = &x->setup->data;
@@ -124,7 +124,7 @@ static brim_status compute_all(extraction *x)
   return BRIM_OK;
 }
 
-/* Runs on the run's device, in an evaluation plan whose memory is then given back. */
+/* Computes the features on the run's device, in an evaluation plan whose memory is released afterwards. */
 static brim_status compute(extraction *x)
 {
   const brim_evaluation_wish wish = {.count = x->batch, .batch = x->batch, .keep_features = true};
@@ -141,8 +141,8 @@ static brim_status compute(extraction *x)
   return computed;
 }
 
-/* The batch for extraction, whatever micro-batch is chosen later, as features are computed first. *total: number of all
- * samples. */
+/* Returns the batch for extraction, which does not depend on the micro-batch, because features are computed before that
+ * is chosen. *total: number of all samples. */
 static int64_t batch_of(const brim_setup *raw, int64_t *total)
 {
   const int64_t *count = raw->data.count;
@@ -166,7 +166,7 @@ static brim_status fill_file(brim_drive *d, brim_feature_writer *w)
   return BRIM_OK;
 }
 
-/* Computes all features. Meanwhile the drive has the setup that describes the samples. */
+/* Computes all features. Meanwhile the drive uses the setup that describes the samples. */
 static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_feature_writer *w)
 {
   brim_setup *own = d->setup;
@@ -181,7 +181,7 @@ static brim_status fill_from_samples(brim_drive *d, brim_feature_set *set, brim_
   return status;
 }
 
-/* Makes the file. Other ranks of the host and other runs wait for the one that computes. */
+/* Makes the file. Other ranks of the host and other runs wait for the process that computes it. */
 static brim_status make(brim_drive *d, brim_feature_set *set, const char *path)
 {
   brim_feature_writer writer;

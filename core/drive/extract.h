@@ -3,8 +3,8 @@
 #define BRIM_DRIVE_EXTRACT_H
 #include "drive/drive.h"
 
-/* [init] Computes the features and writes their file, if the drive reads data and no file has them; does nothing for
- * models that are trained on samples. EIO, and the statuses of placing and running a plan. */
+/* [init] Computes the features and writes their file, if the drive reads data and no file has the features; does
+ * nothing for models that are trained on samples. EIO, and the statuses of placing and running a plan. */
 brim_status brim_extract_features(brim_drive *drive);
 /* [plan] Peak bytes of the plan that computes the features, which is placed and freed before training; 0 if a file has
  * them or the model is trained on samples. */

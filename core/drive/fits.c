@@ -15,12 +15,12 @@ void brim_fits_release(brim_fits *fits)
 
 /* ---- one device ---- */
 
-/* Finds the largest micro-batch whose plan takes at most `room`. Peaks grow with the micro-batch, or nearly so: the
- * result was planned and fits, and the next larger one was planned and does not fit. */
+/* Finds the largest micro-batch whose plan takes at most `room`. Peaks grow with the micro-batch, with few exceptions.
+ * The result was planned and fits, and the next larger size was planned and does not fit. */
 static brim_status search(brim_drive *d, const brim_choice *within, uint64_t room, brim_fit *out)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
-  size_t low = 0, high = count; /* the list is descending: entries before low do not fit, the one at high does */
+  size_t low = 0, high = count; /* the list is descending: entries before low do not fit; the entry at high does */
   uint64_t peak = 0, fitting = 0;
   *out = (brim_fit){0};
   while (low < high) {
@@ -53,8 +53,8 @@ static uint64_t less(uint64_t bytes, uint64_t taken)
   return bytes > taken ? bytes - taken : 0;
 }
 
-/* Fills the row of the run's device or of one like it, whose plans are the same. The driver and the libraries do not
- * take memory yet on a device that is not selected. */
+/* Fills the row of the run's device or of one like it, which has the same plans. On a device that is not selected, the
+ * driver and the libraries do not use memory yet. */
 static brim_status fill(brim_drive *drive, int index, const brim_device_limit *limit, brim_device_fit *d)
 {
   const uint64_t taken = drive->planner.device_info.taken_bytes;
@@ -71,7 +71,7 @@ static brim_status fill(brim_drive *drive, int index, const brim_device_limit *l
 
 /* ---- the devices of a backend ---- */
 
-/* Whether plans are the same on both. */
+/* Whether plans are the same on both devices. */
 static bool are_alike(const brim_device_info *a, const brim_device_info *b)
 {
   return a->capability_major == b->capability_major && a->capability_minor == b->capability_minor &&
@@ -92,7 +92,7 @@ static brim_status add_rows(brim_fits *fits, const brim_drive *drive, int count)
   return BRIM_OK;
 }
 
-/* Fills the rows of devices like the run's. */
+/* Fills the rows of devices that are like the run's. */
 static brim_status fill_kind(brim_drive *d, const brim_device_limit *limit, brim_device_fit *row, bool *done, int count)
 {
   for (int i = 0; i < count; i++) {
@@ -103,8 +103,8 @@ static brim_status fill_kind(brim_drive *d, const brim_device_limit *limit, brim
   return BRIM_OK;
 }
 
-/* Fills the rows of all devices that the run may use, kind after kind, the run's own first. Nothing fits on one that
- * cannot be selected. */
+/* Fills the rows of all devices that the run may use, kind after kind, beginning with the run's own. If a device cannot
+ * be selected, nothing fits on it. */
 static brim_status fill_rows(brim_drive *d, const brim_device_limit *limit, brim_device_fit *row, int count)
 {
   const int own = d->planner.device;
@@ -115,7 +115,7 @@ static brim_status fill_rows(brim_drive *d, const brim_device_limit *limit, brim
   for (int i = 0; i < count && status == BRIM_OK; i++)
     if (!done[i] && brim_drive_move(d, i) == BRIM_OK) status = fill_kind(d, limit, row, done, count);
   if (d->planner.device != own && status == BRIM_OK) status = brim_drive_move(d, own);
-  d->planner.device_info = own_info; /* the memory of a GPU's context is known only once it exists */
+  d->planner.device_info = own_info; /* the memory of a GPU's context is known only when the context exists */
   free(done);
   return status;
 }
@@ -147,7 +147,7 @@ static brim_status add_backend(brim_fits *fits, const brim_drive *like, const ch
   if (status == BRIM_OK) {
     const size_t before = fits->count;
     const bool same = strcmp(brim_setup_backend_id(d->setup), id) == 0;
-    if (same) status = brim_fits_add(fits, d); /* otherwise a policy moved it elsewhere */
+    if (same) status = brim_fits_add(fits, d); /* otherwise a policy has moved it to another device */
     for (size_t i = before; i < fits->count; i++) fits->device[i].chosen = false;
     brim_drive_close(d);
   }
@@ -162,7 +162,7 @@ static bool has_backend(const brim_fits *fits, const char *id)
   return false;
 }
 
-/* Whether a backend computes on the host. brim's own GPU backend is not loaded to find out. */
+/* Whether a backend computes on the host. Does not load brim's own GPU backend for that. */
 static bool is_for_host(const brim_registry *registry, const char *id)
 {
   if (strcmp(id, "cuda") == 0) return false;

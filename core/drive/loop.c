@@ -55,7 +55,7 @@ int64_t brim_loop_next_due(const brim_loop *l)
   return next;
 }
 
-/* Steps between the ends of rounds, in the convention of eval_every_steps: 0 means an epoch. */
+/* Returns the number of steps between the ends of rounds, in the convention of eval_every_steps: 0 means an epoch. */
 static int64_t round_steps(const brim_loop *l)
 {
   return brim_setup_is_federated((*l->drive)->setup) ? 1 : training_of(l)->eval_every_steps;
@@ -108,7 +108,7 @@ static brim_status after_commit(brim_loop *l)
   bool is_new = false;
   if (brim_loop_is_due(l, step, training_of(l)->eval_every_steps)) {
     BRIM_TRY(w->evaluate(w->self, &is_new));
-    /* A run that was interrupted in this very evaluation has a checkpoint of this step that lacks it. */
+    /* If a run was interrupted in this evaluation, the checkpoint of this step does not contain the result. */
     if (is_new && l->checkpoint_step == step) l->is_stale = true;
   }
   if (brim_loop_is_due(l, step, round_steps(l))) BRIM_TRY(end_round(l));
@@ -159,7 +159,7 @@ static brim_status make(brim_loop *l)
   const int64_t before = step_of(l);
   snprintf(l->doing, sizeof l->doing, "step %lld", (long long)before + 1);
   const brim_status status = w->make(w->self);
-  if (step_of(l) > before) brim_recover_committed(&l->recovery); /* even if the next step then failed */
+  if (step_of(l) > before) brim_recover_committed(&l->recovery); /* even if the next step has failed since */
   return status;
 }
 

@@ -3,21 +3,21 @@
  *     evaluation -> the end of a round: policies examine memory -> checkpoint
  *     memory pressure -> another plan, if a policy wants it -> the next step
  *
- * Whether something is due after a commit depends only on the number of the step, so a resumed run does the same as an
- * undisturbed one. A round is the time between two evaluations, which are due even if there is nothing to evaluate; in
- * a federation it is a round of clients, which is one step of the run. */
+ * Whether something is due after a commit depends only on the number of the step, so a resumed run does the same as one
+ * that was not interrupted. A round is the time between two evaluations, which are due even if there is nothing to
+ * evaluate; in a federation it is a round of clients, which is one step of the run. */
 #ifndef BRIM_DRIVE_LOOP_H
 #define BRIM_DRIVE_LOOP_H
 #include "drive/recover.h"
 #include "drive/resize.h"
 
 typedef struct brim_loop {
-  brim_drive **drive; /* the owner's; recovery may replace it */
+  brim_drive **drive; /* belongs to the owner of the loop; recovery may replace it */
   const brim_work *work;
   brim_recovery recovery;
   brim_resize resize;
-  char doing[64];          /* reported if memory runs out: "step 3" */
-  int64_t checkpoint_step; /* of the newest checkpoint; -1: none */
+  char doing[64];          /* the current work, for the message if memory runs out: "step 3" */
+  int64_t checkpoint_step; /* step of the newest checkpoint; -1: none */
   bool is_stale;           /* the newest checkpoint was written before the evaluation of its step */
   int64_t round_step;      /* step at which the last round ended; -1: none */
 } brim_loop;

@@ -31,7 +31,7 @@ static brim_status make_plan(placement *p)
   return BRIM_OK;
 }
 
-/* Moves to the claimed device if it is another one; plans belong to the device that they were made for. */
+/* Moves to the claimed device if it is another one. Plans belong to the device for which they were made. */
 static brim_status move(placement *p, int device)
 {
   if (device != p->drive->planner.device) {
@@ -43,8 +43,8 @@ static brim_status move(placement *p, int device)
   return BRIM_OK;
 }
 
-/* Places on the device that the run holds. *placed is false if a process outside the queue took the memory: then the
- * plan is claimed like a new run's. */
+/* Places on the device that the run holds. If a process outside the queue took the memory, *placed is false, and the
+ * run must claim the device like a new run. */
 static brim_status open_held(placement *p, bool *placed)
 {
   *placed = false;
@@ -55,8 +55,8 @@ static brim_status open_held(placement *p, bool *placed)
   return status == BRIM_ENOMEM_DEVICE ? BRIM_OK : status;
 }
 
-/* Waits for a device if necessary, and places. A process outside the queue may have taken the memory meanwhile: then
- * the run queues again. */
+/* Waits for a device if necessary, and places. If a process outside the queue has taken the memory meanwhile, the run
+ * queues again. */
 static brim_status claim_and_open(placement *p)
 {
   for (;;) {
@@ -64,7 +64,8 @@ static brim_status claim_and_open(placement *p)
     bool placed;
     void *claim;
     brim_drive *d = p->drive;
-    if (!p->is_planned) BRIM_TRY(make_plan(p)); /* it was dropped for another device, which was then not available */
+    if (!p->is_planned)
+      BRIM_TRY(make_plan(p)); /* the plan was freed for another device, which then was not available */
     BRIM_TRY(p->what->check(p->what->self));
     BRIM_TRY(open_held(p, &placed));
     if (placed) return BRIM_OK;
@@ -83,7 +84,7 @@ brim_status brim_placement_do(const brim_placing *placing)
   placement p = {.what = placing, .drive = placing->drive};
   for (;;) {
     BRIM_TRY(make_plan(&p));
-    brim_status status = placing->check(placing->self); /* before reading data and waiting for devices */
+    brim_status status = placing->check(placing->self); /* checks before data is read and before waiting for devices */
     if (status == BRIM_OK) BRIM_TRY(brim_drive_start(p.drive));
     if (status == BRIM_OK) status = claim_and_open(&p);
     const bool is_want = brim_decide_is_want(&p.drive->dialogue, status) && p.is_planned;
@@ -152,7 +153,8 @@ static void publish(const brim_drive *d, const brim_plan *plan)
                                       .queue_seconds = planner->queue_seconds});
 }
 
-/* Says what the plan of an evaluation or of generating computes in a slow way. A training run announces its own. */
+/* Reports the parts of a plan for evaluation or generation that the device computes slowly. A training run reports its
+ * own. */
 static void warn_of_slower(const brim_drive *d, const brim_plan *plan)
 {
   brim_text text = {0};
@@ -190,7 +192,7 @@ brim_status brim_placement_open(brim_drive *drive, const brim_evaluation_wish *w
 
 /* ---- without placing ---- */
 
-/* Checks the plan of the drive as it is. If it does not fit its device, *needed is its memory. */
+/* Checks the drive's current plan. If it does not fit the device, *needed is its memory. */
 static brim_status check(brim_drive *d, uint64_t *needed)
 {
   model_placing p = {.drive = d};

@@ -16,8 +16,8 @@ static const brim_yaml *key_of(const brim_config *config)
   return brim_yaml_get_path(config->root, "precision");
 }
 
-/* "precision=auto: bf16: the device multiplies 16-bit values on tensor cores; precision=fp32 keeps fp32". Reports fp32
- * only if the user wrote precision=auto, or if an earlier device of this run had 16 bits. */
+/* Logs "precision=auto: bf16: the device multiplies 16-bit values on tensor cores; precision=fp32 keeps fp32". Reports
+ * fp32 only if the user set precision=auto, or if the run used 16 bits on an earlier device. */
 static void report_choice(const brim_drive *d, int32_t before)
 {
   const brim_device_info *device = &d->planner.device_info;
@@ -36,8 +36,8 @@ static void report_choice(const brim_drive *d, int32_t before)
   brim_policies_report(d->dialogue.policies, "precision=auto", brim_precision_names[precision], reason);
 }
 
-/* Whether this configuration has its precision from the configuration of another run, for which precision=auto chose
- * it. Writes the folder of that run to `out`. */
+/* Whether the precision of this configuration comes from another run, for which precision=auto chose it. Writes the
+ * folder of that run to `out`. */
 static bool find_run(const brim_config *config, char *out, size_t room)
 {
   const char *file = config->request.file, *slash = file ? strrchr(file, '/') : NULL;

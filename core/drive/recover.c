@@ -19,14 +19,14 @@ typedef struct failure {
   const char *what; /* that failed: "step 3" */
 } failure;
 
-/* Takes over the thread's error text. */
+/* Copies the thread's error text. */
 static void take_failure(failure *f, brim_status status)
 {
   f->status = status;
   brim_error_take(&f->error);
 }
 
-/* Logs the step of the ladder as an event by "recovery"; action: see brim_decision. */
+/* Logs an action of the ladder as an event by "recovery"; action: see brim_decision. */
 static void log_recovery(const brim_recovery *r, const failure *f, const char *action, const char *format, ...)
     BRIM_PRINTF(4, 5);
 static void log_recovery(const brim_recovery *r, const failure *f, const char *action, const char *format, ...)
@@ -58,7 +58,7 @@ static brim_status clean(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Adds recompute until the plan takes at most *bytes, or as little as possible; *bytes becomes its peak. ENOTSUP, with
+/* Adds recompute until the plan needs at most *bytes, or as little as possible; *bytes becomes its peak. ENOTSUP, with
  * nothing changed, if recompute is fixed or the peak is not less than the last plan's. */
 static brim_status recompute_within(const brim_recovery *r, brim_choice *choice, uint64_t *bytes)
 {
@@ -73,7 +73,7 @@ static brim_status recompute_within(const brim_recovery *r, brim_choice *choice,
   return BRIM_OK;
 }
 
-/* Aims at three quarters of the last plan, or at the free memory if that is less. */
+/* Recomputes more, for a plan of three quarters of the last one, or of the free memory if that is less. */
 static brim_status recompute_more(brim_recovery *r, const failure *f)
 {
   char a[32], b[32];
@@ -88,7 +88,7 @@ static brim_status recompute_more(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Halves the number of clients that a federation trains at a time, which changes no bit. */
+/* Halves the number of clients that a federation trains at a time, which changes no bit of the results. */
 static brim_status fewer_lanes(brim_recovery *r, const failure *f)
 {
   brim_drive *d = *r->drive;
@@ -101,8 +101,8 @@ static brim_status fewer_lanes(brim_recovery *r, const failure *f)
   return BRIM_OK;
 }
 
-/* Asks the policies, without a limit: they see the number of retries and the devices that were tried, and give up
- * themselves. */
+/* Asks the policies without a limit, because they see the number of retries and the devices that were tried, and can
+ * give up themselves. */
 static brim_status ask_policies(brim_recovery *r, const failure *f)
 {
   brim_error_put(&f->error);
@@ -113,7 +113,7 @@ static brim_status ask_policies(brim_recovery *r, const failure *f)
   return BRIM_ENOTSUP;
 }
 
-/* The largest micro-batch of at most half that changes no bit; 0 if there is none. */
+/* Returns the largest micro-batch of at most half the size that changes no bit of the results; 0 if there is none. */
 static int64_t find_half(brim_drive *d, int64_t batch)
 {
   const size_t count = brim_planner_list_cuts(&d->planner);
@@ -188,21 +188,21 @@ static const struct {
 } ladder[] = {{clean, false}, {recompute_more, true}, {fewer_lanes, true}, {ask_policies, true}, {halve, true}};
 #define RUNGS ((int32_t)(sizeof ladder / sizeof ladder[0]))
 
-/* Whether a plan got no memory, or there was no memory to make it: then the ladder continues. */
+/* Whether a plan got no memory, or could not be made for lack of memory: then the ladder continues. */
 static bool lacks_memory(brim_status status)
 {
   return brim_status_is_want(status) || status == BRIM_EBUDGET || status == BRIM_ENODEVICE;
 }
 
-/* Climbs from the current rung until one helps, and returns OK. */
+/* Tries the rungs from the current one on until one helps, and returns OK. */
 static brim_status climb(brim_recovery *r, failure *f)
 {
   while (r->rung < RUNGS) {
     const bool replans = ladder[r->rung].replans;
     const uint64_t placed = r->work->placed_bytes(r->work->self);
     if (placed > 0) r->needed_bytes = placed;
-    /* Before the plan changes, everything is parked and the device is examined again: samples are read in the drive's
-     * order, and its device may change. */
+    /* Before the plan changes, the values are parked and the device is examined again, because samples are read in the
+     * drive's order, and the drive's device may change. */
     brim_status status = replans ? r->work->park(r->work->self) : BRIM_OK;
     if (replans && status == BRIM_OK) status = brim_planner_look(&(*r->drive)->planner);
     status = status == BRIM_OK ? ladder[r->rung].act(r, f) : BRIM_ENOTSUP;
@@ -242,7 +242,7 @@ brim_status brim_recover_follow(brim_recovery *r, const char *what)
 
 void brim_recover_committed(brim_recovery *r)
 {
-  if (r->work->step(r->work->self) <= r->step) return; /* the run has not passed the failed step again */
+  if (r->work->step(r->work->self) <= r->step) return; /* the run has not passed the failed step yet */
   r->rung = 0;
   r->tries = 0;
   brim_dialogue_forget_failures(&(*r->drive)->dialogue);
@@ -267,7 +267,7 @@ uint64_t brim_recover_target(const brim_memory_settings *settings, bool on_host,
   if (on_host && reading->host.ram_percent >= settings->critical_percent)
     much = excess((double)reading->host.ram_used_bytes, (double)reading->host.ram_total_bytes, percent);
   if (reading->device_grew && reading->device_percent >= settings->critical_percent) {
-    /* others should use `percent` of the memory that the run leaves */
+    /* other processes should use only `percent` of the memory that the run leaves */
     const double left = 100 / percent * (double)reading->device_others_bytes,
                  more = left - (double)reading->device_left_bytes;
     if (more > much) much = more;
@@ -282,8 +282,8 @@ brim_status brim_recover_as_want(brim_drive *d, brim_status status)
   return BRIM_ENOMEM_DEVICE;
 }
 
-/* The next smaller choice that changes no bit: fewer clients of a federation at a time, or else a smaller micro-batch.
- * Returns false if there is none. */
+/* Finds the next smaller choice that changes no bit of the results: fewer clients of a federation at a time, or else a
+ * smaller micro-batch. Returns false if there is none. */
 static bool make_smaller(brim_drive *d, brim_choice *choice)
 {
   const int64_t half = choice->lanes > 1 ? 0 : find_half(d, choice->micro_batch);
@@ -326,7 +326,7 @@ brim_status brim_recover_shrink(brim_recovery *r, uint64_t bytes, const char *wh
     log_recovery(r, &f, NULL, "no smaller plan than %s", brim_format_bytes(b, sizeof b, r->needed_bytes));
     return BRIM_OK; /* the placed plan stays */
   }
-  BRIM_TRY(r->work->park(r->work->self)); /* the choice changes only when the values are on the host */
+  BRIM_TRY(r->work->park(r->work->self)); /* the choice may change only when the values are on the host */
   log_smaller(r, &f, &to, peak);
   if (r->before_pressure.lanes == 0 || !brim_choice_equal(&r->under_pressure, &d->choice))
     r->before_pressure = d->choice;

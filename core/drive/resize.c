@@ -41,7 +41,7 @@ static brim_status replan(brim_resize *r, const brim_choice *to, bool grows)
   return brim_recover_as_want(d, r->work->replan(r->work->self));
 }
 
-/* The drive changes only when no thread reads samples by it and the values are on the host. */
+/* The drive may change only when no thread reads samples through it and the values are on the host. */
 static brim_status change(brim_resize *r, const brim_choice *to, uint64_t before, uint64_t after)
 {
   const brim_status parked = r->work->park(r->work->self);

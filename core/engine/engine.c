@@ -26,7 +26,7 @@ struct brim_engine {
   void *backend;
   int device;
   int64_t plans;  /* not yet released */
-  bool is_closed; /* the caller closed it; freed with the last plan */
+  bool is_closed; /* the caller closed it; it is freed with the last plan */
 };
 
 struct brim_training_plan {
@@ -43,7 +43,7 @@ struct brim_training_plan {
   int64_t losses_each; /* of a sample */
   brim_plan *plan;
   bool is_placed;
-  bool is_freed; /* the caller freed it; released with its training */
+  bool is_freed; /* the caller freed it; it is released with its training */
 };
 
 struct brim_training {
@@ -57,7 +57,7 @@ struct brim_training {
   void *labels, *output;
 };
 
-/* Copies a caller's struct, which may have fewer or more fields: those that both know. */
+/* Copies a caller's struct, which may have fewer or more fields: copies the fields that both sides know. */
 static brim_status take_struct(void *to, size_t bytes, const void *from, const char *name)
 {
   uint32_t size = 0;
@@ -254,7 +254,7 @@ static brim_status plan_training(brim_training_plan *p)
   const bool has_stores = e->ops->size >= offsetof(brim_backend_ops, stores) + sizeof e->ops->stores;
   if (n->activations && !(has_stores && e->ops->stores & BRIM_STORES(n->activations)))
     return brim_fail(BRIM_ENOTSUP, "backend '%s' cannot keep activations in bf16", e->plugin->id);
-  brim_graph_loss loss = p->loss; /* kernels know one token label that is ignored */
+  brim_graph_loss loss = p->loss; /* kernels support only one label of ignored tokens */
   if (n->task == BRIM_TASK_TOKENS && loss.attr.ignores) loss.attr.ignore_index = BRIM_NO_TOKEN;
   brim_plan_request r = {.graph = {.model = &p->built,
                                    .model_self = p->model_self,

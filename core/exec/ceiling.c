@@ -15,8 +15,8 @@ typedef struct load {
   int64_t samples, width;
 } load;
 
-/* For a GPU and for a host: large enough that caches and kernel starts do not matter, and done within tenths of a
- * second, except in plain loops (reference). */
+/* The loads for a GPU and for a host. They are so large that caches and kernel launches do not matter, and take tenths
+ * of a second, except in plain loops (reference). */
 static const load loads[BRIM_CEILINGS][2] = {
     [BRIM_CEILING_PRODUCT] = {{16384, 4096}, {4096, 1024}},
     [BRIM_CEILING_COPY] = {{32768, 16384}, {16384, 2048}},
@@ -42,14 +42,14 @@ static const brim_model_ops models[BRIM_CEILINGS] = {
     [BRIM_CEILING_COPY] = {.size = sizeof models[0], .build = build_copy},
 };
 
-/* Prints the name in the profile, "ceiling copy bf16". The entry's n is the work: operations or bytes. */
+/* Prints the name in the profile, "ceiling copy bf16". The entry's n is the work, in operations or bytes. */
 static void print_name(enum brim_ceiling_kind kind, const brim_plan_request *like, char *out, size_t room)
 {
   const uint32_t type = like->graph.activations ? like->graph.activations : like->graph.real;
   snprintf(out, room, "ceiling %s %s", names[kind], brim_dtype_name(type));
 }
 
-/* Work per second; 0 if not timed. */
+/* Returns the work per second; 0 if not timed. */
 static double rate_of(brim_profile *profile, const brim_plan_request *like, enum brim_ceiling_kind kind)
 {
   char name[64];
@@ -87,7 +87,8 @@ static uint64_t work_of(const brim_program *p, size_t node, enum brim_ceiling_ki
   return kind == BRIM_CEILING_COPY ? cost.bytes : cost.flops;
 }
 
-/* The layer's node is the one with the most work, far more than conversions of the input and the loss. */
+/* Returns the node of the layer: the node with the most work, far more than conversions of the input and the loss
+ * have. */
 static size_t node_of(const brim_program *p, enum brim_ceiling_kind kind)
 {
   size_t most = 0;

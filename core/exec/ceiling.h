@@ -1,5 +1,5 @@
-/* The highest rates that a device reaches with its backend: for a large matrix product, and for reading and writing
- * uncached memory. They give lower bounds for the time of operations. The profile stores them. */
+/* The highest rates that a device reaches with its backend: in a large matrix product, and in reading and writing
+ * uncached memory. They give lower bounds for the time of operations, and are stored in the device profile. */
 #ifndef BRIM_EXEC_CEILING_H
 #define BRIM_EXEC_CEILING_H
 #include "exec/profile.h"

@@ -1,5 +1,5 @@
-/* Pointers are resolved when the plan is placed; a step walks an array of launches, or passes it whole to the
- * backend. */
+/* Pointers are resolved when the plan is placed; a step runs an array of launches one by one, or passes the whole array
+ * to the backend. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,8 +74,8 @@ static brim_status zero(brim_exec *exec, void *at, uint64_t bytes)
   return brim_offload_end_use(&exec->offload, at, bytes);
 }
 
-/* Whether a step's first micro-batch differs from others. */
-static bool has_beginnings(const brim_exec *exec)
+/* Whether a step's first micro-batch differs from later ones. */
+static bool first_differs(const brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
   bool keeps = false;
@@ -84,19 +84,19 @@ static bool has_beginnings(const brim_exec *exec)
 }
 
 /* first: runs the program as a step's first micro-batch, else as a later one. Training has later ones only with
- * accumulation, and other programs have no first one. */
+ * accumulation; other programs have no first one. */
 static brim_status warm_up_program(brim_exec *exec, const brim_program *program, bool first)
 {
   const brim_step step = {.loss_scale = 1};
   const bool trains = program->kind == BRIM_PROGRAM_TRAIN;
   if (trains ? !first && !exec->plan->request.accumulates : first) return BRIM_OK;
   BRIM_TRY(zero(exec, exec->base, exec->plan->peak_bytes));
-  exec->begins = first && has_beginnings(exec);
+  exec->before_first = first && first_differs(exec);
   return brim_exec_run(exec, program, &step, NULL);
 }
 
-/* Kernels and recorded programs take device memory at their first run; this makes them take it before the first step:
- * every program runs once, on zeros, which are valid indices. */
+/* Kernels and recorded programs take device memory at their first run; so this runs every program once before the first
+ * step, on zeros, which are valid indices. */
 static brim_status warm_up(brim_exec *exec)
 {
   for (size_t i = 0; i < exec->plan->program_count; i++)
@@ -136,7 +136,7 @@ static brim_exec *make_exec(const brim_plan *plan)
   return exec;
 }
 
-/* [init] A federation's lanes lie after the server's memory. */
+/* [init] A federation's lanes come after the server's memory. */
 static brim_status open_lanes(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
@@ -199,8 +199,8 @@ void brim_exec_close(brim_exec *exec)
   for (int32_t i = 0; exec->lane && i < exec->plan->lane_count; i++) brim_exec_close(exec->lane[i]);
   for (size_t i = 0; i < exec->plan->program_count; i++)
     for (size_t k = 0; k < exec->program[i].piece_count; k++)
-      for (int begins = 0; begins < 2; begins++) {
-        void *record = exec->program[i].piece[k].record[begins];
+      for (int is_first = 0; is_first < 2; is_first++) {
+        void *record = exec->program[i].piece[k].record[is_first];
         if (record) exec->backend->drop_record(exec->self, record);
       }
   if (exec->base && !exec->server_base) exec->backend->unplace(exec->self, exec->base, exec->plan->peak_bytes);
@@ -323,24 +323,24 @@ const double *brim_exec_metrics_at(const brim_exec *exec)
   return (const double *)(exec->base + exec->plan->metrics_offset);
 }
 
-/* The proof without a check: the sum of the losses, which is the first metric. */
+/* The address of the proof if there is no check: the sum of the losses, which is the first metric. */
 const double *brim_exec_proof_at(const brim_exec *exec)
 {
   return exec->plan->request.update.checked ? (const double *)(exec->base + exec->plan->proof_offset)
                                             : brim_exec_metrics_at(exec);
 }
 
-/* Casts that the plan keeps run in a step's first micro-batch only. */
+/* Casts that the plan keeps run only in a step's first micro-batch. */
 static brim_status start_piece(brim_exec *exec, const brim_program *program, brim_exec_piece *c, const brim_step *step,
                                const double *proof)
 {
-  const size_t made = step->begins ? 0 : program->kept_casts, from = c->from > made ? c->from : made;
+  const size_t made = step->is_first_micro_batch ? 0 : program->kept_casts, from = c->from > made ? c->from : made;
   const brim_program_run run = {.launch = exec->program[index_of(exec, program)].launch + from,
                                 .kernel = program->kernel + from,
                                 .count = from < c->to ? c->to - from : 0,
                                 .step = step,
                                 .proof = proof,
-                                .record = &c->record[step->begins]};
+                                .record = &c->record[step->is_first_micro_batch]};
   BRIM_TRY(brim_offload_begin(&exec->offload, program, &c->offload));
   if (run.count > 0) BRIM_TRY(exec->backend->run_program(exec->self, &run));
   return brim_offload_end(&exec->offload, program, &c->offload);
@@ -397,7 +397,7 @@ static brim_status run_needed(brim_exec *exec, const brim_step *step, brim_reduc
   return brim_exec_is_asynchronous(exec) ? BRIM_OK : exec->backend->synchronize(exec->self);
 }
 
-/* Ends a program's walk: even if nodes failed, starts the remaining collectives, as all ranks must start the same
+/* Ends a program's walk. Even if nodes failed, starts the remaining collectives, because all ranks must start the same
  * ones. */
 static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_status status)
 {
@@ -409,11 +409,11 @@ static brim_status end_walk(brim_exec *exec, brim_reduction_walk *walk, brim_sta
   return status;
 }
 
-/* Makes the casts that a program keeps, unless its run does or their memory has them. Any other program's run may
- * overwrite that memory. */
+/* Makes the casts that a program keeps, unless its run makes them or their memory already has them. A run of any other
+ * program may overwrite that memory. */
 static brim_status make_casts(brim_exec *exec, const brim_program *program, const brim_step *step)
 {
-  const bool has = exec->casted || step->begins;
+  const bool has = exec->casted || step->is_first_micro_batch;
   for (size_t i = 0; !has && i < program->kept_casts; i++) BRIM_TRY(run_node(exec, program, i, step));
   exec->casted = program->kept_casts > 0;
   return BRIM_OK;
@@ -429,12 +429,12 @@ brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const br
                           const brim_exec_options *options)
 {
   const brim_exec_options o = options ? *options : (brim_exec_options){0};
-  brim_step beginning;
-  if (exec->begins && is_micro_batch(program, o.part)) {
-    exec->begins = false;
-    beginning = *step;
-    beginning.begins = 1;
-    step = &beginning;
+  brim_step first_step;
+  if (exec->before_first && is_micro_batch(program, o.part)) {
+    exec->before_first = false;
+    first_step = *step;
+    first_step.is_first_micro_batch = 1;
+    step = &first_step;
   } else if (o.part != BRIM_EXEC_COLLECTIVES) {
     BRIM_TRY(brim_exec_settle_gradients(exec));
   }
@@ -477,7 +477,7 @@ brim_status brim_exec_zero_gradients(brim_exec *exec)
 {
   const brim_plan *plan = exec->plan;
   brim_reduction_begin(&exec->reduction); /* the previous step's collectives are over */
-  exec->begins = has_beginnings(exec);
+  exec->before_first = first_differs(exec);
   exec->casted = false; /* the parameters may have changed */
   return zero_gradients(exec, plan->zeroed, plan->zeroed_count, plan->zeroed_bytes);
 }
@@ -485,8 +485,8 @@ brim_status brim_exec_zero_gradients(brim_exec *exec)
 brim_status brim_exec_settle_gradients(brim_exec *exec)
 {
   const brim_range all = {exec->plan->gradient_offset, exec->plan->gradient_bytes};
-  if (!exec->begins) return BRIM_OK;
-  exec->begins = false;
+  if (!exec->before_first) return BRIM_OK;
+  exec->before_first = false;
   return zero_gradients(exec, &all, 1, all.bytes);
 }
 

@@ -23,7 +23,7 @@ brim_exec *brim_exec_lane(const brim_exec *exec, int32_t lane);
 const brim_plan *brim_exec_plan(const brim_exec *exec);
 /* Bytes of the arena, as requested from the backend. */
 uint64_t brim_exec_bytes(const brim_exec *exec);
-/* Bytes of host memory for this plan's launches; memory that kernels allocate themselves is not included. */
+/* Bytes of host memory for this plan's launches; without the memory that kernels allocate themselves. */
 uint64_t brim_exec_table_bytes(const brim_plan *plan);
 /* The device address of a program's tensor. */
 void *brim_exec_pointer(const brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
@@ -42,8 +42,8 @@ enum brim_exec_part {
    * was found finite. */
   BRIM_EXEC_FORWARD,
   BRIM_EXEC_BACKWARD,
-  BRIM_EXEC_NEEDED, /* for a rank without a micro-batch while others have one: only the nodes and collectives that the
-                       others depend on */
+  BRIM_EXEC_NEEDED, /* for a rank without a micro-batch while others have one: only the nodes and collectives that other
+                       ranks depend on */
   BRIM_EXEC_COLLECTIVES /* for a rank that failed: only the collectives */
 };
 typedef struct brim_exec_options {
@@ -51,9 +51,9 @@ typedef struct brim_exec_options {
   /* For a step's last micro-batch, in a program of one half: each bucket of gradients is added up over the ranks as
    * soon as it is complete, while the next nodes run. If a node fails, brim_exec_reduce adds up the rest. */
   bool sums;
-  /* Asynchronous devices, for an update or a backward half: the run has no effect if the proof is not finite by then,
-   * nor has any later run of this kind until the caller reads with brim_exec_metrics, brim_exec_proof or
-   * brim_exec_read. */
+  /* On asynchronous devices, for an update or a backward half: if the proof is not finite when the device reaches it,
+   * this run has no effect, and neither has any later run with `proved`, until the caller reads with brim_exec_metrics,
+   * brim_exec_proof or brim_exec_read. */
   bool proved;
 } brim_exec_options;
 /* [step] Runs a program; options NULL: all of it. On an asynchronous device this only starts it; reading results
@@ -61,8 +61,8 @@ typedef struct brim_exec_options {
 brim_status brim_exec_run(brim_exec *exec, const brim_program *program, const brim_step *step,
                           const brim_exec_options *options);
 /* [step] Starts the rest of a step's sums over all ranks: the other buckets and the first two metrics. `failed`:
- * discard this rank's sums and make the loss NaN on all ranks, so that no device makes the update. Every rank calls it
- * once a step, however the step went, after all have announced it. */
+ * discard this rank's sums and make the loss NaN on all ranks, so that no device applies the update. Every rank calls
+ * this once in every step, even if the step failed, after all ranks have announced it in a meeting. */
 brim_status brim_exec_reduce(brim_exec *exec, bool failed);
 /* [step] Waits for these sums. An asynchronous device orders later work after them, and any read waits for them; if a
  * rank is gone, that read returns ECOMM too. */
@@ -75,19 +75,19 @@ brim_status brim_exec_broadcast(brim_exec *exec);
 brim_status brim_exec_run_node(brim_exec *exec, const brim_program *program, size_t node, const brim_step *step);
 /* [step] Waits for all work that was started. */
 brim_status brim_exec_wait(brim_exec *exec);
-/* [step] Whether the device is asynchronous: the host continues while it works. */
+/* [step] Whether the device is asynchronous, so that the host continues while the device works. */
 bool brim_exec_is_asynchronous(const brim_exec *exec);
 /* [step] Reads the proof, which must be finite for an update to happen: the sum of the step's losses, or the result of
  * a check of them and the gradients. */
 brim_status brim_exec_proof(brim_exec *exec, double *out);
-/* [step] Asynchronous devices only. Requests the first `count` metrics, the proof and, unless NULL, a program's f64
- * tensor, after all work that was started before; brim_exec_collect waits for the oldest request and then writes its
- * results. */
+/* [step] Asynchronous devices only. Starts to read the first `count` metrics, the proof and, unless NULL, a program's
+ * f64 tensor, after all work that was started before; brim_exec_collect waits for the oldest request and then writes
+ * its results. */
 brim_status brim_exec_fetch(brim_exec *exec, double *metrics, size_t count, double *proof, const brim_program *program,
                             const brim_tensor *tensor, double *values);
 brim_status brim_exec_collect(brim_exec *exec);
-/* [step] Zero a tensor, the gradients, or the metrics. The memory of gradients that the next training program writes is
- * zeroed only if another one runs first, or they are read. */
+/* [step] Zero a tensor, the gradients, or the metrics. Gradients that the next training program overwrites are zeroed
+ * only if another program runs first, or the caller reads them. */
 brim_status brim_exec_zero(brim_exec *exec, const brim_program *program, const brim_tensor *tensor);
 brim_status brim_exec_zero_gradients(brim_exec *exec);
 brim_status brim_exec_zero_metrics(brim_exec *exec);
@@ -96,7 +96,7 @@ brim_status brim_exec_zero_states(brim_exec *exec);
 /* [step] Reads the metrics: sum of losses, right answers and, in evaluation with fewer than BRIM_MANY_CLASSES classes,
  * the confusion matrix [classes*classes]; for real targets the sum of losses and the errors. See brim/ops.h. */
 brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
-/* [step] The same, and sets these metrics to 0. */
+/* [step] Reads the metrics in the same way, and sets them to 0. */
 brim_status brim_exec_take_metrics(brim_exec *exec, const brim_program *program, double *out, size_t count);
 
 /* Whether all elements of a tensor are finite. Slow; allocates. */
@@ -106,7 +106,7 @@ brim_status brim_exec_is_finite(brim_exec *exec, const brim_program *program, co
  * Slow; allocates. */
 brim_status brim_exec_find_nonfinite(brim_exec *exec, const brim_program *program, const brim_step *step,
                                      const brim_node **out);
-/* Copy a persistent tensor or, after a program, a tensor that its graph keeps, in plain layout. */
+/* Copy a persistent tensor, or, after its program has run, a tensor that the graph keeps, in plain layout. */
 brim_status brim_exec_read(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, void *host);
 brim_status brim_exec_write(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, const void *host);
 /* The same for `bytes` bytes of the tensor, from byte `first`. */
@@ -122,7 +122,7 @@ brim_status brim_exec_read_as(brim_exec *exec, const brim_program *program, cons
                               void *host);
 brim_status brim_exec_write_as(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, uint32_t dtype,
                                const void *host);
-/* [step] Copies elements [first, first + count) of such a tensor, which is not a state in host memory. */
+/* [step] Copies elements [first, first + count) of such a tensor. Not for states in host memory. */
 brim_status brim_exec_read_range(brim_exec *exec, const brim_program *program, const brim_tensor *tensor, int64_t first,
                                  int64_t count, void *host);
 #endif

@@ -5,13 +5,13 @@
 #include "exec/offload.h"
 #include "exec/reduce.h"
 
-#define BRIM_FEEDS 2 /* micro-batches that a backend accepts before it waits for its device */
+#define BRIM_FEEDS 2 /* micro-batches that a backend accepts before feed() waits for the device */
 
 /* Nodes that a backend runs together. */
 typedef struct brim_exec_piece {
   size_t from, to;
   brim_offload_piece offload;
-  void *record[2]; /* by brim_step.begins; owned by the backend */
+  void *record[2]; /* by brim_step.is_first_micro_batch; owned by the backend */
 } brim_exec_piece;
 
 typedef struct brim_placed_program {
@@ -25,21 +25,23 @@ struct brim_exec {
   const brim_backend_ops *backend;
   void *self;
   uint8_t *base;        /* the arena, on the device */
-  uint8_t *server_base; /* of a federation's lane: the arena that it lies in; else NULL */
+  uint8_t *server_base; /* for a federation's lane: the server's arena, in which the lane's lies; else NULL */
   bool on_host;         /* the core can dereference pointers to the arena */
   brim_exec **lane;     /* [plan->lane_count] */
   brim_offload offload;
   brim_reduction reduction;
-  bool begins; /* the gradients are 0, but the memory of those that a training program writes is not zeroed */
-  bool casted; /* the memory of casts that a plan keeps has the casts of the present parameters */
-  /* Collectives that the device must finish before the latest fetches and feeds: one entry for each in flight. */
+  bool before_first; /* the step has run no micro-batch yet, and its first one differs: it makes the casts that the plan
+                        keeps, and overwrites gradients whose memory is not zeroed */
+  bool casted;       /* the memory of casts that the plan keeps has the casts of the current parameters */
+  /* Tickets of the collectives that the device must finish before the latest fetches and feeds, one for each that is
+   * pending. */
   uint64_t fetch_ticket[BRIM_FETCHES], feed_ticket[BRIM_FEEDS];
   uint64_t fetched, collected, fed;
   brim_arena host;
   brim_placed_program program[BRIM_PROGRAMS_ROOM];
 };
 
-/* Nodes from..to-1 of a half of a program. */
+/* Finds the range of nodes, *from to *to - 1, of a half of a program. */
 void brim_exec_range(const brim_program *program, size_t half, size_t *from, size_t *to);
 /* Zeroes gradients that count as 0 although their memory is not zeroed yet; needed before they are read or added to. */
 brim_status brim_exec_settle_gradients(brim_exec *exec);

@@ -31,7 +31,7 @@ brim_status brim_exec_metrics(brim_exec *exec, const brim_program *program, doub
 {
   if (count * sizeof *out > program->graph->metrics->bytes)
     return brim_fail(BRIM_EINTERNAL, "%zu metrics requested, more than the program computes", count);
-  BRIM_TRY(brim_exec_wait(exec)); /* reports errors in the data, such as labels out of range */
+  BRIM_TRY(brim_exec_wait(exec)); /* waiting reports errors in the data, such as labels out of range */
   return exec->backend->download(exec->self, out, brim_exec_metrics_at(exec), count * sizeof *out);
 }
 
@@ -98,7 +98,7 @@ brim_status brim_exec_write_part(brim_exec *exec, const brim_program *program, c
   char *state = brim_offload_pointer(&exec->offload, program, tensor);
   if (!state)
     return exec->backend->upload(exec->self, (char *)brim_exec_pointer(exec, program, tensor) + first, host, bytes);
-  BRIM_TRY(brim_exec_wait(exec)); /* copies from it may be in flight */
+  BRIM_TRY(brim_exec_wait(exec)); /* copies from this memory may be in progress */
   memcpy(state + first, host, bytes);
   return BRIM_OK;
 }

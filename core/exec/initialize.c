@@ -1,4 +1,5 @@
-/* Initialisation from counters: a value depends only on the seed, the parameter's name and the element's index. */
+/* Initialises parameters from counters: a value depends only on the seed, the parameter's name and the element's
+ * index. */
 #include "exec/initialize.h"
 
 #include <stdlib.h>
@@ -10,11 +11,11 @@
 #include "exec/normal.h"
 
 enum {
-  TASK = 1 << 18, /* values that a thread computes at a time, a multiple of 4 */
-  PIECE = 1 << 22 /* values that are in host memory at a time on their way to the device */
+  TASK = 1 << 18, /* number of values that a thread computes at a time, a multiple of 4 */
+  PIECE = 1 << 22 /* number of values that are in host memory at a time on their way to the device */
 };
 
-/* Turns four random numbers of the parameter's stream into values; normal ones by Box and Muller, in pairs. */
+/* Converts four random numbers of the parameter's stream to values; normal values by Box and Muller, in pairs. */
 static void make_values(const brim_init *init, brim_philox random, double out[4])
 {
   for (int i = 0; i < 4; i += 2) {
@@ -43,7 +44,7 @@ typedef struct range {
   void *values;
 } range;
 
-/* Normal values in single precision, block by block; returns the first element that is left. */
+/* Computes normal values in single precision, block by block; returns the first element that is left. */
 static int64_t make_blocks(const range *r)
 {
   int64_t i = r->first;

@@ -10,6 +10,6 @@ brim_status brim_initialize_parameters(brim_exec *exec, const brim_program *prog
 /* The same for one parameter. */
 brim_status brim_initialize_parameter(brim_exec *exec, const brim_program *program, const brim_parameter *parameter,
                                       uint64_t seed);
-/* Computes the initial values of one parameter, as BRIM_DTYPE_F32 or _F64. */
+/* Computes the initial values of one parameter, of type BRIM_DTYPE_F32 or _F64. */
 void brim_first_values(const brim_parameter *parameter, uint64_t seed, uint32_t dtype, void *values);
 #endif

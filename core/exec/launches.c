@@ -38,7 +38,7 @@ bool brim_launches_begin_piece(const brim_program *program, size_t i)
 
 /* ---- counting ---- */
 
-/* An address that the arena could have. Nothing is read or written there. */
+/* An address that the arena could have; nothing is read or written there. */
 #define NOWHERE ((uint8_t *)((uintptr_t)1 << 40))
 
 bool brim_launches_is_view(const brim_program *p, const brim_node *n)
@@ -62,7 +62,7 @@ static brim_status count_pieces(const brim_plan *plan, const brim_program *p, co
     for (to = from + 1; to < count && !brim_launches_begin_piece(p, to);) to++;
     const brim_program_run run = {.launch = launch + from, .kernel = p->kernel + from, .count = to - from};
     BRIM_TRY(plan->request.backend->count_launches(plan->request.backend_self, &run, out + from));
-    others += out[to]; /* the next piece's first count follows */
+    others += out[to]; /* the next piece begins with this count */
   }
   out[count] = others;
   return BRIM_OK;

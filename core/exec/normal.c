@@ -1,8 +1,8 @@
 /* Box and Muller's method in vector code, with the bits of the C library's functions: each value is computed by
- * polynomials with an error far below a float's precision. If the float nearest to it could differ within that error,
- * the C library decides. So instruction sets do not change a bit either.
+ * polynomials with an error far below a float's precision. If the error could change the nearest float, the C library's
+ * functions compute the value instead. So the bits do not depend on the instruction set either.
  *
- * The loops are written for the compiler's vectoriser. */
+ * The loops are written so that compilers vectorise them. */
 #include "exec/normal.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@
 #define TWO_PI 6.283185307179586
 #define HALF_PI 1.5707963267948966
 #define LN_2 0.6931471805599453
-/* Bound of the error of a normal value, in units of its radius: polynomials and C library stay below 5e-15. */
+/* Bound of the error of a normal value, in units of its radius. The polynomials and the C library have errors below
+ * 5e-15. */
 #define ERROR 1e-13
 
 enum { PAIRS = BRIM_NORMAL_BLOCK / 2, COUNTERS = BRIM_NORMAL_BLOCK / 4 };
@@ -43,7 +44,7 @@ INLINE void draw(uint64_t seed, uint64_t item, uint32_t block, double u[PAIRS], 
   }
 }
 
-/* log(x) for a normal x in (0, 1]: of x = m 2^e with m in [sqrt(1/2), sqrt(2)), by the series of atanh((m-1)/(m+1)). */
+/* log(x) for a normal x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), by the series of atanh((m-1)/(m+1)). */
 INLINE double log_of(double x)
 {
   const uint64_t root_half = 0x3FE6A09E667F3BCDu, offset = (uint64_t)64 << 52; /* keeps the exponent positive */
@@ -70,10 +71,11 @@ INLINE double log_of(double x)
   return (e - whole - 64) * LN_2 + 2 * s * sum;
 }
 
-/* The cosine and sine of w turns, w in [0, 1): of the rest after the nearest quarter, by Taylor's series. */
+/* The cosine and sine of w turns, w in [0, 1): Taylor's series of the distance from the nearest quarter. */
 INLINE void turn(double w, double *cosine, double *sine)
 {
-  const double shift = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer, in the lowest bits */
+  const double shift =
+      6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer, which is then in the lowest bits */
   const double shifted = 4 * w + shift, a = (4 * w - (shifted - shift)) * HALF_PI, z = a * a;
   uint64_t quarter;
   memcpy(&quarter, &shifted, sizeof quarter);

@@ -31,7 +31,7 @@ brim_status brim_offload_open(brim_offload *o, const brim_plan *plan)
     /* leaves `at` at MAP_FAILED */
   } else if (BRIM_HAS(brim_backend_ops, o->backend, run_program)) {
     BRIM_TRY(o->backend->place_host(o->self, bytes, &at));
-    memset(at, 0, bytes); /* the programs' first run reads it */
+    memset(at, 0, bytes); /* the programs' first run reads this memory */
   } else {
     at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   }
@@ -88,7 +88,7 @@ static brim_status copy_group(const brim_offload *o, const brim_program *p, cons
   return BRIM_OK;
 }
 
-/* Orders later work in `queue` after the work that `other` has so far. */
+/* Orders later work in `queue` after the work that `other` has now. */
 static brim_status follow(const brim_offload *o, uint32_t queue, uint32_t other, uint32_t mark)
 {
   BRIM_TRY(o->backend->mark(o->self, other, mark));
@@ -130,8 +130,8 @@ brim_offload_piece brim_offload_describe(const brim_program *p, size_t from, siz
   return piece;
 }
 
-/* An update's first group waits for the last use of the window, even if other work was started since, and for copies
- * out in flight, which may be of the same states. All others follow the kernels before them. */
+/* An update's first group waits for the last use of the window, even if other work was started since, and for pending
+ * copies out, which may be copies of the same states. All other groups follow the kernels before them. */
 static brim_status start_in(brim_offload *o, const brim_program *p, int32_t group)
 {
   if (group == 0) BRIM_TRY(wait_for(o, BRIM_QUEUE_IN, o->pending));

@@ -12,18 +12,18 @@ typedef struct brim_offload {
   const brim_plan *plan;
   const brim_backend_ops *backend;
   void *self;
-  uint8_t *base;    /* of the arena; set when it is placed */
-  uint8_t *state;   /* on the host; NULL if there is none */
-  uint32_t pending; /* a bit for each mark of copies out that no kernel waits for yet */
+  uint8_t *base;    /* the arena, on the device; set when the arena is placed */
+  uint8_t *state;   /* the states, on the host; NULL if there are none */
+  uint32_t pending; /* a bit for each mark of copies out that no kernel has waited for yet */
 } brim_offload;
 
-/* The copies of offloading around a piece. */
+/* The copies of offloading before and after a piece. */
 typedef struct brim_offload_piece {
-  int32_t group;              /* the group of its nodes; -1: none */
-  int32_t in_from, in_to;     /* groups whose copies in start before it */
-  int32_t done_from, done_to; /* groups whose copies out it waits for */
+  int32_t group;              /* the group of the piece's nodes; -1: none */
+  int32_t in_from, in_to;     /* groups whose copies in start before the piece */
+  int32_t done_from, done_to; /* groups whose copies out the piece waits for */
   bool uses_window;           /* see graph/offload.h */
-  bool ends;                  /* it is the last piece of a program that has groups */
+  bool ends;                  /* the last piece of a program that has groups */
 } brim_offload_piece;
 
 /* [init] Allocates all of the host memory, zeroed. ENOMEM_HOST. Call close() after the arena is freed. */

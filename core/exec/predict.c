@@ -7,7 +7,8 @@
 
 #include "graph/signature.h"
 
-/* For one host thread and for a GPU: right to an order of magnitude, used when nothing is known. */
+/* Rates for one host thread and for a GPU, correct only to an order of magnitude, which are used when nothing is
+ * known. */
 #define HOST_FLOPS 2e10
 #define HOST_BYTES 5e9
 #define HOST_NODE 2e-6
@@ -28,8 +29,8 @@ double brim_rates_seconds(const brim_rates *r, brim_cost cost)
   return r->node_seconds + (flops > bytes ? flops : bytes);
 }
 
-/* Interpolates between two times for other n, and extrapolates in proportion, as kernels work sample by sample; below
- * the smallest n not less than a node's minimum. */
+/* Interpolates between two times for other n. Extrapolates in proportion to n, because kernels work sample by sample;
+ * below the smallest n the result is at least a node's minimum. */
 static double between(const brim_profile_entry *below, const brim_profile_entry *above, int64_t n)
 {
   if (below && above) {
@@ -50,7 +51,7 @@ static double guess(brim_profile *profile, const char *what, double rated)
   return ratio > 0 ? ratio * rated : rated;
 }
 
-/* The time of a part, and where it comes from. */
+/* The time of a part, and its basis. */
 typedef struct part_time {
   double seconds;
   enum { EXACT, DERIVED, GUESSED } from;
@@ -107,7 +108,7 @@ static double share_of_whole(brim_profile *profile, const brim_program *p)
   return share > 0 ? share : 1;
 }
 
-/* Layers repeat, so most nodes of a large program are like an earlier one. */
+/* Layers repeat, so most nodes of a large program are like an earlier node. */
 #define KNOWN 1024 /* nodes by hash; a power of two */
 #define PROBES 8
 

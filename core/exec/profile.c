@@ -1,4 +1,4 @@
-/* The device profile: reading, lookup, writing. See profile.h. */
+/* Reads, searches and writes the device profile. See profile.h. */
 #include "exec/profile.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include "brim/host.h"
 
 #define DIGITS 6                   /* of a time, as printed */
-#define WAIT_NANOSECONDS 10000000L /* between attempts to lock the file for writing */
+#define WAIT_NANOSECONDS 10000000L /* time between attempts to lock the file for writing */
 #define WAITS_MAX 100              /* number of attempts */
 
 typedef struct item {
@@ -35,9 +35,9 @@ typedef struct size_item {
   bool is_new;
 } size_item;
 
-/* A median that was computed since the last change of the times. */
+/* A median and the state of the times for which it was computed. */
 typedef struct known_ratio {
-  uint64_t hash; /* of the operation; 0: of all times */
+  uint64_t hash; /* hash of the operation; 0: of all times */
   double median;
 } known_ratio;
 #define KNOWN_RATIOS 64
@@ -197,7 +197,8 @@ double brim_profile_ratio(brim_profile *p, const char *op)
   return median;
 }
 
-/* Rounds as the file will, so that the process that times something decides like those that read it later. */
+/* Rounds a value as the file does, so that the process that times something decides like processes that read the time
+ * later. */
 static double as_written(double value)
 {
   char text[32];
@@ -466,7 +467,7 @@ void brim_profile_print_used(const brim_profile *p, brim_text *out)
   print_items(p, false, out);
 }
 
-/* Keeps the entries that other processes have written meanwhile. */
+/* Adds the entries that other processes have written meanwhile. */
 static void merge(brim_profile *p)
 {
   brim_profile *there = NULL;
@@ -487,7 +488,8 @@ static void merge(brim_profile *p)
   brim_profile_close(there);
 }
 
-/* Writers hold the lock only for a moment. EIO if one does not finish, such as a stopped process (Ctrl-Z). */
+/* Writers hold the lock only for a moment. EIO if a writer does not finish, for example because it is stopped
+ * (Ctrl-Z). */
 static brim_status begin_to_write(const char *path, int *fd)
 {
   for (int i = 0; i < WAITS_MAX; i++) {
@@ -527,7 +529,7 @@ brim_status brim_profile_save(brim_profile *p)
   if (status == BRIM_OK) return BRIM_OK;
   const brim_status failure =
       brim_fail(BRIM_EIO, "cannot write the device profile '%s': %s", p->path, brim_error_text());
-  free(p->path); /* report it once, then keep the times in memory */
+  free(p->path); /* report the error once, then keep the times in memory */
   p->path = NULL;
   return failure;
 }

@@ -3,8 +3,8 @@
 
 #include "base/tracing.h"
 
-/* Marks; offload.c has those below. The queue of collectives has one order, so a mark that was reused for a later
- * collective means the same, only later. */
+/* Numbers of marks; offload.c uses the lower ones. The queue of collectives has one order, so if a mark was reused for
+ * a later collective, waiting for the mark also waits for the earlier one. */
 #define KERNELS 8
 #define DONE(ticket) (9 + (uint32_t)((ticket) % 4))
 
@@ -30,7 +30,7 @@ static const char *name_of(uint32_t kind)
   return kind < sizeof names / sizeof names[0] && names[kind] ? names[kind] : "collective";
 }
 
-/* For traces: a collective that has started, in the span that began then. */
+/* For traces: records a collective that has just started, in a span that began at `begin`. */
 static void follow(brim_reduction *r, const brim_collective *what, int64_t began)
 {
   if (!brim_tracing_records() || r->open_count == BRIM_REDUCTIONS_OPEN) return;
@@ -40,7 +40,7 @@ static void follow(brim_reduction *r, const brim_collective *what, int64_t began
   r->open[r->open_count++].name = name_of(what->kind);
 }
 
-/* For traces: collectives up to this ticket are over. */
+/* For traces: records that the collectives up to this ticket have ended. */
 static void end_followed(brim_reduction *r, uint64_t ticket)
 {
   size_t kept = 0;
@@ -60,7 +60,7 @@ static brim_status finish(brim_reduction *r, uint64_t ticket)
   static const char *const name = "wait for a collective";
   const int64_t began = brim_tracing_begin(name);
   const brim_status status = brim_dist_finish(r->dist, ticket);
-  end_followed(r, ticket); /* within the span, to which an arrow from another rank leads */
+  end_followed(r, ticket); /* inside the span, because an arrow from another rank leads to it */
   brim_tracing_end(began, BRIM_TRACING_PHASE, name, 0);
   return status;
 }

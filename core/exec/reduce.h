@@ -1,18 +1,17 @@
 /* The sums over a job's ranks in a step: gradients, bucket by bucket during the backward pass, then the metrics; and
  * the programs' own collectives, if parts of the training state are sharded. Every rank starts the same collectives in
- * the same order, even a rank that has failed meanwhile. In a job of one rank all functions do nothing. Internal to
- * exec.
+ * the same order, even if it has failed. In a job of one rank all functions do nothing. Internal to exec.
  *
  * An asynchronous device has a queue for collectives: each starts after the kernels that were started before it, and
- * kernels wait for it where they need its result. The host starts all of this and continues. Before the host waits for
- * the device, it waits through the communicator for the collectives that the device depends on: the communicator gives
- * up when another rank is gone, while the device would wait forever. */
+ * kernels wait for it where they need its result. The host starts all this work and continues. Before the host waits
+ * for the device, it waits, through the communicator, for the collectives that the device depends on: if another rank
+ * is gone, the communicator reports that, whereas the device would wait forever. */
 #ifndef BRIM_EXEC_REDUCE_H
 #define BRIM_EXEC_REDUCE_H
 #include "dist/dist.h"
 #include "graph/plan.h"
 
-#define BRIM_REDUCTIONS_OPEN 64 /* collectives that a trace follows at a time; it leaves out any others */
+#define BRIM_REDUCTIONS_OPEN 64 /* collectives that a trace can follow at the same time; it leaves out any others */
 
 /* Ready to use when zeroed. */
 typedef struct brim_reduction {
@@ -20,8 +19,8 @@ typedef struct brim_reduction {
   const brim_plan *plan;
   uint8_t *base;   /* the arena */
   size_t next;     /* the next bucket to start */
-  uint64_t ticket; /* of the last collective started */
-  /* For traces: collectives that began and were not waited for yet. */
+  uint64_t ticket; /* ticket of the last collective started */
+  /* For traces: collectives that were started and not waited for yet. */
   struct {
     uint64_t ticket, bytes;
     int64_t began;
@@ -51,7 +50,7 @@ brim_status brim_reduction_after(brim_reduction *r, const brim_program *program,
 brim_status brim_reduction_rest(brim_reduction *r);
 /* [step] Starts the sum of the first `count` metrics. */
 brim_status brim_reduction_metrics(brim_reduction *r, uint64_t count);
-/* [step] Starts a broadcast of rank 0's bytes. */
+/* [step] Starts a broadcast of a range of bytes from rank 0. */
 brim_status brim_reduction_broadcast(brim_reduction *r, uint64_t offset, uint64_t bytes);
 /* [step] Call before a node: waits for the program's collectives that it needs, and starts those that are due. Call
  * with the number of nodes at the end. */

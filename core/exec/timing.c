@@ -11,17 +11,20 @@
 
 #define ROUNDS_MIN 3
 #define ROUNDS_MAX 15
-#define SETS_MAX 4 /* sets of rounds, until two consecutive ones agree, as other processes may use the machine */
-#define ROUNDS_SECONDS 0.1     /* limit for a set's rounds beyond the fewest */
-#define ROUNDS_SECONDS_MAX 2.0 /* limit in any case, where kernels are much slower than predicted */
+#define SETS_MAX                                                                                                       \
+  4 /* limit for sets of rounds, which are repeated until two consecutive ones agree, because other processes may use  \
+       the machine */
+#define ROUNDS_SECONDS 0.1     /* limit for a set's rounds beyond the minimum number */
+#define ROUNDS_SECONDS_MAX 2.0 /* limit for a set in all cases, for kernels that are much slower than predicted */
 #define AHEAD 16               /* launches of a node that are timed together on an asynchronous device */
 
-/* The part of a step that is timed: a node, or another part. */
+/* A part of a step that is timed: a node, or another part. */
 typedef struct subject {
   const char *what;
   int64_t n;
   double rated;
-  bool wanted, runs; /* wanted: not in the profile; runs: in every round, as its time or the next one's is wanted */
+  bool wanted,
+      runs; /* wanted: missing in the profile; runs: in every round, because its time or the next one's is wanted */
   double seconds[ROUNDS_MAX];
   double least; /* of the sets so far */
 } subject;
@@ -48,7 +51,7 @@ static bool is_timed(const brim_program *p)
 
 /* ---- subjects to time ---- */
 
-/* Whether no earlier subject has the same signature: one of them is enough. */
+/* Whether no earlier subject has the same signature, because one of them is enough. */
 static bool is_new(const timing *t, const subject *s, const subject *before, size_t count)
 {
   if (!brim_profile_lacks(t->profile, s->what, s->n)) return false;
@@ -150,7 +153,7 @@ static void keep(const timing *t, subject *s, double seconds)
   if (t->round >= 0 && s->wanted) s->seconds[t->round] = seconds;
 }
 
-/* On an asynchronous device a node is started several times, so that they share the wait. */
+/* On an asynchronous device a node is started several times, which share the time of one wait. */
 static brim_status time_node(timing *t, const brim_program *p, size_t node, subject *s, const brim_step *step)
 {
   const int times = brim_exec_is_asynchronous(t->exec) && t->round >= 0 && s->wanted ? AHEAD : 1;
@@ -221,8 +224,8 @@ static brim_status run_round(timing *t)
   return BRIM_OK;
 }
 
-/* The lower quartile of a set's times, which is the device's time while no other process uses it; of several sets, the
- * smallest. */
+/* Takes the lower quartile of a set's times, which estimates the time while no other process uses the device; over
+ * several sets, the smallest. */
 static double take_set(subject *s, int set, int rounds)
 {
   if (!s->wanted) return 0;
@@ -249,8 +252,7 @@ static void add(timing *t, const subject *s)
 
 #define WHOLE_ROUNDS 5
 
-/* Times each program whole, as a step starts it. Keeps the least of some times, as the difference is noise of the
- * host. */
+/* Times each program whole, as a step starts it. Keeps the least of several times, because the host only adds time. */
 static brim_status time_whole(timing *t, size_t program)
 {
   const brim_step step = {

@@ -61,7 +61,7 @@ static brim_status load(const brim_export_base *b, const char *name, bool needed
   json_error_t error;
   BRIM_TRY(brim_path_join(path, b->path, name));
   if (!needed && access(path, F_OK) != 0) return BRIM_OK;
-  /* model_max_length is often 1e30, written as an integer */
+  /* model_max_length is often 1e30, written as an integer, which only this flag can read */
   const size_t flags = strcmp(name, "tokenizer_config.json") == 0 ? JSON_DECODE_INT_AS_REAL : 0;
   *out = json_load_file(path, flags | JSON_ALLOW_NUL, &error);
   if (*out) return BRIM_OK;
@@ -84,7 +84,7 @@ static brim_status load_template(brim_export_base *b)
   return BRIM_OK;
 }
 
-/* If a model also takes images, only its language model is exported, whose configuration is an inner map. */
+/* If a model also accepts images, only its language model is exported, whose configuration is an inner map. */
 static void go_inside(brim_export_base *b)
 {
   json_t *inner = json_object_get(b->config, "text_config");

@@ -1,5 +1,5 @@
-/* The model that a run began with, as other programs have it: a folder from Hugging Face or a GGUF file. Exports take
- * from it the parts that training does not change: the configuration, the tokenizer, the chat template. */
+/* The model from which a run began, in another program's format: a folder from Hugging Face or a GGUF file. Exports
+ * take from it the parts that training does not change: the configuration, the tokenizer, the chat template. */
 #ifndef BRIM_EXPORT_BASE_H
 #define BRIM_EXPORT_BASE_H
 #include <jansson.h>
@@ -13,7 +13,7 @@ typedef struct brim_export_base {
   const char *path;
   brim_gguf *gguf;   /* NULL: a folder */
   brim_yaml *tree;   /* config.json, with positions */
-  json_t *config;    /* the same, with the order of its keys */
+  json_t *config;    /* config.json as JSON, with the order of its keys */
   json_t *tokenizer; /* tokenizer.json and tokenizer_config.json; NULL: the model has no tokenizer */
   json_t *about;
   const char *chat_template; /* NULL: none */
@@ -23,30 +23,31 @@ typedef struct brim_export_base {
 brim_status brim_export_base_open(const char *path, brim_export_base *out);
 void brim_export_base_close(brim_export_base *base);
 
-/* The trained model, and how it is written. */
+/* The trained model, and the format in which it is written. */
 typedef struct brim_export_model {
   const brim_parameters *parameters;
-  const brim_weights_map *map; /* of a folder; NULL: names are unchanged */
+  const brim_weights_map *map; /* the map for a folder; NULL: names are unchanged */
   uint32_t dtype;              /* of a folder: 0: unchanged */
   const brim_gguf_type *type;  /* of a GGUF file */
-  const double *add;           /* for each parameter: added to its value in the file; NULL: nothing */
+  const double *add;           /* for each parameter: a number added to its values in the file; NULL: none */
   brim_weights_search search;
   const char *data; /* see BRIM_EXPORT_DATA_KEY */
 } brim_export_model;
 
-/* [init] Writes a whole folder aside, reads it again, compares, and renames it; an existing folder is replaced. EIO,
- * ECONFIG, EINVAL. */
+/* [init] Writes a whole folder under a temporary name, reads it again, compares, and renames it; replaces an existing
+ * folder. EIO, ECONFIG, EINVAL. */
 brim_status brim_export_write_folder(const brim_export_model *model, brim_export_base *base, const char *path);
 /* [init] The same for a GGUF file. */
 brim_status brim_export_write_gguf(const brim_export_model *model, brim_export_base *base, const char *path);
-/* [init] Reads written weights by brim's own way and compares them with the parameters: bits of `dtype`, or of what
- * each type of GGUF makes of them. EINTERNAL names the first difference. */
+/* [init] Reads the written weights with brim's own reader and compares them with the parameters, bit by bit, after
+ * conversion to `dtype` or to each tensor's GGUF type. EINTERNAL names the first difference. */
 brim_status brim_export_check(const brim_export_model *model, const char *path);
-/* The type of a GGUF's tensor. Vectors stay in single precision, and so do tensors whose rows are not whole blocks. */
+/* The type of a tensor in a GGUF file. Vectors stay in single precision, and so do tensors whose rows are not whole
+ * blocks. */
 const brim_gguf_type *brim_export_gguf_type(const brim_gguf_type *wanted, const brim_shape *shape);
 
-/* Writes the tokenizer as metadata of a GGUF with `rows` tokens. ECONFIG for one that the format cannot express. */
+/* Adds the tokenizer to the metadata of a GGUF file with `rows` tokens. ECONFIG if the format cannot express it. */
 brim_status brim_export_put_tokenizer(const brim_export_base *base, int64_t rows, brim_gguf_head *head);
-/* Compares the tokenizer of a written GGUF with the base's. */
+/* Compares the tokenizer of a written GGUF file with the base's. */
 brim_status brim_export_check_tokenizer(const brim_export_base *base, const brim_gguf *file);
 #endif

@@ -1,4 +1,4 @@
-/* Reads an export again. See base.h. */
+/* Reads an export again, and compares it. See base.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,14 +21,14 @@ static bool is_real(const brim_safetensor *t)
   return brim_dtype_is_real(t->dtype);
 }
 
-/* Single precision holds the values of all of GGUF's types. */
+/* Returns single precision for GGUF, because it can represent the values of all of GGUF's types. */
 static uint32_t dtype_of(const brim_export_model *m, const brim_safetensor *t)
 {
   if (m->type) return BRIM_DTYPE_F32;
   return m->dtype && is_real(t) ? m->dtype : t->dtype;
 }
 
-/* Writes a parameter as the export converts it. */
+/* Writes a parameter in the way in which the export converts it. */
 static void make_expected(const brim_export_model *m, size_t i, size_t count, void *out)
 {
   const brim_safetensor *t = &m->parameters->tensor[i];

@@ -30,7 +30,7 @@ void brim_parameters_close(brim_parameters *p)
 
 /* ---- the map ---- */
 
-/* A name that the map does not restore; NULL if it restores all. */
+/* Returns a name that the map does not restore; NULL if it restores all names. */
 static const char *find_one_way(brim_arena *arena, const brim_weights_map *map, const brim_parameters *p)
 {
   for (size_t i = 0; i < p->count; i++) {
@@ -58,7 +58,7 @@ static bool is_among(const char *word, const char *list)
   return false;
 }
 
-/* Lists each format once, and those that suit the model. */
+/* Rejects a format; lists each format once, with those that suit the model. */
 static brim_status refuse(brim_arena *arena, const brim_weights_map *map, size_t count, const char *format,
                           const brim_parameters *p)
 {

@@ -1,4 +1,4 @@
-/* config.json, in which Hugging Face describes the network beside its weights. */
+/* Writes config.json, in which Hugging Face describes a network. */
 #ifndef BRIM_EXPORT_EXPORT_CONFIG_H
 #define BRIM_EXPORT_EXPORT_CONFIG_H
 #include "export/export.h"

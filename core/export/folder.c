@@ -1,4 +1,4 @@
-/* A folder as Hugging Face has it: config.json, weights, tokenizer, chat template. See base.h. */
+/* Writes a folder in Hugging Face's format: config.json, weights, tokenizer, chat template. See base.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void change_config(const brim_export_model *m, json_t *config)
     json_object_set_new(config, "vocab_size", json_integer((json_int_t)table->shape.dim[0]));
 }
 
-/* With the fewest digits that keep all numbers. The caller frees it. */
+/* Returns JSON with the fewest digits that keep all numbers. The caller frees it. */
 static char *dump(const json_t *value)
 {
   char *text = NULL;
@@ -107,7 +107,7 @@ static brim_status write_text(const char *folder, const char *name, const brim_t
   return brim_file_write(path, brim_text_str(text), text->length);
 }
 
-/* The files that a GGUF's metadata stand for. */
+/* Writes the files that a GGUF file's metadata correspond to. */
 static brim_status write_from_gguf(const brim_export_base *b, const char *folder)
 {
   static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
@@ -140,7 +140,7 @@ static brim_status write_files(const brim_export_model *m, brim_export_base *b, 
 
 /* ---- the folder ---- */
 
-/* Replaces an old folder by the complete one. Moves the old one away first, so a kill leaves one of both. */
+/* Replaces an old folder by the complete one. Moves the old one away first, so a kill leaves one of the two. */
 static brim_status replace(const char *aside, const char *path, const char *parent)
 {
   char old[BRIM_PATH_MAX];

@@ -1,4 +1,4 @@
-/* A GGUF file: metadata from the base, weights by the map of the architecture. See base.h. */
+/* Writes a GGUF file: metadata from the base, weights by the map of the architecture. See base.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +108,8 @@ static brim_status describe(writer *w, size_t i)
   return BRIM_OK;
 }
 
-/* The tensors of the rotary embedding in llama.cpp; if the run began with a GGUF file, those of that file. */
+/* Adds the tensors of the rotary embedding for llama.cpp; if the run began with a GGUF file, the tensors of that
+ * file. */
 static brim_status add_factors(writer *w)
 {
   size_t count;
@@ -127,7 +128,7 @@ static brim_status add_factors(writer *w)
   return BRIM_OK;
 }
 
-/* The order of the rows in the file: see heads in weights_map.h. */
+/* Puts rows into the order of the file: see `heads` in weights_map.h. */
 static void order_rows(const float *from, size_t rows, size_t columns, size_t heads, float *to)
 {
   const size_t half = rows / heads / 2;
@@ -196,7 +197,7 @@ static bool are_same_values(const brim_yaml *a, const brim_yaml *b)
   return *end[0] || *end[1] ? strcmp(a->scalar, b->scalar) == 0 : x == y;
 }
 
-/* Compares the configuration that was to be written with the one that the written metadata give. */
+/* Compares the configuration that was to be written with the one that the written metadata describe. */
 static brim_status compare_configs(const brim_yaml *want, const brim_yaml *have, const char *path)
 {
   static const char *const others[] = {"architectures", "model_type",   "torch_dtype",  "vocab_size",

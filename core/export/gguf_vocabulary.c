@@ -1,4 +1,4 @@
-/* A tokenizer.json as a GGUF's metadata. See base.h. A tokenizer that GGUF cannot express is refused. */
+/* Converts tokenizer.json to a GGUF file's metadata. See base.h. Rejects a tokenizer that GGUF cannot express. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +85,7 @@ static void put_tokens(const vocabulary *v, brim_gguf_head *head)
 
 /* ---- merges ---- */
 
-/* "left right" of a merge, which files have as a text or as two. */
+/* Returns "left right" for a merge, which files store as one text or as two. */
 static const char *merge_text(vocabulary *v, const json_t *merge)
 {
   if (json_is_string(merge)) return json_string_value(merge);
@@ -94,7 +94,7 @@ static const char *merge_text(vocabulary *v, const json_t *merge)
                                                                     : NULL;
 }
 
-/* SentencePiece's scores: earlier merges have higher ones. */
+/* Sets SentencePiece's scores: earlier merges have higher scores. */
 static void score_merge(vocabulary *v, json_t *vocab, const char *merge, size_t rank)
 {
   const char *space = strchr(merge, ' ');
@@ -148,7 +148,7 @@ static brim_status choose_byte_level(vocabulary *v)
   return refuse(v, "its normalizer is not the one that llama.cpp uses with its pre_tokenizer");
 }
 
-/* Whether a space is put before the text: by a normalizer in older files, by Metaspace in newer ones. */
+/* Decides whether a space is added before the text: older files have a normalizer for that, newer ones Metaspace. */
 static brim_status choose_prefix(const vocabulary *v, bool *prefix)
 {
   const json_t *normalizer = json_object_get(v->base->tokenizer, "normalizer");
@@ -183,7 +183,7 @@ static int64_t id_of(const vocabulary *v, const char *about_key, const char *con
                                                                                                 : -1;
 }
 
-/* Whether the template puts the token before, or after, a text. */
+/* Whether the template puts the token before a text, or after it. */
 static bool template_has(const vocabulary *v, int64_t id, bool before)
 {
   const json_t *post = json_object_get(v->base->tokenizer, "post_processor");
@@ -262,7 +262,7 @@ brim_status brim_export_put_tokenizer(const brim_export_base *b, int64_t rows, b
 
 /* ---- checking a written file ---- */
 
-/* Tokens by text, and merges, each as one text. */
+/* Compares merges, each as one text. */
 static bool are_same_merges(vocabulary *v, const json_t *a, const json_t *b)
 {
   bool same = json_array_size(a) == json_array_size(b);

@@ -25,7 +25,7 @@ static const brim_safetensor *find_tensor(const brim_parameters *p, const char *
   return NULL;
 }
 
-/* Finds a tensor in the checkpoint, with the shape that the graph gives it. */
+/* Finds a tensor in the checkpoint, with the shape that it has in the graph. */
 static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, const brim_safetensor **out)
 {
   *out = find_tensor(p, t->name);

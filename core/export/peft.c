@@ -1,5 +1,6 @@
-/* The trained part of a wrapped model, in the files of Hugging Face's PEFT: adapter_model.safetensors with names such
- * as "base_model.model.<layer>.lora_A.weight", and adapter_config.json (peft/utils/save_and_load.py, LoraConfig). */
+/* Writes the trained part of a wrapped model in the files of Hugging Face's PEFT: adapter_model.safetensors with names
+ * such as "base_model.model.<layer>.lora_A.weight", and adapter_config.json (peft/utils/save_and_load.py,
+ * LoraConfig). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ typedef struct adapter {
   brim_arena arena;
   brim_safetensor *tensor;
   size_t count;
-  const char *saved; /* a module that was trained whole, the head; or NULL */
+  const char *saved; /* a module that was trained as a whole, the head; or NULL */
 } adapter;
 
 static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t)
@@ -33,7 +34,7 @@ static const brim_safetensor *find_change(const adapter *a, const brim_tensor *t
   return NULL;
 }
 
-/* Adds a tensor of `rows` rows: the change's own begin at `first`, the others are 0. */
+/* Adds a tensor of `rows` rows: the change's own rows begin at `first`, the others are 0. */
 static brim_status add(adapter *a, const char *name, const brim_tensor *t, int64_t first, int64_t rows)
 {
   const brim_safetensor *from = find_change(a, t);
@@ -108,7 +109,7 @@ static bool names_layer(const adapter *a, const char *target)
   return any;
 }
 
-/* The targets that occur. A third of a layer counts as the whole layer here. */
+/* Lists the targets that occur. A third of a layer counts as the whole layer here. */
 static json_t *targets_of(adapter *a)
 {
   const brim_lora_options *o = brim_wrap_lora(a->graph);
@@ -123,7 +124,7 @@ static json_t *targets_of(adapter *a)
   return list;
 }
 
-/* Finds out whether the program that the names come from stores the weights of changed layers as [in, out], as GPT-2's
+/* Finds whether the program from which the names come stores the weights of changed layers as [in, out], as GPT-2's
  * Conv1D does. */
 static brim_status find_fan_in(adapter *a, bool *fan_in)
 {

@@ -9,8 +9,8 @@
 #include "federate/fold.h"
 #include "memory/plugin_call.h"
 
-/* Arguments and results of a call of the aggregator. They outlive the call, because one that hangs may still write to
- * them later. */
+/* Arguments and results of a call of the aggregator. They outlive the call, because a hanging aggregator may still
+ * write to them later. */
 typedef struct call {
   brim_arrival arrival;
   double weight;

@@ -6,8 +6,8 @@
 #include "base/permutation.h"
 #include "brim/random.h"
 
-#define CHOICE 2        /* streams of BRIM_STREAM_CLIENT: which clients are malicious */
-#define NOISE_FIRST 256 /* noise: a stream for each parameter from this one on */
+#define CHOICE 2        /* streams of BRIM_STREAM_CLIENT: this one chooses the malicious clients */
+#define NOISE_FIRST 256 /* noise: a stream for each parameter, beginning with this one */
 #define PART 256        /* values that are converted at a time; a multiple of 4 */
 
 bool brim_attack_has(const brim_setup *s, int64_t client)
@@ -30,7 +30,7 @@ void brim_attack_labels(const brim_attacker *t, int32_t *label, int64_t count)
   for (int64_t i = 0; i < count; i++) label[i] = classes - 1 - label[i];
 }
 
-/* Four normal numbers, by Box and Muller. */
+/* Draws four normal numbers, by Box and Muller. */
 static void draw_normal(const brim_attacker *t, uint64_t seed, size_t parameter, int64_t at, double out[4])
 {
   static const double two_pi = 6.283185307179586;
@@ -43,7 +43,7 @@ static void draw_normal(const brim_attacker *t, uint64_t seed, size_t parameter,
   }
 }
 
-/* Values at..at+count-1 of a parameter. */
+/* Changes values at..at+count-1 of a parameter. */
 static void change(const brim_attacker *t, size_t parameter, int64_t at, int64_t count, const double *global,
                    double *own)
 {

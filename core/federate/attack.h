@@ -1,7 +1,7 @@
 /* Simulated malicious clients, to test aggregators (section attack of the configuration). label_flip changes the labels
- * that a client trains on. The other attacks change its parameters after training; its update is then handled like any
- * other. Attacks leave running statistics of norms alone, because variances must not become negative. Internal to
- * core/federate. */
+ * on which a client trains. The other attacks change the client's parameters after training; brim then handles its
+ * update like any other. Attacks do not change running statistics of norms, because variances must not become negative.
+ * Internal to core/federate. */
 #ifndef BRIM_FEDERATE_ATTACK_H
 #define BRIM_FEDERATE_ATTACK_H
 #include "exec/exec.h"
@@ -13,7 +13,7 @@ typedef struct brim_attacker {
   int64_t client, round;
 } brim_attacker;
 
-/* Whether the client is malicious; depends on the configuration alone. */
+/* Whether the client is malicious; depends only on the configuration. */
 bool brim_attack_has(const brim_setup *setup, int64_t client);
 /* [step, any thread] Changes the labels of `count` samples that a malicious client has read. */
 void brim_attack_labels(const brim_attacker *t, int32_t *label, int64_t count);

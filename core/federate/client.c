@@ -11,7 +11,7 @@
 #include "federate/fold.h"
 #include "graph/federate.h"
 
-/* Of BRIM_STREAM_CLIENT: seeds of the steps of personal models, and of training before the last evaluation. */
+/* Streams of BRIM_STREAM_CLIENT: seeds of the steps of personal models, and of training before the last evaluation. */
 #define PERSONAL_STREAM 4
 #define FINETUNE_STREAM 5
 
@@ -71,7 +71,7 @@ typedef struct turn {
   brim_client_result *result;
   brim_attacker attacker; /* if it is malicious */
   uint64_t seed;
-  double factor; /* of the schedule, which counts rounds */
+  double factor; /* factor of the schedule, which counts rounds */
   int64_t steps; /* taken so far */
   double rates;  /* the sum of their learning rates */
   double pull;   /* weight of the distance from the global model */
@@ -164,7 +164,7 @@ static brim_status make_sketch(const turn *t)
   return BRIM_OK;
 }
 
-/* Measures how far the client has moved, and checks that its update can be folded. */
+/* Measures the distance that the client has moved, and checks that its update can be folded. */
 static brim_status measure(turn *t)
 {
   const brim_lane *l = t->lane;
@@ -196,7 +196,7 @@ static brim_status measure(turn *t)
                    BRIM_FOLD_MOST);
 }
 
-/* Class weights lie in the lane; other programs of the round may have overwritten them. */
+/* Writes the class weights to the lane, because other programs of the round may have overwritten them. */
 static brim_status write_class_weights(const brim_lane *l)
 {
   const brim_program *p = brim_exec_plan(l->exec)->program;
@@ -223,7 +223,7 @@ brim_status brim_lane_keep(brim_lane *l, const brim_client_result *result, int64
   return brim_kept_stage(l->kept, &own, round, result->rates);
 }
 
-/* The accuracy over the training since metrics were zeroed; NAN for real targets. */
+/* Reads the accuracy over the training since the metrics were zeroed; NAN for real targets. */
 static brim_status take_accuracy(const brim_lane *l, const brim_client_result *result, double *out)
 {
   const int32_t task = l->drive->setup->data.train.task;
@@ -235,8 +235,8 @@ static brim_status take_accuracy(const brim_lane *l, const brim_client_result *r
 }
 
 /* Trains the client's personal model (Ditto: Li et al., Fair and Robust Federated Learning Through Personalization,
- * ICML 2021, algorithm 1), and stages it. It begins as the global model of the client's first round. It depends on the
- * global model and not on the client's update, so it can come first, while the lane is free. */
+ * ICML 2021, algorithm 1), and stages it. The personal model starts as the global model of the client's first round. It
+ * depends on the global model and not on the client's update, so it can be trained first, while the lane is free. */
 static brim_status train_personal(const turn *of, const brim_keeping *own, int64_t round)
 {
   const brim_lane *l = of->lane;
@@ -291,8 +291,8 @@ brim_status brim_lane_train(brim_lane *l, int64_t round, brim_client_result *res
   return measure(&t);
 }
 
-/* Runs the client's training batches with the model in the lane, forward only. metrics: the sums of losses and of right
- * answers; *counted: the weight of the losses. */
+/* Runs the client's training batches with the model in the lane, forward only. metrics: the sums of losses and of
+ * correct answers; *counted: the weight of the losses. */
 static brim_status run_batches(brim_lane *l, brim_client_result *client, bool is_plain, double metrics[2],
                                double *counted)
 {
@@ -326,7 +326,7 @@ static brim_status load_client(brim_lane *l, const brim_client_result *client, b
   return is_personal ? brim_kept_write_personal(l->kept, &own) : BRIM_OK;
 }
 
-/* On the client's samples without augmentation. */
+/* Computes the accuracy on the client's samples without augmentation. */
 static brim_status find_accuracy(brim_lane *l, brim_client_result *client, double *accuracy)
 {
   const brim_setup *s = l->drive->setup;
@@ -346,7 +346,7 @@ brim_status brim_lane_evaluate(brim_lane *l, int64_t client, double *loss)
   return BRIM_OK;
 }
 
-/* On its samples without augmentation and with their true labels, also if it is malicious. */
+/* Uses the client's samples without augmentation and with their true labels, even if the client is malicious. */
 brim_status brim_lane_score(brim_lane *l, int64_t client, double *accuracy)
 {
   brim_client_result of = {.client = client};
@@ -354,8 +354,8 @@ brim_status brim_lane_score(brim_lane *l, int64_t client, double *accuracy)
   return find_accuracy(l, &of, accuracy);
 }
 
-/* Trains on the client's own loss, without terms of federate.local, at the rate that the schedule begins with. The
- * epochs follow those of the last round. */
+/* Trains on the client's own loss, without the terms of federate.local, at the schedule's initial rate. The epochs
+ * follow those of the last round. */
 brim_status brim_lane_finetune(brim_lane *l, int64_t client, double *accuracy)
 {
   const brim_setup *s = l->drive->setup;

@@ -10,24 +10,24 @@
 
 /* A client's result in a round. */
 typedef struct brim_client_result {
-  int64_t client, samples; /* samples: trained on, over all local epochs */
-  int64_t place;           /* of the client in the round */
-  double load;             /* number of its samples; decides which rank trains it, and when */
-  double weight;           /* of its update in the sum; see fold in brim/ops.h */
+  int64_t client, samples; /* samples: the number trained on, over all local epochs */
+  int64_t place;           /* the client's place in the round's order of selection */
+  double load;             /* number of its samples; decides which rank trains the client, and when */
+  double weight;           /* weight of its update in the sum; see fold in brim/ops.h */
   double loss, correct;    /* sums over these samples, as the metrics hold them */
   double squares;          /* sum of squares of these losses if the selector needs it, else NAN */
   double norm;             /* of its update */
-  double rates;            /* of its steps, see brim_control_rates; only the rank that trained it knows */
+  double rates;            /* divisor of its control, see brim_control_rates; known only to the rank that trained it */
   float *sketch;           /* [BRIM_SKETCH] room for the sketch of its update, or NULL if none is needed */
-  double personal;         /* accuracy of its personal model over that model's training (Ditto); else NAN */
+  double personal;         /* accuracy of its personal model, measured while that model trains (Ditto); else NAN */
   double counted, tokens;  /* the samples' weight in the mean of losses; see brim_setup_weigh */
   bool is_malicious;       /* see federate/attack.h */
-  int64_t version;         /* of the global model from which it starts: the number of rounds before it */
-  int64_t number;          /* of its training, the key of its random numbers: the round; see federate.async */
+  int64_t version;         /* version of the global model from which it starts: the number of rounds before it */
+  int64_t number;          /* number of its training, the key of its random numbers: the round; see federate.async */
   double discount;         /* factor on the weight of its update, but not on the divisor: 1 unless it is stale */
-  brim_fate fate;          /* in the simulated world; without one it arrives and spends nothing */
+  brim_fate fate;          /* in the simulated world; without one the client arrives and uses nothing */
   bool is_done;            /* it has trained, or will not arrive in the simulated world */
-  bool arrived;            /* its update is in the sum */
+  bool arrived;            /* whether its update is in the sum */
 } brim_client_result;
 
 typedef struct brim_lane {
@@ -36,15 +36,16 @@ typedef struct brim_lane {
   const brim_program *adopt, *distance, *fold, *update;
   const brim_program *fold_control; /* NULL: there are no controls */
   brim_kept *kept;                  /* client states, or NULL */
-  brim_batch batch;                 /* room for the largest micro-batch */
-  brim_client_order order;          /* of the samples in the present epoch */
+  brim_batch batch;                 /* memory for the largest micro-batch */
+  brim_client_order order;          /* order of the client's samples in the current epoch */
   brim_compressor compressor;
-  void *scratch; /* for one sample, while it is read */
+  void *scratch; /* scratch for one sample while it is read */
   void *keeping; /* scratch memory for client states; NULL without them */
   void *values;  /* room for twice the largest parameter if the host reads updates, else NULL */
 } brim_lane;
 
-/* [init] kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on failure. */
+/* [init] Opens a lane. kept may be NULL, and must outlive the lane. ENOMEM_HOST. Call brim_lane_close even on
+ * failure. */
 brim_status brim_lane_open(brim_lane *lane, const brim_drive *drive, brim_exec *exec, brim_kept *kept);
 void brim_lane_close(brim_lane *lane);
 
@@ -54,12 +55,13 @@ void brim_lane_close(brim_lane *lane);
 brim_status brim_lane_train(brim_lane *lane, int64_t round, brim_client_result *result);
 /* [step, any thread] Stages the state of the client that the lane has just trained: see brim_kept_stage. */
 brim_status brim_lane_keep(brim_lane *lane, const brim_client_result *result, int64_t round);
-/* [step, any thread] The mean loss of a client's data under the global model. */
+/* [step, any thread] Computes the mean loss of a client's data under the global model. */
 brim_status brim_lane_evaluate(brim_lane *lane, int64_t client, double *loss);
-/* [step, any thread] The accuracy of a client's personal model, or if it has none of the global one, on its samples. */
+/* [step, any thread] Computes the accuracy of a client's personal model, or, if it has none, of the global model, on
+ * its samples. */
 brim_status brim_lane_score(brim_lane *lane, int64_t client, double *accuracy);
-/* [step, any thread] The accuracy of the global model on a client's samples after federate.finetune_epochs passes of
- * training on them. */
+/* [step, any thread] Computes the accuracy of the global model on a client's samples after federate.finetune_epochs
+ * passes of training on them. */
 brim_status brim_lane_finetune(brim_lane *lane, int64_t client, double *accuracy);
 /* [step] Adds the last trained client's update to the server's sum; one lane at a time. `clients`: the number of
  * clients in the round. */

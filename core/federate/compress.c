@@ -9,7 +9,7 @@
 #include "brim/selector.h"
 #include "graph/federate.h"
 
-#define STREAM 3 /* of BRIM_STREAM_CLIENT: the key of a client's compression in a round */
+#define STREAM 3 /* stream of BRIM_STREAM_CLIENT: the key of a client's compression in a round */
 
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out)
 {
@@ -39,11 +39,11 @@ typedef struct change {
   const brim_compressor *compressor;
   double *value; /* [count] */
   int64_t count;
-  uint64_t seed; /* of the client and the round */
+  uint64_t seed; /* seed of the client and the round */
   uint32_t parameter;
 } change;
 
-/* The smallest float that is at least `x`: clients send the scale as a float, and no value may exceed it. */
+/* Returns the smallest float that is at least `x`: clients send the scale as a float, and no value may exceed it. */
 static double float_above(double x)
 {
   const float near = (float)x;
@@ -73,8 +73,8 @@ static void quantize(const change *c)
   }
 }
 
-/* Signs, times the mean magnitude (signSGD: Bernstein et al., ICML 2018; scaled as by Karimireddy et al., ICML 2019).
- */
+/* Keeps only signs, times the mean magnitude (signSGD: Bernstein et al., ICML 2018; scaled as by Karimireddy et al.,
+ * ICML 2019). */
 static void keep_signs(const change *c)
 {
   double sum = 0;
@@ -109,7 +109,7 @@ static void compress(const change *c)
 
 /* ---- an update ---- */
 
-/* Turns the client's values into its change. Returns false if one is not finite. */
+/* Replaces the client's values by their change. Returns false if a change is not finite. */
 static bool subtract(double *own, const double *global, int64_t count)
 {
   bool is_finite = true;
@@ -120,7 +120,7 @@ static bool subtract(double *own, const double *global, int64_t count)
   return is_finite;
 }
 
-/* The index of the parameter with this value. */
+/* Returns the index of the parameter with this value. */
 static size_t find_parameter(const brim_graph *g, const brim_tensor *value)
 {
   size_t i = 0;

@@ -6,7 +6,7 @@
 #include "federate/kept.h"
 #include "setup/setup.h"
 
-/* Room for the largest parameter of an update, or NULL if updates are not compressed. */
+/* Memory for the largest parameter of an update, or NULL if updates are not compressed. */
 typedef struct brim_compressor {
   const brim_setup *setup;
   double *own, *global, *sorted; /* sorted: with top_k */
@@ -15,9 +15,9 @@ typedef struct brim_compressor {
 /* [init] fold: the lane's program of that name. ENOMEM_HOST. Call brim_compressor_close even on failure. */
 brim_status brim_compressor_open(const brim_setup *setup, const brim_program *fold, brim_compressor *out);
 void brim_compressor_close(brim_compressor *compressor);
-/* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed. It
- * leaves a parameter with a change that is not finite as it is. With error feedback it adds the residual that
- * compression left of the client's last update, from `kept`, and stages that of this update. EIO. */
+/* [step] Compresses the update of a client that has trained in the lane; does nothing if updates are not compressed.
+ * Does not change a parameter whose change is not finite. With error feedback, adds the residual that compression left
+ * of the client's last update, from `kept`, and stages the residual of this update. EIO. */
 brim_status brim_compressor_run(const brim_compressor *compressor, brim_kept *kept, const brim_keeping *lane,
                                 const brim_program *fold, int64_t round);
 #endif

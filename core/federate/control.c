@@ -13,11 +13,11 @@
 
 /* A parameter with a control. */
 typedef struct part {
-  size_t parameter; /* its index, the same in all plans */
+  size_t parameter; /* the parameter's index, the same in all plans */
   int64_t count;    /* values */
-  uint64_t at;      /* of c_i in a client's state */
+  uint64_t at;      /* place of c_i in a client's state */
   uint32_t dtype;   /* of c_i */
-  int64_t first;    /* of c in `now` and `next` */
+  int64_t first;    /* index of its first value in `now` and `next` */
   brim_shape shape;
   const char *name; /* of c in checkpoints */
 } part;
@@ -30,7 +30,7 @@ struct brim_control {
   double share;       /* factor of c in the clients' correction: 1, or 0 for FedDyn */
   double alpha;       /* of FedDyn; else 0 */
   double *now, *next; /* [values] c and c' */
-  double *room;       /* FedDyn: for the largest part; else NULL */
+  double *room;       /* FedDyn: memory for the largest part; else NULL */
 };
 
 static brim_status open_control(brim_control *c, const brim_graph *like, uint64_t at)

@@ -1,4 +1,4 @@
-/* Controls: gradients that the server and the clients store, to correct those of later rounds.
+/* Controls: gradients that the server and the clients store to correct the gradients of later rounds.
  *
  * SCAFFOLD's control variates, option II (Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated
  * Learning, ICML 2020, algorithm 1). The server has c, and each client c_i, a part of its state (kept.h); both are 0 at
@@ -8,9 +8,9 @@
  *     c_i' = c_i - c + (x - w) / rates
  *     c'   = c + (sum of c_i' - c_i) / N = c + (-S c + sum of (x - w) / rates) / N
  *
- * for the S clients of a round that arrived, of N in all. The operation fold computes the last sum, so it is exact
- * and the same for any number of lanes and ranks. c is in host memory in double precision, the same on all ranks, and
- * in checkpoints.
+ * for the S clients of a round that arrived, of N in all. The operation fold computes the last sum, so it is exact and
+ * the same for any number of lanes and ranks. c is in host memory in double precision, the same on all ranks, and in
+ * checkpoints.
  *
  * FedDyn (Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1). c_i is the paper's
  * gradient of client i, and c is h. Clients compute as in SCAFFOLD, but without c and with 1 / alpha instead of
@@ -29,22 +29,22 @@
 
 typedef struct brim_control brim_control;
 
-/* A lane, and the client that it trains. */
+/* A lane and the client that it trains. */
 typedef struct brim_keeping {
   brim_exec *exec;
   const brim_program *adopt, *update;
   void *scratch;
   int64_t client;
-  int64_t place; /* of the client in the round */
+  int64_t place; /* the client's place in the round */
 } brim_keeping;
 
-/* [init] `like`: a graph of clients with their parameters; `at`: where c_i begins in a client's state. *out is NULL
- * without controls. ENOMEM_HOST. */
+/* [init] `like`: a graph with the clients' parameters; `at`: where c_i begins in a client's state. *out is NULL without
+ * controls. ENOMEM_HOST. */
 brim_status brim_control_open(const brim_setup *setup, const brim_graph *like, uint64_t at, brim_control **out);
 void brim_control_close(brim_control *control); /* NULL: nothing */
 /* [step, any thread] Writes c - c_i, or for FedDyn -c_i, to the lane. EIO. */
 brim_status brim_control_write(const brim_control *control, brim_states *states, const brim_keeping *lane);
-/* [step, any thread] Writes c_i' of the client that has trained to its slot of the round. EIO. */
+/* [step, any thread] Writes c_i' of the client that has trained to the client's slot of the round. EIO. */
 brim_status brim_control_stage(const brim_control *control, brim_states *states, const brim_keeping *lane,
                                double rates);
 /* The divisor of x - w: `sum`, the sum of the learning rates of the steps; for FedDyn 1 / alpha. */
@@ -58,8 +58,9 @@ brim_status brim_control_learn(brim_control *control, brim_exec *exec, const bri
 /* [step] FedDyn: subtracts c' / alpha from the mean of a round's updates, `sum` / `weight`, which the server's step
  * adds to the global model. Call after brim_control_learn. */
 brim_status brim_control_shift(const brim_control *control, brim_exec *exec, const brim_program *serve, double weight);
-/* [step] The round has committed: c' becomes c. */
+/* [step] Call when the round has committed: c' becomes c. */
 void brim_control_commit(brim_control *control);
-/* [any] c as tensors of a checkpoint, in memory of `control`; out NULL: only their number. control NULL: 0. */
+/* [any] Lists c as tensors of a checkpoint, in memory of `control`, and returns their number; out NULL: only counts
+ * them. control NULL: 0. */
 size_t brim_control_tensors(brim_control *control, brim_safetensor *out);
 #endif

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "base/tracing.h"
 
-/* How long a thread spins before it sleeps: longer than the pause between two rounds without evaluation. */
+/* Time for which a thread spins before it sleeps: longer than the pause between two rounds without evaluation. */
 #define LOOK_SECONDS 100e-6
 #define LOOKS_PER_CLOCK 64
 
@@ -25,10 +25,10 @@ typedef struct member {
 struct brim_crew {
   brim_crew_fn work;
   void *context;
-  member *member; /* [size]; the first is the caller */
+  member *member; /* [size]; the first member is the caller */
   int32_t size, started;
   atomic_uint job;     /* number of the current job */
-  atomic_int busy;     /* members that have not finished it */
+  atomic_int busy;     /* number of members that have not finished the job */
   atomic_bool is_over; /* no more jobs will come */
   pthread_mutex_t lock;
   pthread_cond_t changed; /* job, busy or is_over */
@@ -55,14 +55,14 @@ static void wait_until(brim_crew *c, condition holds, uint32_t seen)
   do {
     for (int i = 0; i < LOOKS_PER_CLOCK; i++)
       if (holds(c, seen)) return;
-    sched_yield(); /* lets a computing thread run if it waits for this processor */
+    sched_yield(); /* lets another thread compute if it waits for this processor */
   } while (brim_now() < until);
   pthread_mutex_lock(&c->lock);
   while (!holds(c, seen)) pthread_cond_wait(&c->changed, &c->lock);
   pthread_mutex_unlock(&c->lock);
 }
 
-/* The lock prevents a signal between a sleeper's last test and its sleep. */
+/* The lock prevents that a signal comes between a thread's last test and its sleep. */
 static void wake(brim_crew *c)
 {
   pthread_mutex_lock(&c->lock);

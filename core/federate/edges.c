@@ -5,7 +5,7 @@
 
 #include "federate/link.h"
 
-/* A stream of the world's random numbers; those of world.c are below. The bits above it hold the attempt. */
+/* A stream of the world's random numbers; world.c uses lower ones. The bits above it contain the attempt. */
 #define EDGE 8
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
 
@@ -24,7 +24,7 @@ brim_edge_trip brim_edge_trip_of(const brim_setup *setup, const brim_moment *m, 
 {
   const brim_settings *s = setup->settings;
   if (s->federate.edges == 0) return (brim_edge_trip){0, 0};
-  /* The attempt changes delays, but not the network. */
+  /* The attempt changes the delays, but not the network. */
   const uint64_t seed = (uint64_t)s->seed, edge = (uint64_t)edge_of(setup, client);
   const brim_philox r = brim_random4(seed, BRIM_STREAM_WORLD, NUMBERED(EDGE, m->attempt), edge, (uint32_t)m->round),
                     first = brim_random4(seed, BRIM_STREAM_WORLD, EDGE, edge, (uint32_t)m->round);

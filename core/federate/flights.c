@@ -68,7 +68,7 @@ const brim_flight *brim_flights_first(const brim_flight_queue *q)
   return first < 0 ? NULL : &q->next->flight[first];
 }
 
-/* Unused places are 0, so that checkpoints do not depend on earlier rounds. */
+/* Zeroes unused places, so that checkpoints do not depend on earlier rounds. */
 brim_flight brim_flights_take(brim_flight_queue *q)
 {
   brim_flight *const all = q->next->flight, *const at = &all[find_first(q->next)],

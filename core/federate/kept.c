@@ -10,7 +10,7 @@
 
 /* A parameter's value in the state of a client. */
 typedef struct field {
-  size_t parameter; /* its index, the same in all plans */
+  size_t parameter; /* the parameter's index, the same in all plans */
   int64_t count;    /* values */
   uint64_t bytes, at;
   uint32_t dtype;
@@ -22,9 +22,9 @@ struct brim_kept {
   brim_control *control; /* NULL without SCAFFOLD */
   field *field;
   size_t count;
-  const field *residual; /* [residuals] the residuals of compression: a part of `field` after `count` */
+  const field *residual; /* [residuals] the residuals of compression, in the array `field` after `count` */
   size_t residuals;
-  const field *personal; /* [personals] the personal model: after those */
+  const field *personal; /* [personals] the personal model, in the array after the residuals */
   size_t personals;
   uint64_t bytes; /* of a client's state */
   uint64_t hash;  /* of names and sizes */
@@ -63,7 +63,7 @@ static brim_status list_fields(brim_kept *k, const brim_setup *setup, const brim
   for (size_t i = 0; i < g->parameter_count && brim_setup_is_ditto(setup); i++)
     if (!g->parameter[i].is_frozen) add_field(k, i, g->parameter[i].value);
   k->personals = (size_t)(k->field + k->count - k->personal);
-  k->count = values; /* the others are read and written on their own */
+  k->count = values; /* the other fields have functions of their own */
   BRIM_TRY(brim_control_open(setup, g, control, &k->control));
   if (k->bytes == brim_setup_kept_bytes(setup)) return BRIM_OK;
   return brim_fail(BRIM_EINTERNAL, "a client state takes %" PRIu64 " bytes, but %" PRIu64 " were planned", k->bytes,
@@ -111,7 +111,7 @@ static const brim_tensor *value_of(const brim_keeping *lane, const field *f)
   return lane->adopt->graph->parameter[f->parameter].value;
 }
 
-/* Writes these fields of the client's state to the lane. */
+/* Writes these fields from the client's state to the lane. */
 static brim_status write_fields(brim_kept *k, const brim_keeping *lane, const field *first, size_t count)
 {
   if (count == 0 || !brim_states_has(k->states, lane->client)) return BRIM_OK;
@@ -142,7 +142,7 @@ brim_status brim_kept_steer(brim_kept *k, const brim_keeping *lane)
   return k && k->control ? brim_control_write(k->control, k->states, lane) : BRIM_OK;
 }
 
-/* The distance that the client has moved leaves out these values, so they are checked here. */
+/* Checks that these values are finite, because the distance that the client has moved does not cover them. */
 static brim_status stage_fields(brim_kept *k, const brim_keeping *lane, const field *first, size_t count,
                                 const char *what)
 {
@@ -173,7 +173,7 @@ static const field *residual_of(const brim_kept *k, size_t parameter)
   return NULL;
 }
 
-/* The first half of scratch holds the parameter's whole change until it is compressed. */
+/* The first half of scratch contains the parameter's whole change until it is compressed. */
 brim_status brim_kept_add_residual(brim_kept *k, const brim_keeping *lane, size_t parameter, double *change)
 {
   const field *f = residual_of(k, parameter);

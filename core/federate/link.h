@@ -8,10 +8,10 @@
 typedef struct brim_link {
   double latency, jitter; /* seconds */
   double mbit;            /* INFINITY: transfers take no time */
-  double arrives;         /* share of the bytes that are not lost */
+  double arrives;         /* the part of the bytes that is not lost */
 } brim_link;
 
-/* One of the networks, chosen by a number in [0, 1). */
+/* One of the connections in the lists, chosen by a number in [0, 1). */
 static inline brim_link brim_link_of(const brim_network_settings *n, double chosen)
 {
   if (n->latency_ms.count == 0) return (brim_link){0, 0, INFINITY, 1};
@@ -20,7 +20,8 @@ static inline brim_link brim_link_of(const brim_network_settings *n, double chos
                      1 - 1e-2 * n->loss_percent.item[k]};
 }
 
-/* `channel`: a factor on the bandwidth; `delay`: random part of the latency, from -1 to 1. */
+/* Computes the time to send. `channel`: a factor on the bandwidth; `delay`: random part of the latency, from -1 to
+ * 1. */
 static inline double brim_link_seconds(const brim_link *link, double channel, int64_t bytes, double delay)
 {
   const double latency = link->latency + link->jitter * delay;

@@ -8,7 +8,7 @@
 #include "federate/fold.h"
 
 #define PIECE 8192            /* values, an even number */
-#define COUNT_STREAM 0xFFFFFF /* the noise on the number of updates; other streams are tensors */
+#define COUNT_STREAM 0xFFFFFF /* stream of the noise on the number of updates; other streams are tensors */
 
 void brim_protection_init(brim_protection *p, const brim_setup *setup)
 {
@@ -53,7 +53,8 @@ double brim_protection_factor(const brim_protection *p, double norm)
 
 /* ---- noise ---- */
 
-/* Two independent normal numbers (Box and Muller, 1958), from 64 random bits each; the largest magnitude is 9.4. */
+/* Draws two independent normal numbers (Box and Muller, 1958), from 64 random bits each; the largest possible magnitude
+ * is 9.4. */
 static void draw_normal(uint64_t seed, uint32_t stream, uint64_t item, uint32_t block, double out[2])
 {
   const brim_philox r = brim_random4(seed, BRIM_STREAM_NOISE, stream, item, block);
@@ -63,7 +64,7 @@ static void draw_normal(uint64_t seed, uint32_t stream, uint64_t item, uint32_t 
   out[1] = length * sin(angle);
 }
 
-/* The noise of a round (client -1), or of a client in it. */
+/* The key of a round's noise (client -1), or of the noise of a client in it. */
 static uint64_t item_of(int64_t round, int64_t client)
 {
   return (uint64_t)(client + 1) << 32 | (uint64_t)round;
@@ -82,7 +83,7 @@ static void add_normal(const brim_noise *n, int64_t client, int64_t from, int64_
 }
 
 /* Sums of multiples of BRIM_FOLD_GRID are exact in any order, so a client's noise need not be added where the client
- * trains. A client that has diverged sends only noise, so that the server cannot notice it. */
+ * trains. A client that has diverged sends only noise, so that the server cannot notice that it has diverged. */
 void brim_protection_add_piece(const brim_protection *p, int64_t piece)
 {
   const brim_noise *n = &p->noise;
@@ -119,8 +120,8 @@ brim_status brim_protection_add_noise(brim_protection *p, brim_exec *exec, const
 
 /* ---- an adaptive clip norm ---- */
 
-/* Algorithm 1 of Andrew et al.: each update counts as 1/2 if it is within the clip norm, and as -1/2 if not, so that a
- * client moves the sum by 1/2 at most. */
+/* Algorithm 1 of Andrew et al.: each update counts as 1/2 if it is within the clip norm, and as -1/2 if not, so that
+ * one client changes the sum by 1/2 at most. */
 void brim_protection_learn(brim_protection *p, int64_t round, const brim_client_result *client, int64_t count)
 {
   const brim_settings *s = p->settings;

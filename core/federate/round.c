@@ -146,7 +146,7 @@ static int64_t count_arrived(const brim_federation *f)
 
 static void keep_sums(brim_federation *f)
 {
-  if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows of a file stay where they are */
+  if (!f->is_open || count_arrived(f) == 0 || f->whole) return; /* rows in a file stay valid */
   f->sums = brim_try_malloc(bytes_of_sums(brim_federation_serve(f)));
   if (!f->sums || copy_sums(f, brim_exec_read) != BRIM_OK) brim_federation_forget(f);
 }
@@ -170,7 +170,8 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   f->drive = drive;
   f->exec = exec;
   const brim_program *adopt = brim_plan_program(brim_exec_plan(exec)->lane[0], BRIM_PROGRAM_ADOPT, 0);
-  const int32_t workers = drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* a server without lanes adds noise */
+  const int32_t workers =
+      drive->choice.lanes > 0 ? drive->choice.lanes : 1; /* without lanes, one worker adds the server's noise */
   BRIM_TRY(brim_protection_place(&f->protection, brim_federation_serve(f)));
   if (!f->kept) BRIM_TRY(brim_kept_open(f->setup, adopt, &f->kept));
   BRIM_TRY(brim_async_place(f));
@@ -188,7 +189,7 @@ brim_status brim_federation_place(brim_federation *f, const brim_drive *drive, b
   return status;
 }
 
-/* The file for the updates of a round, for an aggregator that gets all of them. */
+/* Opens the file for the updates of a round, if the aggregator needs all of them. */
 static brim_status open_updates(brim_federation *f, const char *folder)
 {
   const brim_updates_plan plan = brim_updates_plan_of(f->setup, brim_exec_plan(f->exec));
@@ -214,7 +215,7 @@ static void add_expense(brim_expense *sum, const brim_expense *more)
   sum->edge_bytes += more->edge_bytes;
 }
 
-/* Computes the losses that the selector asks for. */
+/* Computes the losses that the selector requests. */
 static brim_status find_losses(void *federation, const int64_t *client, int64_t count, float *out)
 {
   brim_federation *f = federation;
@@ -278,7 +279,7 @@ static brim_status select_clients(brim_federation *f, double clock)
       round, BRIM_ATTEMPTS_MAX, least);
 }
 
-/* The samples that a client trains on over all local epochs of all its edge's rounds. */
+/* Returns the number of samples on which a client trains, over all local epochs of all its edge's rounds. */
 static int64_t count_samples(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -286,8 +287,8 @@ static int64_t count_samples(const brim_federation *f, int64_t client)
          brim_setup_client_samples(s, brim_partition_count(&s->partition, client));
 }
 
-/* The result of a client at the start of the round, which is final if the client will not arrive or is only simulated.
- */
+/* Returns a client's result at the start of the round, which is final if the client will not arrive or is only
+ * simulated. */
 static brim_client_result begin_client(const brim_federation *f, int64_t i)
 {
   const int64_t client = f->selected[i];

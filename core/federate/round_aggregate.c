@@ -8,7 +8,7 @@
 
 /* ---- before clients train ---- */
 
-/* The steps of a client over all local epochs. */
+/* The number of steps of a client over all local epochs. */
 static int64_t count_steps(const brim_federation *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -96,7 +96,7 @@ static brim_status merge(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Asks the aggregator for the divisor of the sum. */
+/* Computes the divisor of the sum, through the aggregator. */
 static brim_status find_divisor(brim_federation *f, double *out)
 {
   const int64_t count = list_arrived(f);
@@ -113,7 +113,7 @@ static brim_status share_noise(void *federation, int64_t pieces)
   return brim_federation_work(f);
 }
 
-/* With clipped updates the divisor is fixed, however many updates arrived. */
+/* With clipped updates the divisor is fixed and does not depend on the number of updates that arrived. */
 static brim_status protect(brim_federation *f, brim_round_result *out)
 {
   const brim_settings *s = f->setup->settings;

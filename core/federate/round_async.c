@@ -9,13 +9,13 @@
 #include "base/log.h"
 #include "federate/round_parts.h"
 
-/* Consecutive checks for available clients, without an arrival between them, before a round is given up. */
+/* Limit for consecutive checks for available clients without an arrival, after which the round fails. */
 #define CHECKS_MAX 10000
 
 struct brim_async {
   brim_flight_queue queue;
-  brim_versions *versions; /* NULL: clients always start from the present version */
-  int64_t *client;         /* [most] those that have ended in the round, in the order of their ends */
+  brim_versions *versions; /* NULL: clients always start from the current version */
+  int64_t *client;         /* [most] clients that have ended in the round, in the order of their ends */
   brim_flight *ended;      /* [most] */
   int64_t count;
 };
@@ -80,7 +80,7 @@ static void start_client(brim_federation *f, int64_t client)
   brim_flights_add(&f->async->queue, &flight);
 }
 
-/* Lets the selector choose clients for the free places, of those that are available and not in flight. */
+/* Lets the selector choose clients for the free places, from those that are available and not in flight. */
 static brim_status start_clients(brim_federation *f)
 {
   brim_flight_queue *q = &f->async->queue;
@@ -105,8 +105,8 @@ static brim_status start_clients(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Advances the clock to the next end of a client, or, if places are free, at most to the next check for available
- * clients. *ends: a client ends. */
+/* Advances the clock to the next end of a client or, if places are free, to the next check for available clients if
+ * that is earlier. *ends: a client ends. */
 static brim_status advance(brim_federation *f, int64_t *looks, bool *ends)
 {
   const brim_world_settings *world = &f->setup->settings->world;
@@ -122,7 +122,7 @@ static brim_status advance(brim_federation *f, int64_t *looks, bool *ends)
                    (long long)f->round + 1, (double)*looks * world->check_seconds);
 }
 
-/* Takes a client that has ended from the queue. Returns whether its update will be used. */
+/* Removes a client that has ended from the queue. Returns whether its update will be used. */
 static bool end_client(brim_federation *f)
 {
   brim_async *a = f->async;
@@ -213,7 +213,8 @@ static brim_status load(brim_federation *f, int64_t version)
   return brim_exec_wait(f->exec);
 }
 
-/* The oldest version from which a client of this rank still has to train; the present version if all have trained. */
+/* Returns the oldest version from which a client of this rank still has to train; the current version if all have
+ * trained. */
 static int64_t find_oldest(const brim_federation *f)
 {
   int64_t oldest = f->round;
@@ -223,7 +224,7 @@ static int64_t find_oldest(const brim_federation *f)
   return oldest;
 }
 
-/* Sums are exact, so the order of versions changes no bit. The arena has the present version again at the end, also if
+/* Sums are exact, so the order of versions changes no bit. At the end the arena has the current version again, even if
  * a client failed. */
 brim_status brim_async_train(brim_federation *f)
 {

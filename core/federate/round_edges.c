@@ -17,9 +17,9 @@
 
 struct brim_edges {
   int64_t edges, rounds;
-  double *load;  /* [edges] samples of its clients in the round */
-  int32_t *rank; /* [edges] that trains its clients; NO_RANK: not assigned yet */
-  /* When a plan has been placed: */
+  double *load;  /* [edges] samples of the edge's clients in the round */
+  int32_t *rank; /* [edges] the rank that trains the edge's clients; NO_RANK: not assigned yet */
+  /* set when a plan has been placed */
   char *start;               /* the global model of the round */
   double *total;             /* the sum of the edges' weighted changes */
   double *sum, *own, *begin; /* room for the largest parameter */
@@ -78,7 +78,7 @@ static int64_t edge_of(const brim_federation *f, int64_t place)
   return f->selected[place] % f->edges->edges;
 }
 
-/* In the order of their largest clients, each edge to the rank that would finish first. */
+/* Assigns edges in the order of their largest clients, each to the rank that would finish first. */
 void brim_edges_distribute(brim_federation *f)
 {
   brim_edges *e = f->edges;
@@ -145,7 +145,7 @@ static brim_status put_start(pass *p, const brim_tensor *value, const brim_tenso
   return brim_exec_write(p->federation->exec, brim_federation_serve(p->federation), value, start_of(p, value, first));
 }
 
-/* The edge's model becomes the mean of its clients' models. */
+/* Makes the edge's model the mean of its clients' models. */
 static brim_status average(pass *p, const brim_tensor *value, const brim_tensor *sum, int64_t first)
 {
   const brim_federation *f = p->federation;
@@ -178,7 +178,7 @@ static brim_status check_change(pass *p, const brim_tensor *value, const brim_te
   return BRIM_OK;
 }
 
-/* As fold in brim/ops.h, so that the sum does not depend on the order of edges and ranks. */
+/* Adds as fold in brim/ops.h does, so that the sum does not depend on the order of edges and ranks. */
 static brim_status add_change(pass *p, const brim_tensor *value, const brim_tensor *sum, int64_t first)
 {
   const brim_edges *e = p->federation->edges;
@@ -206,7 +206,8 @@ static void list_turns(brim_federation *f, int64_t edge)
     if (edge_of(f, f->order[i]) == edge && !f->client[f->order[i]].is_done) f->turn[f->turns++] = f->order[i];
 }
 
-/* Adds a client's figures of earlier rounds of the edge to those of the present one; norm and sketch are the last. */
+/* Adds a client's figures of the edge's earlier rounds to those of the current round; for norm and sketch, the last
+ * values count. */
 static void add_figures(brim_client_result *now, const brim_client_result *before)
 {
   now->samples += before->samples;
@@ -217,7 +218,7 @@ static void add_figures(brim_client_result *now, const brim_client_result *befor
   now->tokens += before->tokens;
 }
 
-/* A round of the edge: trains its clients from its model. Clients that diverge take no further part. */
+/* Makes a round of the edge: trains its clients from its model. Clients that diverge take no further part. */
 static brim_status make_edge_round(brim_federation *f, int64_t round, brim_client_result *before)
 {
   for (int32_t i = 0; i < f->lanes; i++) BRIM_TRY(brim_exec_wait(f->worker[i].lane.exec));
@@ -235,7 +236,7 @@ static brim_status make_edge_round(brim_federation *f, int64_t round, brim_clien
   return BRIM_OK;
 }
 
-/* The weight of the clients that still take part; all others have diverged. */
+/* Returns the weight of the clients that still take part; all others have diverged. */
 static double count_weight(const brim_federation *f)
 {
   double weight = 0;
@@ -251,7 +252,7 @@ static void leave_out(brim_federation *f, int64_t edge)
            (long long)f->round + 1, (long long)edge);
 }
 
-/* Between the rounds of an edge, clients that take part in its next round are not done. */
+/* Between the rounds of an edge: marks the clients that take part in its next round as not done. */
 static void go_on(brim_federation *f)
 {
   for (int64_t i = 0; i < f->turns; i++) {
@@ -278,7 +279,7 @@ static brim_status train_edge(brim_federation *f, int64_t edge, brim_client_resu
   return BRIM_OK;
 }
 
-/* Returns an edge of this rank with clients that have still to train; -1: none is left. */
+/* Returns an edge of this rank with clients that still have to train; -1: there is none. */
 static int64_t next_edge(const brim_federation *f)
 {
   for (int64_t i = 0; i < f->clients; i++)
@@ -309,7 +310,7 @@ static brim_status train_edges(brim_federation *f, brim_client_result *before)
 
 brim_status brim_edges_train(brim_federation *f)
 {
-  if (next_edge(f) < 0) return BRIM_OK; /* nothing to do, or another rank repeats its part */
+  if (next_edge(f) < 0) return BRIM_OK; /* nothing to do, or only another rank repeats its part */
   brim_client_result *before = brim_try_calloc((size_t)f->clients, sizeof *before);
   if (!before) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the clients of edges");
   const brim_status status = train_edges(f, before);

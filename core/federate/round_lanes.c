@@ -1,10 +1,10 @@
-/* The work of the lanes in a round. See round.h. */
+/* Runs the lanes' work in a round. See round.h. */
 #include <time.h>
 
 #include "base/log.h"
 #include "federate/round_parts.h"
 
-#define SLICE_SECONDS 0.05 /* while it waits, sleep_for checks at this interval whether the run should stop */
+#define SLICE_SECONDS 0.05 /* interval at which sleep_for checks whether the run should stop */
 
 /* Waits; returns early if the run should stop, because it then ends after this round. */
 static void sleep_for(const brim_federation *f, double seconds)
@@ -43,7 +43,8 @@ static brim_status train_client(brim_worker *w, brim_client_result *result)
   pthread_mutex_lock(&f->adding);
   const double factor = brim_protection_factor(&f->protection, result->norm);
   brim_status folded = brim_lane_fold(&w->lane, result, result->weight * result->discount * factor, f->clients);
-  if (folded == BRIM_OK && f->lanes > 1) folded = brim_exec_wait(w->lane.exec); /* another lane adds to the sum next */
+  if (folded == BRIM_OK && f->lanes > 1)
+    folded = brim_exec_wait(w->lane.exec); /* another lane may add to the sum next */
   pthread_mutex_unlock(&f->adding);
   if (folded != BRIM_OK) atomic_store(&f->is_torn, true);
   result->is_done = result->arrived = folded == BRIM_OK;
@@ -73,12 +74,12 @@ void brim_federation_run_lane(void *context, int32_t lane)
   if (w->status != BRIM_OK) {
     atomic_store(&f->is_over, true);
     brim_error_take(&w->error);
-    if (f->lanes > 1) (void)brim_exec_wait(w->lane.exec); /* the memory may be given back next */
+    if (f->lanes > 1) (void)brim_exec_wait(w->lane.exec); /* the memory may be released next */
   }
 }
 
-/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for theirs at the
- * end. */
+/* Lanes may work in queues of their own, so this waits for the server's queue before they start, and for their queues
+ * at the end. */
 brim_status brim_federation_work(brim_federation *f)
 {
   if (f->lanes > 1) BRIM_TRY(brim_exec_wait(f->exec));

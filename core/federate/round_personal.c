@@ -1,4 +1,4 @@
-/* Evaluates models of clients: personal ones, or fine-tuned ones. See round.h. */
+/* Evaluates clients' models: personal or fine-tuned ones. See round.h. */
 #include "federate/round_parts.h"
 
 enum { BLOCK = 1024 }; /* clients between two checks of `stop` */

@@ -30,7 +30,7 @@ void brim_federation_distribute(brim_federation *f)
   }
 }
 
-/* Exchanges the results of `count` clients from `first` on, each from the rank that trained it. */
+/* Exchanges the results of `count` clients, beginning with client `first`; each comes from the rank that trained it. */
 static brim_status exchange(brim_federation *f, int64_t first, int64_t count)
 {
   report own[REPORTS];
@@ -80,7 +80,7 @@ static brim_status exchange_sketches(brim_federation *f, int64_t first, int64_t 
 
 /* ---- numbers of isolated clients ---- */
 
-/* A number of a client, such as its loss, and how the computation ended. */
+/* A number of a client, such as its loss, and the status of its computation. */
 typedef struct answer {
   double value;
   int64_t status;
@@ -114,8 +114,8 @@ brim_status brim_federation_ask_apart(brim_federation *f, brim_lane_fn evaluate,
   return BRIM_OK;
 }
 
-/* Between hosts: sends the staged state of the client at `place` from the rank that trained it. A rank that cannot read
- * or write its file still takes part to the end, so that the others do not wait. */
+/* If ranks are on different hosts: sends the staged state of the client at `place` from the rank that trained it. A
+ * rank that cannot read or write its file still takes part in all exchanges, so that the others need not wait. */
 static brim_status exchange_kept(brim_federation *f, int64_t place)
 {
   const brim_states *states = brim_kept_states(f->kept);
@@ -133,7 +133,7 @@ static brim_status exchange_kept(brim_federation *f, int64_t place)
   return is_own || status != BRIM_OK ? status : brim_states_stamp(states, place, f->client[place].client, f->round);
 }
 
-/* The ranks' speeds in this and earlier rounds decide the assignment of the next round. */
+/* The ranks' speeds in this and earlier rounds determine the assignment of clients in the next round. */
 static brim_status learn_speeds(brim_federation *f)
 {
   brim_pace *all = f->all;
@@ -148,8 +148,8 @@ static brim_status learn_speeds(brim_federation *f)
   return BRIM_OK;
 }
 
-/* Sends each update to all ranks, one after another: the rank that has it copies it to its sums, the others set theirs
- * to 0, and the sum over all ranks is the update, without rounding. */
+/* Sends each update to all ranks, one after another: the rank with the update copies it to its sums, the others set
+ * their sums to 0, and the sum over all ranks is the update, without rounding. */
 static brim_status exchange_updates(brim_federation *f)
 {
   for (int64_t place = 0; place < f->clients; place++) {

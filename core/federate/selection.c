@@ -26,8 +26,8 @@ typedef struct call {
   brim_selection_result result;
   brim_losses_fn losses;
   void *context;
-  brim_status asked; /* how the host's last computation of losses for the selector ended */
-  brim_error loss;   /* its text, if other ranks could not be reached */
+  brim_status asked; /* status of the host's last computation of losses for the selector */
+  brim_error loss;   /* its error text, if other ranks could not be reached */
 } call;
 
 struct brim_selection_host {
@@ -42,19 +42,19 @@ struct brim_selection_host {
   /* columns, [count] */
   int64_t *samples, *candidate;
   float *loss, *square_loss, *norm, *accuracy, *seconds, *joules;
-  float *personal; /* accuracies of personal models, which selectors do not see; NULL without them */
+  float *personal; /* accuracies of personal models, which selectors do not see; NULL if there are none */
   int32_t *last_round, *times;
   uint32_t *labels;
   float *sketch; /* [count, BRIM_SKETCH] */
-  /* state: after the last round that was learned; the selector writes to `next` */
+  /* state: from after the last round that was learned; the selector writes to `next` */
   double *state, *next;
   int64_t own_count, client_count; /* numbers in the state: for the whole federation, and for each client */
   /* the last learned round */
-  row *before; /* [undo_count] its clients' previous values, until the next selection */
+  row *before; /* [undo_count] previous values of the round's clients, until the next selection */
   int64_t *undo, undo_count, undo_room;
   float *sketch_before;  /* [undo_room, BRIM_SKETCH] */
   uint8_t *arrived;      /* [undo_room] */
-  uint8_t *is_chosen;    /* a bit per client, while a selection is checked */
+  uint8_t *is_chosen;    /* a bit per client, for the check of a selection */
   int64_t *chosen, room; /* [room] the selector's answer */
 };
 
@@ -65,8 +65,8 @@ static size_t state_bytes(const brim_selection_host *h)
 
 /* ---- calling ---- */
 
-/* A selector's failure in a round becomes EPLUGIN and names it. Out-of-memory errors keep their status, because a
- * cleanup may help, and so do errors of the host while it computes losses. */
+/* Converts a selector's failure in a round to EPLUGIN, with a text that names the selector. Out-of-memory errors keep
+ * their status, because a cleanup may help, and so do errors of the host while it computes losses. */
 static brim_status run(brim_selection_host *h, const char *function, bool decides, brim_guard_work work)
 {
   const brim_plugin_call about = {h->choice, function, decides};
@@ -182,7 +182,7 @@ static brim_status make_columns(brim_selection_host *h)
   return h->ops->needs & BRIM_NEED_LABELS && h->clients.classes > 0 ? count_labels(h) : BRIM_OK;
 }
 
-/* Whether the selector is a plugin from outside the core. */
+/* Whether the selector comes from a plugin's file. */
 static bool is_guarded(const brim_config_choice *choice)
 {
   return choice->file[0] != '\0';
@@ -230,7 +230,7 @@ void brim_selection_close(brim_selection_host *h)
   const bool is_lost = h->guard && brim_guard_is_lost(h->guard), ends = h->is_made && h->choice->plugin->destroy;
   if (ends && !is_lost && run(h, "destroy", false, call_destroy) != BRIM_OK)
     brim_log(BRIM_LOG_WARN, "%s", brim_error_text());
-  if (h->guard && brim_guard_is_lost(h->guard)) return; /* the hung thread may still use all of it */
+  if (h->guard && brim_guard_is_lost(h->guard)) return; /* the hung thread may still use all of this */
   brim_guard_close(h->guard);
   void *const all[] = {h->samples, h->candidate,  h->loss,    h->square_loss, h->norm,    h->seconds,
                        h->joules,  h->last_round, h->times,   h->labels,      h->sketch,  h->sketch_before,
@@ -280,8 +280,9 @@ static brim_status make_room(brim_selection_host *h, int64_t wanted)
   return h->chosen ? BRIM_OK : brim_fail(BRIM_ENOMEM_HOST, "no host memory to select %" PRId64 " clients", wanted);
 }
 
-/* Poisson sampling, for privacy: a round has clients_per_round clients on average, and may have none. More than
- * `wanted` clients end the run, which has a negligible probability: see brim_privacy_most_clients. */
+/* Draws clients independently (Poisson sampling), for privacy: a round has clients_per_round clients on average, and
+ * may have none. More than `wanted` clients end the run, which has a negligible probability: see
+ * brim_privacy_most_clients. */
 static brim_status draw_independently(brim_selection_host *h, const brim_selection_wish *wish)
 {
   const brim_settings *s = h->setup->settings;
@@ -368,7 +369,7 @@ static void swap_sketch(brim_selection_host *h, int64_t client, int64_t i, const
   memcpy(own, now ? now : before, BRIM_SKETCH * sizeof *own);
 }
 
-/* A client's accuracy during its training; NAN if targets are real numbers or training was only simulated. */
+/* Returns a client's accuracy during its training; NAN if targets are real numbers or training was only simulated. */
 static double accuracy_of(const brim_selection_host *h, const brim_client_result *c)
 {
   const int32_t task = h->setup->data.train.task;
@@ -458,7 +459,7 @@ brim_status brim_selection_learn(brim_selection_host *h, int64_t round, const br
 void brim_selection_end(brim_selection_host *h, bool is_committed)
 {
   if (is_committed) h->undo_count = 0;
-  if (h->undo_count == 0) return; /* also if the selector has not learned from the round */
+  if (h->undo_count == 0) return; /* even if the selector has not learned from the round */
   put_back(h);
   swap_states(h);
 }

@@ -11,13 +11,13 @@ brim_status brim_selection_call(brim_guard *guard, const brim_plugin_call *call,
 
 /* [any] EPLUGIN naming the selector if the size of its state is negative or too large. */
 brim_status brim_selection_check_state(const char *id, int64_t own, int64_t of_client);
-/* [any] EPLUGIN naming the selector, and the client if there is one, if it selected none or too many, one twice, or one
- * that is not a candidate. `room`: the memory for the answer. `is_chosen`: a bit for each client, all 0 before and
- * after. */
+/* [any] EPLUGIN naming the selector, and the client if there is one, if it selected no client, too many, a client
+ * twice, or a client that is not a candidate. `room`: the memory for the answer. `is_chosen`: a bit for each client,
+ * all 0 before and after. */
 brim_status brim_selection_check(const char *id, const brim_selection_query *query, const brim_selection *out,
                                  const int64_t *room, uint8_t *is_chosen);
-/* [any] EINVAL if the selector may not ask for the losses of these clients: a client does not exist, or the selector
- * did not declare that it needs losses, so the plan has no program for them. */
+/* [any] EINVAL if the selector must not ask for the losses of these clients, because a client does not exist, or
+ * because the selector did not declare BRIM_NEED_LOSSES, so that the plan has no program for losses. */
 brim_status brim_selection_check_question(uint32_t needs, const brim_selection_query *query, const int64_t *client,
                                           int64_t count);
 #endif

@@ -26,7 +26,7 @@ typedef struct reader {
   size_t column[COLUMNS_MAX]; /* where each value begins, from 1 */
 } reader;
 
-/* Returns ECONFIG at a column of the present line. */
+/* Returns ECONFIG for a column of the current line. */
 static brim_status BRIM_PRINTF(3, 4) complain(const reader *r, size_t column, const char *format, ...)
 {
   char text[256];
@@ -37,7 +37,7 @@ static brim_status BRIM_PRINTF(3, 4) complain(const reader *r, size_t column, co
   return brim_fail(BRIM_ECONFIG, "%s:%" PRId64 ":%zu: %s", r->path, r->number, column, text);
 }
 
-/* False at the end of the file. Skips blank lines. */
+/* Reads the next line that is not blank; false at the end of the file. */
 static bool next_line(reader *r)
 {
   ssize_t length;
@@ -64,7 +64,7 @@ static brim_status read_field(reader *r, int k, const char *at, size_t length)
   return BRIM_OK;
 }
 
-/* Reads the numbers of the present line, and checks that its client is one of `clients`. */
+/* Reads the numbers of the current line, and checks that its client is one of `clients`. */
 static brim_status read_values(reader *r, int64_t clients)
 {
   const char *at = r->line;
@@ -167,7 +167,7 @@ static brim_status grow(brim_trace_times *t, int64_t count, int64_t *room)
   return BRIM_OK;
 }
 
-/* Adds the present line after `count` others, of which the last is of `client` (-1: none). */
+/* Adds the current line after `count` others, of which the last belongs to `client` (-1: none). */
 static brim_status add_time(const reader *r, brim_trace_times *t, int64_t count, int64_t client)
 {
   const int64_t own = (int64_t)r->value[0];
@@ -225,7 +225,7 @@ bool brim_trace_is_there(const brim_trace_times *t, int64_t client, double secon
 {
   const double now = fmod(seconds, t->period);
   int64_t from = t->first[client], to = t->first[client + 1];
-  while (from < to) { /* finds the first that has not ended */
+  while (from < to) { /* finds the first time that has not ended */
     const int64_t middle = from + (to - from) / 2;
     if (t->time[middle].to <= now)
       from = middle + 1;

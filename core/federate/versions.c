@@ -55,12 +55,12 @@ brim_status brim_versions_keep(brim_versions *v, brim_exec *exec, const brim_pro
                                brim_version_used_fn is_used, void *context)
 {
   const brim_graph *g = serve->graph;
-  int64_t slot = find(v, version); /* of an earlier attempt at the round */
+  int64_t slot = find(v, version); /* left by an earlier attempt at the round */
   for (int64_t i = 0; i < v->slots && slot < 0; i++)
     if (v->of_slot[i] < 0 || !is_used(context, v->of_slot[i])) slot = i;
   if (slot < 0) return brim_fail(BRIM_EINTERNAL, "no room for version %lld of the global model", (long long)version);
   char *at = v->data + (uint64_t)slot * v->bytes;
-  v->of_slot[slot] = -1; /* until all of it is there */
+  v->of_slot[slot] = -1; /* invalid until the copy is complete */
   for (size_t i = 0; i < g->parameter_count; i++) {
     if (!brim_parameter_is_controlled(&g->parameter[i])) continue;
     BRIM_TRY(brim_exec_read(exec, serve, g->parameter[i].value, at));

@@ -22,7 +22,7 @@ struct brim_whole {
   double *block;            /* [rows, plan.block] */
   const double **update;    /* [rows] its rows */
   void *read;               /* [plan.block] values of the file */
-  double *out;              /* [plan.largest] the result for a tensor, or its sums */
+  double *out;              /* [plan.largest] the result for a tensor, or the tensor's sums */
   void *scratch;            /* of the aggregator */
 };
 
@@ -32,7 +32,7 @@ static brim_status check_disk(const brim_whole *w, const char *folder)
 {
   struct statvfs disk;
   char needed[32], room[32];
-  if (statvfs(folder, &disk) != 0) return BRIM_OK; /* a full disk is then an error of a write */
+  if (statvfs(folder, &disk) != 0) return BRIM_OK; /* a full disk then causes an error when brim writes */
   const uint64_t left = (uint64_t)disk.f_bavail * disk.f_frsize;
   if (left >= w->plan.file_bytes) return BRIM_OK;
   return brim_fail(BRIM_EBUDGET,
@@ -109,7 +109,7 @@ static brim_status read_values(const brim_whole *w, int64_t row, int64_t first, 
   return BRIM_OK;
 }
 
-/* own -= global. Adding 0 makes negative zeros positive, as sums over ranks would. */
+/* Computes own -= global. Adding 0 makes negative zeros positive, as sums over ranks would. */
 static void subtract(uint32_t dtype, char *own, const char *global, int64_t count)
 {
   double a[PART], b[PART];
@@ -143,7 +143,7 @@ brim_status brim_whole_write(const brim_whole *w, int64_t row, brim_exec *lane, 
 
 /* ---- sums ---- */
 
-/* Handles a tensor of sums, whose values lie in rows from `first` on. */
+/* Handles a tensor of sums; its values begin at index `first` of each row. */
 typedef brim_status (*tensor_fn)(void *context, const brim_program *serve, const brim_tensor *sum, int64_t first);
 
 static brim_status for_each_sum(brim_exec *server, tensor_fn handle, void *context)

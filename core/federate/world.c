@@ -18,7 +18,7 @@
  * check. Stream 8 is that of edges.c. */
 enum { SPEED = 1, CHANNEL, WALK, NETWORK, DAY, TURN, PRESENCE };
 #define NUMBERED(stream, number) ((uint32_t)(number) << 4 | (uint32_t)(stream))
-#define CHECKS_MAX 10000 /* availability checks before a round is given up */
+#define CHECKS_MAX 10000 /* limit for availability checks, after which the round fails */
 
 struct brim_fleet {
   const brim_setup *setup;
@@ -26,18 +26,18 @@ struct brim_fleet {
   const brim_network_settings *network;
   uint64_t seed;
   int64_t clients;
-  /* Counted on the model's own operations, before fusion and recompute, so that the counts do not depend on plan or
+  /* The counts are for the model's own operations, before fusion and recompute, so that they do not depend on plan or
    * backend. */
   uint64_t batch_flops, look_flops, update_flops; /* per batch in training and in evaluation; per update */
   bool looks;              /* a client of a round also computes its loss under the global model, for the aggregator */
-  int64_t bytes, up_bytes; /* sent by the server (as fp32), and by a client */
+  int64_t bytes, up_bytes; /* bytes sent by the server (as fp32), and by a client */
   float *gflops;           /* [clients] */
-  float *mbit;             /* [clients] from world.devices; NULL: the network's bandwidth */
+  float *mbit;             /* [clients] from world.devices; NULL: the networks' bandwidth applies */
   float *channel;          /* [clients] in round channel_round */
   int64_t channel_round;
-  int64_t rounds;  /* of an edge, or of a client without edges, in a round of the server */
+  int64_t rounds;  /* rounds of an edge, or of a client without edges, in a round of the server */
   uint8_t *seen;   /* [federate.edges] while edges are counted */
-  double *slowest; /* [federate.edges] seconds of an edge's slowest client in a round */
+  double *slowest; /* [federate.edges] seconds of each edge's slowest client in a round */
   brim_trace_times times;
 };
 
@@ -54,7 +54,7 @@ static double uniform(uint32_t x)
   return ((double)x + 0.5) * (1.0 / 4294967296.0);
 }
 
-/* A random number per client and round. */
+/* Draws a random number per client and round. */
 static uint32_t draw_by_round(const brim_fleet *f, uint32_t stream, int64_t client, int64_t round)
 {
   return draw(f, stream, client, (uint32_t)(round / 4)).v[round % 4];
@@ -199,11 +199,11 @@ const char *brim_outcome_name(enum brim_outcome outcome)
 
 /* ---- a client's time ---- */
 
-/* A random walk within [channel_least, 1], reflected at its ends. */
+/* Computes the channels: a random walk within [channel_least, 1], reflected at its ends. */
 static void walk_channels(brim_fleet *f, int64_t round)
 {
   const double least = f->world->channel_least, step = f->world->channel_step;
-  if (round < f->channel_round) begin_channels(f); /* a run that resumes from an earlier checkpoint */
+  if (round < f->channel_round) begin_channels(f); /* the run has resumed from an earlier checkpoint */
   for (; f->channel_round < round; f->channel_round++)
     for (int64_t k = 0; k < f->clients; k++) {
       const double u = uniform(draw_by_round(f, WALK, k, f->channel_round));
@@ -214,7 +214,7 @@ static void walk_channels(brim_fleet *f, int64_t round)
     }
 }
 
-/* The phases of a client's round, in order; with several rounds of its edge, the sum of each over them. */
+/* The phases of a client's round, in order; if its edge has several rounds, the sum of each phase over them. */
 typedef struct phases {
   double down, compute, up; /* seconds */
 } phases;
@@ -233,7 +233,7 @@ static double send(const brim_fleet *f, const brim_link *link, int64_t client, i
   return brim_link_seconds(link, (double)f->channel[client], bytes, delay);
 }
 
-/* The seconds of its training, and of its loss under the global model if the aggregator needs that. */
+/* Returns the seconds of the client's training, and of its loss under the global model if the aggregator needs that. */
 static double train_seconds(const brim_fleet *f, int64_t client)
 {
   const brim_setup *s = f->setup;
@@ -281,7 +281,7 @@ static bool is_there(const brim_fleet *f, int64_t client, double clock)
   return day - floor(day) < f->world->day_share;
 }
 
-/* `look`: the number of this check in the round. */
+/* Lists the available clients; `look`: the number of this check in the round. */
 static int64_t list_candidates(const brim_fleet *f, const brim_moment *m, int64_t look, int64_t *out)
 {
   const int32_t availability = f->world->availability;
@@ -320,7 +320,7 @@ static brim_status refuse_wait(const brim_moment *m, double waited, int64_t need
       m->round + 1, waited, needed);
 }
 
-/* The seconds after which availability repeats; 0: never. */
+/* Returns the seconds after which availability repeats; 0: never. */
 static double period_of(const brim_fleet *f)
 {
   if (f->world->availability == BRIM_AVAILABILITY_TRACE) return f->times.period;
@@ -362,7 +362,7 @@ int64_t brim_fleet_look(brim_fleet *f, const brim_moment *m, brim_fleet_columns 
 
 /* ---- a round ---- */
 
-/* On the slowest of the networks, at the worst quality of the channel. */
+/* Returns the longest time of a client's transfers: on the slowest network, at the worst quality of the channel. */
 static double longest_transfers(const brim_network_settings *n, double channel, double bytes)
 {
   double most = 0;
@@ -401,7 +401,7 @@ brim_expense brim_fleet_ask(const brim_fleet *f, const brim_moment *m, const int
   return all;
 }
 
-/* Draws when the client finishes or stops, regardless of the others. */
+/* Draws when the client finishes or stops, independently of the other clients. */
 static phases begin_turn(const brim_fleet *f, const brim_moment *m, int64_t client, brim_fate *fate)
 {
   const brim_philox r = draw(f, NUMBERED(TURN, m->attempt), client, (uint32_t)m->number);
@@ -418,7 +418,7 @@ void brim_fleet_start(const brim_fleet *f, const brim_moment *m, int64_t client,
   fate->spent = spend(f, &p, fate->spent.seconds);
 }
 
-/* Keeps the `wanted` clients that arrive first; ties go to those that were selected first. */
+/* Keeps the `wanted` clients that arrive first; of clients that arrive together, those that were selected first. */
 static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
 {
   int64_t arrives = 0;
@@ -432,8 +432,8 @@ static void drop_surplus(brim_fate *fate, int64_t count, int64_t wanted)
   }
 }
 
-/* The end of the round: when the last client that it waits for has arrived or stopped; the deadline if clients are
- * late; with a surplus, when enough have arrived. */
+/* Returns the end of the round. It ends when the last client that it waits for has arrived or stopped; at the deadline
+ * if clients are late; with a surplus, when enough have arrived. */
 static double find_end(const brim_fate *fate, int64_t count, double deadline)
 {
   double arrived = 0, stopped = 0;
@@ -448,7 +448,7 @@ static double find_end(const brim_fate *fate, int64_t count, double deadline)
   return surplus ? arrived : late ? deadline : fmax(arrived, stopped);
 }
 
-/* A round of an edge lasts as long as its slowest client takes. Clients that stop take no part in any. */
+/* A round of an edge takes as long as its slowest client. Clients that stop take part in no such round. */
 static void wait_for_edges(const brim_fleet *f, const int64_t *client, int64_t count, brim_fate *fate)
 {
   const int64_t edges = f->setup->settings->federate.edges;
@@ -470,7 +470,7 @@ brim_expense brim_fleet_play(const brim_fleet *f, const brim_moment *m, const in
   if (f->rounds > 1) wait_for_edges(f, client, count, fate);
   for (int64_t i = 0; i < count; i++) {
     const brim_edge_trip trip = brim_edge_trip_of(f->setup, m, client[i], f->bytes, true);
-    fate[i].spent.seconds += trip.down + trip.up; /* until the server has the result */
+    fate[i].spent.seconds += trip.down + trip.up; /* until the server has the sum */
     if (deadline > 0 && fate[i].spent.seconds > deadline) fate[i].outcome = BRIM_OUTCOME_LATE;
   }
   if (!s->privacy.draws_poisson) drop_surplus(fate, count, s->clients_per_round);

@@ -1,6 +1,6 @@
 /* Reverse-mode differentiation of a graph: walks the forward nodes backwards and lets each operation's gradient rule
  * append the nodes that compute its inputs' gradients. A tensor with several uses gets the sum of their gradients. A
- * parameter's gradient is persistent, and kernels add into it; each further use adds into a sum of its own.
+ * parameter's gradient is persistent, and kernels add to it; each further use has a sum of its own.
  *
  * A tensor made of parameters alone (a slice of one, its norm, the product of two) has no samples. Nodes that combine
  * it with samples treat it as a parameter: their gradients are added up over the step in a persistent sum, sample by
@@ -14,7 +14,7 @@
 struct brim_autodiff {
   brim_graph *g;
   brim_tensor **gradient; /* by tensor id */
-  bool *needed;           /* by tensor id: it depends on a parameter or a wanted tensor */
+  bool *needed;           /* by tensor id: whether it depends on a parameter or a wanted tensor */
   size_t count;           /* forward tensors */
 };
 
@@ -107,7 +107,7 @@ static brim_status add_flow(brim_autodiff *ad, const brim_node *like, brim_tenso
   brim_graph *g = ad->g;
   locate(g, like);
   x = original_of(g, x);
-  if (sums_samples(g, like, x)) /* the kernel has already added it up over the micro-batch */
+  if (sums_samples(g, like, x)) /* the kernel has already summed it over the micro-batch */
     return brim_graph_fail(
         g, like->op, like->name,
         "'%s' is computed from parameters alone, so it has no samples: this operation cannot combine it "
@@ -133,7 +133,8 @@ static bool needs_any(const brim_autodiff *ad, brim_tensor *const *of, uint32_t 
   return any;
 }
 
-/* Unneeded results, such as those for frozen parameters, are computed with the others, and freed after the node. */
+/* Results that are not needed, such as those for frozen parameters, are computed with the others and freed after the
+ * node. */
 brim_status brim_autodiff_emit(brim_autodiff *ad, const char *op, const brim_node *like, const brim_attr *attr,
                                brim_tensor *const *in, uint32_t in_count, brim_tensor *const *of, uint32_t of_count)
 {

@@ -4,7 +4,7 @@
 
 #include "base/align.h"
 
-/* The graph with the gradients. A federation's server has sums instead, in its update. */
+/* Returns the graph with the gradients. A federation's server has the sums in its update instead. */
 static const brim_graph *graph_of_gradients(const brim_plan *plan)
 {
   const uint32_t kind = plan->request.client ? BRIM_PROGRAM_UPDATE : BRIM_PROGRAM_TRAIN;
@@ -26,9 +26,9 @@ static void add_bucket(brim_plan *plan, uint64_t first, uint64_t count, uint32_t
   plan->bucket[plan->bucket_count++] = (brim_gradient_bucket){offset, count, dtype, kind};
 }
 
-/* With shards: makes the buckets that are scattered here, unless programs do that, and one for the sums that every rank
- * gets whole: the sums for moving averages, complete after the forward pass, and the gradients of further uses,
- * complete at any time. One bucket holds them all. */
+/* For shards: makes the buckets to scatter, unless programs scatter them, and one bucket for the sums that every rank
+ * gets whole. These are the sums for moving averages, which are complete after the forward pass, and the gradients of
+ * further uses. */
 static void make_sharded(brim_plan *plan)
 {
   const brim_shards *s = plan->shards;
@@ -51,7 +51,7 @@ uint64_t brim_buckets_size(const brim_graph *g, uint64_t most)
   return most < size ? most : size;
 }
 
-/* Gradients are in the order of their tensors; buckets take them from the end. */
+/* Gradients lie in the order of their tensors; buckets begin with the last ones. */
 void brim_buckets_make(brim_plan *plan)
 {
   const brim_plan_request *r = &plan->request;
@@ -91,11 +91,11 @@ void brim_buckets_find_ready(const brim_plan *plan, brim_program *p)
   for (size_t i = 0; i < g->node_count; i++)
     for (uint32_t k = 0; k < g->node[i]->out_count; k++)
       if (g->node[i]->out[k]->role == BRIM_ROLE_GRADIENT) note_output(plan, p, g->node[i]->out[k], (int32_t)i);
-  /* Ranks may have different numbers of micro-batches, or fail in the middle: the program's own collectives come first
-   * on all of them. */
+  /* Ranks may have different numbers of micro-batches, or fail in between, so on every rank the program's own
+   * collectives come first. */
   for (size_t k = 0; plan->shards && plan->shards->gradients && k < plan->bucket_count; k++)
     p->bucket_ready[k] = (int32_t)g->node_count - 1;
-  for (size_t k = 1; k < plan->bucket_count; k++) /* buckets are added up in order */
+  for (size_t k = 1; k < plan->bucket_count; k++) /* buckets are summed in order */
     if (p->bucket_ready[k] < p->bucket_ready[k - 1]) p->bucket_ready[k] = p->bucket_ready[k - 1];
 }
 

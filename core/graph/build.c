@@ -75,7 +75,7 @@ brim_tensor *brim_block(brim_graph *g, brim_tensor *x)
   return x;
 }
 
-/* A row of logits for each label. */
+/* The shape of the logits: a row for each label. */
 static brim_shape shape_of_logits(const brim_graph *g)
 {
   brim_shape s = g->label->shape;
@@ -90,10 +90,10 @@ static size_t caps_of_logits(const brim_graph *g)
   return n && g->uncapped && strcmp(n->op, "formula") == 0 && n->in[0] == g->uncapped && n->out[0] == g->output;
 }
 
-/* Whether the loss can include the product that makes the output. Nothing else may read the logits, so the last node,
- * apart from a cap, must be a linear. With few classes it is not worthwhile, because it computes the logits twice and
- * the confusion matrix needs them. It is impossible with an ignored class, because the loss gives no rank for its
- * samples, but metrics need their answers. */
+/* Whether the loss can include the product that makes the output. No other node may read the logits, so the last node,
+ * apart from a cap, must be a linear. With few classes this is not worthwhile, because the logits are then computed
+ * twice and the confusion matrix needs them. With an ignored class it is impossible, because the loss gives no rank for
+ * samples of that class, but metrics need their answers. */
 static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return false;
@@ -109,13 +109,13 @@ static bool can_hold_product(const brim_graph *g, const brim_graph_options *o)
          (!o->offers || o->offers(o->offers_arg, "linear_cross_entropy"));
 }
 
-/* The k of top-k accuracy in evaluation; 0: off. */
+/* Returns the k of top-k accuracy in evaluation; 0: turned off. */
 static int32_t top_k_of(const brim_graph *g, const brim_graph_options *o)
 {
   return g->training ? 0 : o->top_k;
 }
 
-/* Replaces the last product and its result, capped or not, by a loss that includes them. */
+/* Replaces the last product and its result, with or without a cap, by a loss that includes them. */
 static brim_status add_linear_loss(brim_graph *g, const brim_graph_options *o)
 {
   const size_t caps = caps_of_logits(g);
@@ -149,8 +149,8 @@ static brim_status add_metrics(brim_graph *g, const char *op, int64_t count, con
   return g->status;
 }
 
-/* Metrics: sum of losses, right answers; in evaluation also the confusion matrix, unless there are many classes or the
- * answers are tokens, and answers right among the top k. Tokens that the loss ignores are not counted. */
+/* Adds the metrics: sum of losses, and correct answers; in evaluation also the confusion matrix, unless there are many
+ * classes or the answers are tokens, and correct answers among the top k. Tokens that the loss ignores do not count. */
 static brim_status add_classification_metrics(brim_graph *g, const brim_graph_options *o)
 {
   const bool is_tokens = g->task == BRIM_TASK_TOKENS;
@@ -163,7 +163,7 @@ static brim_status add_classification_metrics(brim_graph *g, const brim_graph_op
   return add_metrics(g, "classification_metrics", 2 + cells + (attr.metrics.top_k > 0), &attr);
 }
 
-/* Metrics: sum of losses, absolute errors; in evaluation all errors. */
+/* Adds the metrics: sum of losses, and absolute errors; in evaluation all errors. */
 static brim_status add_regression_metrics(brim_graph *g)
 {
   const brim_attr attr = {.metrics = {.errors = !g->training}};
@@ -193,7 +193,7 @@ static brim_status add_loss(brim_graph *g, const brim_graph_options *o)
   return g->task == BRIM_TASK_VALUES ? add_regression_metrics(g) : add_classification_metrics(g, o);
 }
 
-/* The label or target of each sample. */
+/* Makes the label or target of each sample. */
 static brim_tensor *new_label(brim_graph *g, const brim_graph_options *o)
 {
   const bool is_soft = g->task == BRIM_TASK_CLASS && o->soft_labels && g->training;
@@ -217,7 +217,7 @@ static void mark_local(brim_graph *g, const char *patterns)
     g->parameter[i].is_local = !g->parameter[i].is_frozen && brim_matches_any(patterns, g->parameter[i].value->name);
 }
 
-/* The inputs: samples with their labels, or some tokens of texts with their places. */
+/* Adds the inputs: samples with their labels, or some tokens of texts with their places. */
 static brim_status add_inputs(brim_graph *g, const brim_graph_options *o)
 {
   brim_shape input = {o->sample.rank + 1, {o->batch}};
@@ -257,7 +257,7 @@ static brim_status build(const brim_graph_options *o, brim_graph *g)
   g->offers_arg = o->offers_arg;
   BRIM_TRY(add_inputs(g, o));
   if (o->backbone) brim_wrap_open(g, o);
-  brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a reason found later is from this build */
+  brim_fail(BRIM_OK, "%s", ""); /* clears the error text, so that a later error text is from this build */
   brim_long_call_begin(&call, "the model's build", (const void *)(uintptr_t)o->model->build);
   const brim_status status = o->model->build(o->model_self, g);
   brim_long_call_end(&call);
@@ -293,7 +293,7 @@ brim_status brim_graph_build(const brim_graph_options *options, brim_graph **out
 {
   brim_graph *g = brim_graph_create(options->real, options->batch, options->training);
   brim_graph_options o = *options;
-  if (o.keep_losses) { /* the loss of training may be another one */
+  if (o.keep_losses) { /* training may use another loss */
     o.loss = (brim_graph_loss){.op = "softmax_cross_entropy", .attr = {.ignores = 1, .ignore_index = BRIM_NO_TOKEN}};
     o.class_weights = false;
   }

@@ -5,7 +5,7 @@
 
 static void add(brim_program *p, brim_program_collective c)
 {
-  if (p->collective_count > 0) { /* collectives must also end in order */
+  if (p->collective_count > 0) { /* collectives must also finish in order */
     const brim_program_collective *before = &p->collective[p->collective_count - 1];
     if (c.start < before->start) c.start = before->start;
     if (c.finish < before->finish) c.finish = before->finish;

@@ -1,4 +1,4 @@
-/* The collectives that programs contain between their nodes if ranks share the update (graph/shard.h):
+/* The collectives between the nodes of programs, if ranks divide the update (graph/shard.h):
  *
  *   training   with sharded gradients, in every micro-batch: adds up each bucket and gives every rank its part. Starts
  *              after the last node that adds to the bucket, ends before the rank adds its part to the stored one.
@@ -7,7 +7,7 @@
  *              Then gathers each bucket of the parameters: starts after the last update of the rank's part, ends before
  *              the first moving average.
  *
- * All ranks have the same collectives in the same order, between nodes of their own. */
+ * All ranks have the same collectives in the same order, but may have them between different nodes. */
 #ifndef BRIM_GRAPH_COLLECTIVES_H
 #define BRIM_GRAPH_COLLECTIVES_H
 #include "graph/plan.h"

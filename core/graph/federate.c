@@ -28,7 +28,7 @@ static bool is_there(const brim_parameter *p)
   return !p->is_frozen;
 }
 
-/* Makes a tensor for each parameter that has one, in order; returned by parameter. */
+/* Makes, in order, a tensor for each parameter that has one; returns them by parameter. */
 static brim_tensor **add_tensors(brim_graph *g, bool (*has)(const brim_parameter *p), uint32_t role, uint32_t dtype,
                                  const char *what)
 {
@@ -108,7 +108,7 @@ brim_status brim_graph_build_fold_control(const brim_graph *like, brim_graph **o
   return finish(g, out);
 }
 
-/* A buffer has no optimizer: it gets the mean of its changes. */
+/* A buffer has no optimizer, so it gets the mean of the clients' changes. */
 brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_options *options, brim_graph **out)
 {
   brim_graph *g = begin(like);
@@ -129,7 +129,7 @@ brim_status brim_graph_build_serve(const brim_graph *like, const brim_update_opt
                                     brim_arena_printf(&g->arena, "%s.grad", p->value->name));
     brim_graph_node_into(g, "serve", p->value->name, in, 1, &p->gradient, 1, NULL);
   }
-  for (size_t i = 0; i < g->parameter_count; i++) /* after all updates, as a GPU runs nodes of one kind together */
+  for (size_t i = 0; i < g->parameter_count; i++) /* after all updates, because a GPU runs nodes of one kind together */
     if (sum[i] && brim_parameter_is_trained(&g->parameter[i])) brim_update_add_node(g, options, i);
   g->first_average = g->node_count;
   return finish(g, out);

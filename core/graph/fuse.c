@@ -1,10 +1,10 @@
 /* The fusion pass over a forward graph, before autodiff.
  *
  * A fused operation is named after the two that it replaces, such as "linear+relu", and its descriptor defines how to
- * make it (core/graph/ops/fused.c). A node is merged into the one right before it if there is such an operation,
- * nothing else reads the tensor between them (unless it stays), and the operation's `join` accepts the shapes. Only
- * neighbours are merged: then the fused node runs when the two would have run, and so do its gradient's nodes, and no
- * tensor lives longer than before. Plans never become larger.
+ * make it (core/graph/ops/fused.c). The pass merges a node into the one right before it if there is such an operation,
+ * no other node reads the tensor between them (unless the fused node outputs it too), and the operation's `join`
+ * accepts the shapes. It merges only neighbours, so the fused node and its gradient run where the two would have run,
+ * and no tensor lives longer than before. Plans never become larger.
  *
  * The fused node keeps the name that the author gave to one of the two, so that messages match the model. */
 #include "graph/fuse.h"
@@ -51,7 +51,7 @@ static const brim_op *fused_of(const brim_node *first, const brim_node *second)
   return op && op->fusion.kind ? op : NULL;
 }
 
-/* The author's name for one of the two, or else the fused operation's name. */
+/* Returns the author's name for one of the two nodes, or else the fused operation's name. */
 static const char *name_of(const brim_op *op, const brim_node *first, const brim_node *second)
 {
   if (strcmp(first->name, first->op) != 0) return first->name;
@@ -78,8 +78,8 @@ static bool merge(const pass *p, brim_node *first, const brim_node *second)
   return true;
 }
 
-/* Moves an activation that follows a view, as at the end of conv1d, before the view and merges it: the view's result
- * becomes the activation's. */
+/* If an activation follows a view, as at the end of conv1d, moves it before the view and merges it; the view's result
+ * takes the activation's place. */
 static bool merge_after_view(const pass *p, brim_node *first, brim_node *view, const brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0];
@@ -118,8 +118,8 @@ void brim_graph_drop_tensors(brim_graph *g, const bool *gone)
   }
 }
 
-/* Moves the activation of a pair that is not merged before the view: then the first gradient has the same order in
- * memory, by which backends choose how to compute. */
+/* If a pair cannot be merged, moves its activation before the view, so that the first gradient has the same order in
+ * memory, on which backends base their choice of kernels. */
 static bool move_before_view(const pass *p, const brim_node *first, brim_node *view, brim_node *second)
 {
   brim_tensor *inner = first->out[0], *outer = view->out[0], *last = second->out[0];
@@ -127,22 +127,22 @@ static bool move_before_view(const pass *p, const brim_node *first, brim_node *v
     return false;
   if (p->readers[inner->id] > 1 || p->readers[outer->id] > 1 || !fused_of(first, second)) return false;
   second->in[0] = inner;
-  outer->shape = inner->shape; /* this is now the activation's shape */
+  outer->shape = inner->shape; /* the shape of the activation now */
   outer->name = second->name;
   second->out[0] = view->in[0] = outer;
   view->out[0] = last;
   return true;
 }
 
-/* Whether a node gives a norm's result. Its gradient does not need relu's result. */
+/* Whether a node gives a norm's result. The gradient of a norm does not need relu's result. */
 static bool is_norm(const brim_graph *g, const brim_tensor *t)
 {
   return t->producer >= 0 && g->node[t->producer]->descriptor->kind == BRIM_KIND_NORM;
 }
 
-/* Moves relu after a following max pooling or dropout, if the backend has kernels for both: relu and these give the
- * same results in either order. Then no gradient needs the larger result of relu. Backends that lack the kernels have
- * relu in the epilogue of the product before it. */
+/* Moves relu after a following max pooling or dropout, if the backend has kernels for the fused pair. The results are
+ * the same in either order, and then no gradient needs relu's result, which is larger. Backends without these kernels
+ * compute relu in the epilogue of the product before it. */
 static bool move_after(const pass *p, size_t i)
 {
   brim_graph *g = p->g;
@@ -189,7 +189,7 @@ void brim_graph_fuse(brim_graph *g, uint64_t fusions, bool (*offers)(const void 
 
 /* ---- after autodiff ---- */
 
-/* Keeps two results of the forward node, and those of its gradient. */
+/* Makes one node with two results of the forward node, and those of its gradient. */
 static brim_node *join_loss(brim_graph *g, const brim_node *loss, const brim_node *gradient, const brim_op *op)
 {
   brim_node *both = BRIM_ARENA_NEW(&g->arena, brim_node, 1);
@@ -203,7 +203,7 @@ static brim_node *join_loss(brim_graph *g, const brim_node *loss, const brim_nod
   return both;
 }
 
-/* The loss must be the last of the forward pass, except for its metrics, which nothing else reads. */
+/* The loss must be last in the forward pass, except for its metrics, whose results no node reads. */
 void brim_graph_fuse_loss(brim_graph *g)
 {
   static const char *const names[] = {"linear_cross_entropy", "rank_metrics", "linear_cross_entropy_grad"};
@@ -216,7 +216,7 @@ void brim_graph_fuse_loss(brim_graph *g)
   brim_node **node = BRIM_ARENA_NEW(&g->arena, brim_node *, count);
   memcpy(node, g->node + first, count * sizeof *node);
   g->forward_count = first;
-  g->merges_more = true;
+  g->merges_loss = true;
   brim_graph_cut_backward(g);
   brim_graph_append(g, join_loss(g, node[0], node[2], op));
   brim_graph_append(g, node[1]);

@@ -1,15 +1,15 @@
-/* Attention on one tensor of queries, keys and values, which is part of the fusion pass.
+/* The part of the fusion pass that makes attention read one tensor of queries, keys and values.
  *
- * Many models compute q, k and v by one product and cut it into three: attention_qkv reads the product itself, and its
- * gradient is one tensor, so neither slices nor padded gradients are made. If q and k are rotated in between, the
- * rotation works on the product, in place where it can. With caches (core/graph/generate.h), k and v are written into
+ * Many models compute q, k and v by one product and cut it into three. attention_qkv reads the product itself, and its
+ * gradient is one tensor, so the graph needs no slices and no padded gradients. If q and k are rotated in between, the
+ * rotation works on the product, in place if possible. With caches (core/graph/generate.h), k and v are written into
  * their caches from the product.
  *
  *     product, slice q, slice k, slice v, rotary q, rotary k, attention     before
  *     product, rotary, attention_qkv                                        after
  *
- * The same numbers are computed in the same order. Plans never become larger: the product lives as long as the slices
- * would have, which have its size. */
+ * Kernels compute the same numbers in the same order. Plans never become larger, because the product lives only as long
+ * as the slices would, which together have its size. */
 #include <string.h>
 
 #include "graph/fuse.h"
@@ -36,7 +36,7 @@ static bool is_op(const brim_node *n, const char *op)
   return n && strcmp(n->op, op) == 0;
 }
 
-/* Finds the nodes that made an input of attention. No other node may read their results. */
+/* Finds the nodes that made an input of attention, and whose results no other node reads. */
 static bool find_part(const pass *p, const brim_tensor *t, part *out)
 {
   brim_node *n = maker_of(p->g, t);

@@ -5,7 +5,7 @@
 
 /* ---- the operation ---- */
 
-/* A row moves; nothing is computed. */
+/* The operation moves a row and computes nothing. */
 static void cost_cache_write(const brim_node *n, brim_cost *out)
 {
   const brim_tensor *places = n->in[1], *cache = n->out[0];
@@ -17,13 +17,11 @@ BRIM_OP(cache_write) = {.name = "cache_write",
                         .kind = BRIM_KIND_COPY,
                         .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = 1},
                         .signature = "x [N,T,E], places i32 [N,T] -> cache [N,C,F]",
-                        .in_count = 2,
-                        .out_count = 1,
                         .each_token = brim_op_each_token_last,
                         .cost = cost_cache_write};
 
-/* A window's cache is a ring. A program writes all of its tokens before the first of them reads, so the ring holds the
- * keys of the first one's window and the tokens after it. */
+/* A window's cache is a ring. A program writes all of its tokens before the first of them reads, so the ring must hold
+ * the keys of the first token's window and of the tokens after it. */
 static int64_t rows_of(const brim_graph *g, int64_t window)
 {
   const int64_t ring = window + g->generation.chunk;
@@ -47,7 +45,8 @@ static bool has_tokens(const brim_graph *g, const brim_tensor *x)
   return x->shape.rank >= 2 && x->shape.dim[0] == g->input->shape.dim[0] && x->shape.dim[1] == g->input->shape.dim[1];
 }
 
-/* Inputs made of parameters alone may broadcast to each token, but not differ between tokens. */
+/* Whether an input made of parameters alone is the same for all tokens: it may broadcast over tokens, but not differ
+ * between them. */
 static bool is_same_for_tokens(const brim_tensor *x, const brim_tensor *y)
 {
   return x->shape.rank < y->shape.rank - 1 || (x->shape.rank == y->shape.rank - 1 && x->shape.dim[0] == 1) ||

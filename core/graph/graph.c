@@ -9,9 +9,10 @@
 
 #include "base/text.h"
 
-#define TENSORS_MAX 1000000             /* far above real graphs; stops a model that adds nodes forever */
-#define NAME_BYTES_MAX 200              /* of an author's name; names derived from it are a little longer */
-#define ELEMENTS_MAX ((int64_t)1 << 40) /* in one tensor: terabytes; a million such tensors do not overflow 64 bits */
+#define TENSORS_MAX 1000000 /* far above real graphs; stops a model that adds nodes without end */
+#define NAME_BYTES_MAX 200  /* limit for an author's name; names derived from it are a little longer */
+#define ELEMENTS_MAX                                                                                                   \
+  ((int64_t)1 << 40) /* limit for one tensor: terabytes; the sum over a million such tensors fits in 64 bits */
 
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training)
 {
@@ -94,7 +95,7 @@ brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, con
   return t;
 }
 
-/* The slot of a parameter's name in the table (open addressing), or the free slot for it. */
+/* Returns the slot of a parameter's name in the table (open addressing), or the free slot for it. */
 static size_t slot_of(const brim_graph *g, uint64_t hash, const char *name)
 {
   size_t i = (size_t)hash & (g->slot_room - 1);
@@ -147,7 +148,7 @@ static brim_tensor *add_parameter(brim_graph *g, const char *name, const brim_sh
   }
   p.is_frozen = g->freezing;
   p.is_small =
-      g->freezing && g->frozen_type && shape->rank >= 2; /* vectors are small, and precision matters more there */
+      g->freezing && g->frozen_type && shape->rank >= 2; /* not vectors: they are small, and need more precision */
   brim_tensor *value = brim_graph_tensor(g, BRIM_ROLE_PARAMETER, g->real, shape, name);
   if (!value) return NULL;
   p.value = value;
@@ -179,8 +180,8 @@ brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what
                               (brim_init){BRIM_INIT_UNIFORM, bound});
 }
 
-/* The index of the parameter whose value the tensor is; the number of parameters if there is none. Parameters are in
- * the order of their tensors' ids. */
+/* Returns the index of the parameter whose value is this tensor; the number of parameters if there is none. Parameters
+ * are in the order of their tensors' ids. */
 static size_t index_of(const brim_graph *g, const brim_tensor *x)
 {
   size_t from = 0, to = x->role == BRIM_ROLE_PARAMETER ? g->parameter_count : 0;
@@ -349,9 +350,10 @@ brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim
   }
   const brim_op *descriptor = brim_op_find(op);
   assert(descriptor && descriptor->infer);
-  assert(in_count <= descriptor->in_count || descriptor->variadic);
-  assert(in_count + descriptor->optional >= descriptor->in_count);
-  brim_node *n = append(g, descriptor, name, in, in_count, descriptor->out_count, attr);
+  const brim_op_arity arity = brim_op_arity_of(descriptor);
+  assert(in_count <= arity.in || arity.variadic);
+  assert(in_count + arity.optional >= arity.in);
+  brim_node *n = append(g, descriptor, name, in, in_count, arity.out, attr);
   if (descriptor->infer(g, n) != BRIM_OK) return NULL;
   for (uint32_t i = 0; i < n->out_count; i++)
     if (!n->out[i]) return NULL; /* the graph has the error */

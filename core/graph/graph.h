@@ -16,45 +16,45 @@
 
 /* A parameter and its gradient, both persistent. */
 typedef struct brim_parameter {
-  brim_tensor *value, *gradient; /* gradient: NULL in graphs for evaluation */
+  brim_tensor *value, *gradient; /* gradient: NULL in evaluation graphs */
   brim_init init;
-  /* A buffer in PyTorch's sense: a moving average that no optimizer changes. Its "gradient" is the sum over the norm
-   * groups of a step, and its update is the operation moving_average. */
+  /* A buffer as in PyTorch: a moving average that no optimizer changes. Its "gradient" is the sum over the norm groups
+   * of a step, and its update is the operation moving_average. */
   bool is_buffer;
-  bool is_frozen;     /* of a backbone: never changed, without a gradient, not in checkpoints */
-  bool is_local;      /* of a federation's client: it is not sent, and the global model's does not change */
-  bool is_small;      /* frozen, and rounded to g->frozen_type, in which it is stored: see graph/lower.h */
-  double momentum;    /* if it is a buffer */
-  uint64_t name_hash; /* distinguishes most names without comparing them */
+  bool is_frozen;     /* belongs to a backbone: never changed, without a gradient, not in checkpoints */
+  bool is_local;      /* in a federation's client: not sent, and the global model's value does not change */
+  bool is_small;      /* frozen, and rounded to g->frozen_type and stored in it: see graph/lower.h */
+  double momentum;    /* for a buffer */
+  uint64_t name_hash; /* a hash that tells most names apart without comparing them */
   uint32_t uses;      /* nodes that add to its gradient */
 } brim_parameter;
 
-/* Whether an optimizer changes it. */
+/* Whether an optimizer changes the parameter. */
 static inline bool brim_parameter_is_trained(const brim_parameter *p)
 {
   return !p->is_buffer && !p->is_frozen;
 }
 
-/* Whether the clients of a federation send it. */
+/* Whether the clients of a federation send the parameter. */
 static inline bool brim_parameter_is_sent(const brim_parameter *p)
 {
   return !p->is_frozen && !p->is_local;
 }
 
-/* Whether its gradients have a control, if clients have controls. */
+/* Whether the parameter's gradients have a control, if clients have controls. */
 static inline bool brim_parameter_is_controlled(const brim_parameter *p)
 {
   return brim_parameter_is_trained(p) && brim_parameter_is_sent(p);
 }
 
-/* An additional sum of gradients over the samples of a step, in the order of the samples however the batch is cut. It
- * belongs to one of:
+/* An additional sum of gradients over the samples of a step, in the order of the samples, independent of the
+ * micro-batch. It belongs to one of:
  *   - a use of a parameter after its first; the update adds it to the parameter's gradient.
  *   - a use, together with samples, of a tensor computed from parameters alone (such as a slice). The gradients of
  *     these parameters are computed from the sum, once a step: see brim_graph_fold. */
 typedef struct brim_further {
   brim_tensor *gradient; /* "<name>.grad.2"; NULL in a graph without it */
-  size_t parameter;      /* index; BRIM_NO_PARAMETER: of a tensor made of parameters */
+  size_t parameter;      /* index; BRIM_NO_PARAMETER: the sum belongs to a tensor made of parameters */
   brim_tensor *of;       /* that tensor, else NULL */
 } brim_further;
 #define BRIM_NO_PARAMETER SIZE_MAX
@@ -63,7 +63,7 @@ typedef struct brim_further {
 typedef struct brim_state {
   brim_tensor *tensor;
   size_t parameter; /* index */
-  int64_t first;    /* index in the whole state of the tensor's first element; not 0 only with slices */
+  int64_t first;    /* index of the tensor's first element in the whole state; not 0 only with slices */
 } brim_state;
 
 /* The part of a parameter that a rank updates: see graph/shard.h. The tensors lie in the parameter's own, from element
@@ -73,15 +73,15 @@ typedef struct brim_own_slice {
   int64_t first;
 } brim_own_slice;
 
-/* The gradients of some parameters in sequence, and the rank's part of their sum over all ranks. */
+/* The gradients of some parameters, one after another, and this rank's part of their sum over all ranks. */
 typedef struct brim_gradient_shard {
-  brim_tensor *all, *part; /* in training with sharded gradients: this rank's own sum, and its part of it */
-  brim_tensor *own;        /* the own part of the sum over ranks, persistent */
+  brim_tensor *all, *part; /* in training with sharded gradients: this rank's own gradients, and its part of them */
+  brim_tensor *own;        /* this rank's part of the sum over all ranks, persistent */
 } brim_gradient_shard;
 
-/* The place of a gradient that is part of a larger one. */
+/* Where a gradient lies within a larger one. */
 typedef struct brim_within {
-  const brim_tensor *of; /* possibly itself; NULL: not part of any */
+  const brim_tensor *of; /* the larger gradient, possibly the tensor itself; NULL: none */
   uint64_t at;           /* bytes */
 } brim_within;
 
@@ -91,8 +91,8 @@ typedef struct brim_wrap brim_wrap;
 typedef struct brim_generation {
   int64_t capacity; /* tokens of a text, with the prompt; 0: the graph does not generate */
   int64_t chunk;    /* most tokens of a text in one program; at least 1 */
-  int64_t tokens;   /* in this graph: with one, its output is kept */
-  bool checks;      /* only check whether the model can have caches */
+  int64_t tokens;   /* tokens of a text in this graph; the output is kept if it is one */
+  bool checks;      /* the graph only serves to check whether the model can have caches */
 } brim_generation;
 
 struct brim_graph {
@@ -102,23 +102,23 @@ struct brim_graph {
   const char *file; /* with `line`: the position of the model's current call, for messages */
   int line;
   int64_t capacity;       /* see brim_capacity; 0: T of the input */
-  int64_t batch, classes; /* classes: numbers in the model's answer, see brim_classes */
+  int64_t batch, classes; /* classes: size of the model's output, see brim_classes */
   int32_t task;           /* enum brim_task */
   int64_t norm_group;     /* samples; at least 1 */
-  bool uses_norm_group;   /* an operation has statistics of groups of samples */
+  bool uses_norm_group;   /* an operation computes statistics over groups of samples */
   uint32_t real;          /* dtype of real numbers */
   bool training;
   bool folds_later; /* see brim_graph_options */
-  bool merges_more; /* has nodes of brim_graph_fuse_loss or BRIM_FUSE_NORM_ADD, which plans with recompute lack */
-  bool builds_loss; /* building the loss of a plugin: see graph/loss_build.h */
+  bool merges_loss; /* has a node of brim_graph_fuse_loss, which plans with recompute do not have */
+  bool builds_loss; /* the loss of a plugin is being built: see graph/loss_build.h */
   brim_tensor **tensor;
   bool *has_samples; /* by tensor id: see brim_graph_has_samples */
   size_t tensor_count, tensor_room;
   brim_node **node;
   size_t node_count, node_room, forward_count; /* nodes before the backward pass */
   size_t first_update,
-      first_average; /* of an update: the first nodes of parameters and of averages, of which there may be none */
-  brim_parameter *parameter; /* in the order of their values' ids */
+      first_average; /* for an update: the first nodes of parameters and of averages, of which there may be none */
+  brim_parameter *parameter; /* in ascending order of their values' ids */
   size_t parameter_count, parameter_room;
   uint32_t *slot; /* parameters by name: index + 1, or 0; see brim_graph_named_parameter */
   size_t slot_room;
@@ -129,47 +129,49 @@ struct brim_graph {
   brim_generation generation;
   brim_tensor *squares;        /* sum of the squares of a step's sample losses: f64 [1], persistent; NULL: not needed */
   brim_tensor *class_weight;   /* [classes], persistent, written once; or NULL */
-  brim_tensor *gradient_scale; /* of an update: norm and factor, f64 [2], persistent; NULL: gradients are not scaled */
-  brim_state *state;           /* of an update: optimizer states, in the order of the parameters */
+  brim_tensor *gradient_scale; /* for an update: norm and factor, f64 [2], persistent; NULL: gradients are not scaled */
+  brim_state *state;           /* for an update: optimizer states, in the order of the parameters */
   size_t state_count;
   bool offloads; /* the states live in host memory, and in the arena only during their parameter's update */
-  bool *passes;  /* by tensor id: a gradient that lives only until its update in the backward pass; NULL: none */
+  bool *passes;  /* by tensor id: a gradient that exists only until its update in the backward pass; NULL: none */
   size_t passes_count;
-  brim_own_slice *slice;      /* of an update: by parameter; NULL: parameters whole */
+  brim_own_slice *slice;      /* for an update: by parameter; NULL: whole parameters are updated */
   brim_gradient_shard *shard; /* sharded gradients, in the order of graph/shard.h; or NULL */
   size_t shard_count;
-  brim_within *within; /* by tensor id: gradients that live only until they are added up; or NULL */
+  brim_within *within; /* by tensor id: gradients that exist only until they are summed over the ranks; or NULL */
   size_t within_count;
-  brim_tensor *proof;                /* of a check: f64 [1], persistent; see brim_graph_build_check; or NULL */
+  brim_tensor *proof;                /* for a check: f64 [1], persistent; see brim_graph_build_check; or NULL */
   uint32_t shared_first, shared_end; /* ids of tensors in another plan's arena: see graph/federate.h */
   brim_tensor **global;              /* by parameter: its counterpart in the global model; NULL: no node needs it */
-  brim_tensor *
-      *control; /* by parameter: the term that steer adds to its gradient, or a server's sum of it; NULL: none */
-  const brim_tensor *uncapped; /* the input of the last brim_softcap, and its cap; NULL: none */
+  brim_tensor **control;       /* by parameter: the term that steer adds to its gradient; for a server, the sum of these
+                                  terms; NULL: none */
+  const brim_tensor *uncapped; /* the input and the cap of the last brim_softcap; NULL: none */
   double softcap;
-  const brim_tensor *kept; /* stays in memory until the program has ended, to be read; or NULL */
+  const brim_tensor *kept; /* stays in memory until it is read after the program; or NULL */
   /* If `kept` are losses of tokens: the model's answers, to be read: the logits or, if the loss includes their product,
    * the rank of the label, which is the number of tokens with a greater logit. Else NULL. */
   const brim_tensor *kept_answers;
   uint64_t dropout_streams;
-  brim_wrap *wrap;               /* of a model with a backbone: graph/wrap.c; else NULL */
-  bool freezing;                 /* parameters made now are frozen, and their layers work as in evaluation */
-  uint32_t frozen_type;          /* in which frozen weights are stored; 0: `real` */
+  brim_wrap *wrap;               /* for a model with a backbone: graph/wrap.c; else NULL */
+  bool freezing;                 /* parameters created now are frozen, and their layers work as in evaluation */
+  uint32_t frozen_type;          /* the type in which frozen weights are stored; 0: `real` */
   const brim_tensor **block_end; /* ends of blocks, as marked with brim_block */
   size_t block_end_count, block_end_room;
-  bool (*offers)(const void *arg, const char *op); /* does the backend have an operation? NULL: it has all */
+  bool (*offers)(const void *arg, const char *op); /* whether the backend has an operation; NULL: it has all */
   const void *offers_arg;
   size_t recomputed_count;   /* nodes that are clones, without views; see graph/recompute.h */
   uint64_t recomputed_flops; /* their work */
-  bool *want;                /* by tensor id: brim_autodiff_want; allocated by the first */
-  brim_tensor **gradient;    /* by tensor id, set by brim_autodiff_run */
+  brim_node **plain;         /* the nodes without clones, as soon as there are clones; else NULL */
+  size_t plain_nodes, plain_tensors;
+  bool *want;             /* by tensor id: brim_autodiff_want; allocated at its first call */
+  brim_tensor **gradient; /* by tensor id, set by brim_autodiff_run */
   size_t want_count, gradient_count;
 };
 
-/* With this many classes or more, memory that grows with their number is avoided where possible: the logits, if the
- * loss can include the product that makes them (build.c), and always the confusion matrix. */
+/* With this many classes or more, brim avoids memory that grows with their number: the logits, if the loss can include
+ * the product that makes them (build.c), and always the confusion matrix. */
 #define BRIM_MANY_CLASSES 4096
-/* With more classes a confusion matrix is counted, for the metrics that follow from it, but not written. */
+/* With more classes a confusion matrix is counted for the metrics that follow from it, but not written to files. */
 #define BRIM_MATRIX_CLASSES_MAX 256
 /* Number of metrics of an evaluation with `targets` real targets: see regression_metrics in brim/ops.h. */
 #define BRIM_ERRORS_COUNT(targets) (3 + 3 * (targets))
@@ -189,27 +191,28 @@ typedef struct brim_graph_options {
   const brim_model_ops *backbone; /* the model that this one wraps, or NULL */
   const void *backbone_self;
   const char *backbone_id;
-  uint32_t frozen_type; /* in which the backbone's weights are stored; 0: `real` */
+  uint32_t frozen_type; /* the type in which the backbone's weights are stored; 0: `real` */
   const char *local;    /* shell patterns of the parameters with is_local; NULL, "": none */
   bool given_features;  /* samples are the backbone's features: see BRIM_WRAPS_FEATURES */
   brim_graph_loss loss;
   int32_t top_k;          /* for evaluation; 0: off */
   bool class_weights;     /* the loss has an input with weights [classes] */
-  bool soft_labels;       /* of BRIM_TASK_CLASS: training labels are shares of the classes, [N, classes] */
+  bool soft_labels;       /* for BRIM_TASK_CLASS: training labels are class probabilities, [N, classes] */
   brim_shape sample;      /* without N */
   int32_t task;           /* enum brim_task */
   bool documents;         /* samples consist of documents: brim_dataset_info.documents */
   int64_t classes, batch; /* classes: see brim_classes */
-  int64_t norm_group;     /* samples that share batch norm's statistics; 0: all */
+  int64_t norm_group;     /* samples that share batch norm's statistics; 0: all samples */
   uint32_t real;
   uint32_t activations;   /* their storage type; 0: `real`. See graph/lower.h */
-  bool training;          /* build dropout and the backward pass */
-  bool folds_later;       /* the backward pass ends at tensors made of parameters; the update does the rest */
-  bool squares;           /* add up squares of losses too */
+  bool training;          /* build dropout and the backward pass too */
+  bool folds_later;       /* the backward pass ends at tensors made of parameters; the update computes the rest */
+  bool squares;           /* also sum the squares of the losses */
   bool keep_output;       /* the output is read after the program */
   bool keep_features;     /* the backbone's features are read after the program */
-  bool keep_token_losses; /* the loss of each token is read after the program, and answers as `kept_answers` says */
-  bool keep_losses;       /* of tokens: the loss is -log(probability) of each, and is read after the program */
+  bool keep_token_losses; /* the loss of each token is read after the program, with the answers that `kept_answers`
+                             describes */
+  bool keep_losses;       /* for tokens: the loss is -log(probability) of each token, and is read after the program */
   brim_generation generation;
   uint64_t fuse; /* bits of enum brim_fusion_kind: allowed fusions */
   /* Whether the backend has an operation; NULL: it has all. Fusion needs the fused operation. */
@@ -225,9 +228,9 @@ typedef struct brim_update_options {
   const char *op;                /* for one parameter: "adamw"; "formula" for formulas; NULL: no training */
   const char *formula;           /* brim/optimizer.h; NULL if `op` is not "formula" */
   const char *const *scalars;    /* names for the formula, NULL-terminated */
-  uint32_t state_count;          /* its states, each of the parameter's type and shape */
+  uint32_t state_count;          /* its states; each has the parameter's type and shape */
   const char *const *state_name; /* NULL: they are numbered */
-  /* Adapts *out, which has the fields above, to a parameter; NULL: no changes. */
+  /* Adapts *out, which has the fields above, to a parameter; NULL: all parameters use those fields. */
   void (*form)(const void *params, const brim_tensor *parameter, brim_update_form *out);
   /* Sets attributes that differ between parameters; NULL: none. */
   void (*attr)(const void *params, const brim_tensor *parameter, brim_update_attr *out);
@@ -236,13 +239,13 @@ typedef struct brim_update_options {
   const char *evaluated; /* brim_optimizer_ops.evaluated */
   const void *params;
   bool in_backward; /* each parameter is updated in the backward pass, as soon as its gradient is complete */
-  bool steered;     /* of a client: steer changes gradients first, so that its part counts in their norm */
-  bool controlled;  /* of a client: steer has a control; of a server: there are sums for controls */
+  bool steered;     /* for a client: steer changes the gradients first, so that the norm includes its term */
+  bool controlled;  /* for a client: steer has a control; for a server: there are sums for controls */
   bool scaled;      /* gradients are multiplied by step.gradient_scale and by the norm limit's factor */
   double max_norm;  /* limit for the norm of all scaled gradients; 0: none. Needs `scaled` */
   double ema_decay; /* decay of moving averages of the parameters, which evaluation uses instead; 0: none */
   bool checked;     /* a program before the update checks that all gradients are finite */
-  bool offloaded;   /* states live in host memory: see brim_graph_offloaded */
+  bool offloaded;   /* states are in host memory: see brim_graph_offloaded */
   const struct brim_shards *shards; /* parts of parameters to update, see graph/shard.h; NULL: all */
 } brim_update_options;
 /* Whether evaluation uses averages, or values that the optimizer derives, instead of the parameters. */
@@ -250,15 +253,15 @@ static inline bool brim_update_has_averages(const brim_update_options *options)
 {
   return options->ema_decay > 0 || options->evaluated;
 }
-/* Builds one node for each parameter of `like`, and one for its average, after nodes that steer gradients and find
+/* Builds one node for each parameter of `like`, and one for its average, after nodes that steer gradients and compute
  * their scale, if needed. With `in_backward` only buffers and averages have nodes here. */
 brim_status brim_graph_build_update(const brim_graph *like, const brim_update_options *options, brim_graph **out);
-/* Builds the check that an update may depend on: `proof`, the sum of the step's losses and of the squares of all
- * gradients, including buffers'. It is finite only if all of them are. With shards (else NULL) it covers the own part,
- * so the sum over all ranks is the proof. */
+/* Builds the check that an update may depend on. It computes `proof`: the sum of the step's losses and of the squares
+ * of all gradients, including buffers'. The proof is finite only if all of these are. With `shards` (else NULL) it
+ * covers this rank's part, and the proof is the sum over all ranks. */
 brim_status brim_graph_build_check(const brim_graph *like, const struct brim_shards *shards, brim_graph **out);
 /* With `in_backward`: inserts the updates into a training graph, each after the last node that uses the parameter or
- * adds to its gradient. Gradients live from the first such node to the update: `passes` marks them. */
+ * adds to its gradient. `passes` marks these gradients, which exist from the first such node to the update. */
 brim_status brim_graph_update_in_backward(brim_graph *g, const brim_update_options *options);
 /* Checks that only averages read a parameter after its update. EINTERNAL naming both nodes. */
 brim_status brim_graph_check_updates(const brim_graph *g);
@@ -271,7 +274,7 @@ static inline const brim_tensor *brim_graph_within(const brim_graph *g, const br
 {
   return t->id < g->within_count ? g->within[t->id].of : NULL;
 }
-/* Whether a gradient is transient; all others are persistent. */
+/* Whether a gradient is transient; other gradients are persistent. */
 static inline bool brim_graph_is_brief(const brim_graph *g, const brim_tensor *t)
 {
   return brim_graph_passes(g, t) || brim_graph_within(g, t);
@@ -286,12 +289,12 @@ static inline int64_t brim_graph_offloaded(const brim_graph *g, const brim_tenso
 }
 void brim_graph_free(brim_graph *g);
 
-/* An empty graph, for tests and for graphs other than models. */
+/* Makes an empty graph, for tests and for graphs that no model builds. */
 brim_graph *brim_graph_create(uint32_t real, int64_t batch, bool training);
 /* Appends a node; the operation's infer makes its outputs. On error returns NULL, and the graph holds the error. */
 brim_node *brim_graph_node(brim_graph *g, const char *op, const char *name, brim_tensor *const *in, uint32_t in_count,
                            const brim_attr *attr); /* Whether an operation accepts x; false once the graph has failed.
-                                                      Sets an error if x is NULL or of another graph. */
+                                                      Sets an error if x is NULL or belongs to another graph. */
 bool brim_graph_accepts(
     brim_graph *g, const char *op, const char *name,
     const brim_tensor *x); /* The same for an operation on real numbers, which rejects indices too. */
@@ -300,7 +303,8 @@ bool brim_graph_accepts_real(brim_graph *g, const char *op, const char *name, co
 bool brim_graph_needs_list(brim_graph *g, const char *op, const char *name, const void *list, const char *what);
 /* Sets an error unless x has samples. */
 bool brim_graph_needs_samples(brim_graph *g, const char *op, const char *name, const brim_tensor *x);
-/* Sets an error unless all or none of them have samples: otherwise a tensor without samples would fit only one N. */
+/* Sets an error unless all or none of the tensors have samples: otherwise a tensor without samples would fit only one
+ * N. */
 bool brim_graph_accepts_together(brim_graph *g, const char *op, const char *name, brim_tensor *const *x, size_t count);
 /* Sets an error unless a layer with parameters may have this name. */
 bool brim_graph_named(brim_graph *g, const char *op, const char *name);
@@ -310,10 +314,10 @@ brim_node *brim_graph_node_into(brim_graph *g, const char *op, const char *name,
 brim_tensor *brim_graph_tensor(brim_graph *g, uint32_t role, uint32_t dtype, const brim_shape *shape, const char *name);
 /* Adds a parameter. NULL on error. */
 brim_tensor *brim_graph_parameter(brim_graph *g, const char *name, const brim_shape *shape, brim_init init);
-/* A moving average: see brim_parameter. */
+/* Adds a buffer, a moving average: see brim_parameter. */
 brim_tensor *brim_graph_buffer(brim_graph *g, const char *name, const brim_shape *shape, brim_init init,
                                double momentum);
-/* A layer's "<name>.<what>" uniform in [-bound, bound], as PyTorch's modules start. */
+/* Adds a layer's parameter "<name>.<what>", initially uniform in [-bound, bound], as in PyTorch's modules. */
 brim_tensor *brim_graph_weight(brim_graph *g, const char *name, const char *what, const brim_shape *shape,
                                double bound);
 /* Whether an activation is data, or computed from data, so that its first dimension is N. A tensor made of parameters
@@ -332,43 +336,44 @@ static inline bool brim_graph_offers(const brim_graph *g, const char *op)
 {
   return !g->offers || g->offers(g->offers_arg, op);
 }
-/* Removes the parameters from index `count` on and frees their names. */
+/* Removes the parameters from index `count` on, and frees their names. */
 void brim_graph_cut_parameters(brim_graph *g, size_t count);
 /* The parameter of this name, or NULL. */
 brim_parameter *brim_graph_named_parameter(const brim_graph *g, const char *name);
 /* The gradient of a parameter; NULL if x is not a parameter, or in graphs for evaluation. */
 brim_tensor *brim_graph_gradient(const brim_graph *g, const brim_tensor *x);
-/* Returns the gradient to which the next node that uses x adds. x is a parameter, whose first use gets the parameter's
- * own gradient and each other use another one (see brim_further), or a tensor without samples. */
+/* Returns the gradient to which the next node that uses x adds. x is a tensor without samples, or a parameter: its
+ * first use gets the parameter's own gradient, and each further use another one (see brim_further). */
 brim_tensor *brim_graph_next_gradient(brim_graph *g, brim_tensor *x);
-/* The parameter whose value the tensor is, or NULL. */
+/* The parameter whose value is this tensor, or NULL. */
 const brim_parameter *brim_graph_parameter_of(const brim_graph *g, const brim_tensor *x);
 bool brim_graph_is_frozen(const brim_graph *g, const brim_tensor *x);
 /* Appends an existing node; for passes that rebuild the list of nodes. */
 void brim_graph_append(brim_graph *g, brim_node *node);
-/* Removes the nodes of the backward pass, for passes that append them again, from a copy of the list, with others in
- * between. Until then their outputs have no producer. */
+/* Removes the nodes of the backward pass, for passes that append them again from a copy of the list, with new nodes in
+ * between. Until then the outputs of these nodes have no producer. */
 void brim_graph_cut_backward(brim_graph *g);
 /* The number of nodes of a training graph up to the one that adds up its metrics: the forward pass and, if
- * brim_graph_fuse_loss merged the loss with its gradient, that node too. The step's loss is known after these. */
+ * brim_graph_fuse_loss merged the loss with its gradient, that node too. After these nodes, the step's loss is
+ * known. */
 size_t brim_graph_to_loss(const brim_graph *g);
-/* The one output of brim_graph_node; NULL on error. */
+/* As brim_graph_node, but returns the only output; NULL on error. */
 brim_tensor *brim_graph_apply(brim_graph *g, const char *op, const char *name, brim_tensor *const *in,
                               uint32_t in_count, const brim_attr *attr);
-/* Makes an activation of in[0]'s type with the given shape, for an operation's infer. */
+/* Makes an activation of in[0]'s type with the given shape; for the infer functions of operations. */
 brim_tensor *brim_graph_like(brim_graph *g, const brim_node *node, const brim_shape *shape);
 /* The axis, counted from the end if negative; -1 with an error in the graph if x has no such axis. */
 int32_t brim_graph_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis);
-/* Sets the error if it is the first: "conv2d 'conv1': ..." with file and line of the author's call. Returns the
+/* Sets the graph's error if it has none yet: "conv2d 'conv1': ..." with file and line of the author's call. Returns the
  * status. */
 brim_status brim_graph_fail(brim_graph *g, const char *op, const char *name, const char *format, ...) BRIM_PRINTF(4, 5);
-/* For losses: sets the error that the model's output does not have the shape for the task. */
+/* For losses: sets the error that the model's output has the wrong shape for the task. */
 brim_status brim_graph_fail_output(brim_graph *g, const brim_node *node, const brim_shape *shape);
 /* Appends the backward pass of `loss`. `seed`: its gradient, or NULL if the loss is a loss operation, which computes
  * its own; EINVAL if such a loss depends on no trained parameter. */
 brim_status brim_autodiff_run(brim_graph *g, brim_tensor *loss, brim_tensor *seed);
-/* Appends the backward pass through tensors without samples: from the sums in g->further to the parameters, which get
- * further gradients from it. brim_autodiff_run calls it, unless the graph folds later. */
+/* Appends the backward pass through tensors without samples: from the sums in g->further to the parameters, which
+ * thereby get further gradients. brim_autodiff_run calls it, unless folds_later is set. */
 brim_status brim_graph_fold(brim_graph *g);
 /* Requests the gradient of a tensor that is not a parameter; call before brim_autodiff_run. */
 void brim_autodiff_want(brim_graph *g, brim_tensor *x);

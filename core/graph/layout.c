@@ -3,9 +3,10 @@
  *      of the first of its inputs that no later node needs (a second result also that of a first that is never read). A
  *      node's workspace is a buffer of its own.
  *   2. Lifetimes: from the first node that writes a buffer to the last that reads any tensor in it; for optimizer
- *      states in host memory, as their group says (graph/offload.h).
- *   3. Offsets: several orders of placing, each greedy (lowest gap that fits among those alive at the same time); the
- *      tightest wins, and is improved by reordering so that the highest buffers may lie lower. The general problem is
+ * states in host memory, the lifetime of their group (graph/offload.h).
+ *   3. Offsets: several orders of placing are tried, each greedily (the lowest gap that fits among the buffers alive at
+ * the same time). The best order is then improved by changes that let the highest buffers lie lower. The general
+ * problem is
  *      NP-hard; greedy by size is within a few percent on training graphs (Pisarchyk and Lee, Efficient Memory
  *      Management for Deep Neural Net Inference, 2020). */
 #include "graph/layout.h"
@@ -36,7 +37,7 @@ static int32_t new_buffer(brim_program *p, uint64_t bytes, uint64_t alignment, u
   return (int32_t)p->buffer_count++;
 }
 
-/* The last node that reads each tensor; the number of nodes for a tensor that is read after the program. */
+/* Finds the last node that reads each tensor; the number of nodes for a tensor that is read after the program. */
 static int32_t *find_last_uses(const brim_graph *g, brim_arena *arena)
 {
   int32_t *last = BRIM_ARENA_NEW(arena, int32_t, g->tensor_count);
@@ -53,12 +54,12 @@ static bool may_share(const brim_program *p, const brim_node *n, const brim_tens
 {
   const bool view = n->descriptor->traits.view;
   if (in->bytes != out->bytes || in->dtype != out->dtype) return false;
-  /* A view keeps the order of the elements only between equal shapes of equal layout, or plain ones. */
+  /* A view keeps the order of the elements only if both shapes and layouts are equal, or both layouts are plain. */
   if (in->channel_block != out->channel_block) return false;
   if (view && in->channel_block != 1 && !brim_shape_equal(&in->shape, &out->shape)) return false;
   const int32_t buffer = p->tensor_buffer[in->id];
   if (buffer < 0) return false; /* persistent */
-  /* An input may be viewed under another shape, but not overwritten. */
+  /* An input may be viewed with another shape, but not overwritten. */
   if (!view && p->buffer[buffer].role == BRIM_ROLE_DATA) return false;
   if (!view && p->buffer[buffer].last > (int32_t)n->index) return false; /* another node still needs it */
   for (const brim_tensor *const *o = (const brim_tensor *const *)n->out; *o != out; o++)
@@ -74,7 +75,7 @@ static bool may_replace_first(const brim_node *n, const int32_t *last)
          first->channel_block == second->channel_block;
 }
 
-/* Whether the kernel needs the memory of `in` for another input too, while it writes. */
+/* Whether the kernel, while it writes, still needs the memory of `in` for another input. */
 static bool is_reread(const brim_program *p, const brim_node *n, const brim_tensor *in)
 {
   for (uint32_t i = 0; i < n->in_count && i < 32; i++)
@@ -82,7 +83,7 @@ static bool is_reread(const brim_program *p, const brim_node *n, const brim_tens
   return false;
 }
 
-/* The tensor whose buffer out[k] of this node takes over, or NULL. */
+/* Returns the tensor whose buffer out[k] of this node takes over, or NULL. */
 static const brim_tensor *shared_tensor(const brim_program *p, const brim_node *n, uint32_t k, const int32_t *last)
 {
   const brim_op *op = n->descriptor;
@@ -127,7 +128,7 @@ static void assign_buffers(brim_program *p, uint64_t alignment)
       const brim_tensor *t = n->out[k];
       join_larger(p, t, last);
       if (is_persistent(g, t) || p->tensor_buffer[t->id] >= 0)
-        continue; /* another node has made its buffer, and this node adds to it */
+        continue; /* another node has made its buffer, and this node only adds to it */
       const brim_tensor *shared = shared_tensor(p, n, k, last);
       const int32_t buffer =
           shared ? p->tensor_buffer[shared->id] : new_buffer(p, t->bytes, alignment, t->role, (int32_t)i);
@@ -169,7 +170,8 @@ static void find_live(brim_program *p)
 
 enum order { ORDER_SIZE, ORDER_AREA, ORDER_FIRST, ORDER_LIFE, ORDER_COUNT };
 
-/* The placing order: larger keys first. Ties by index, so that the plan is a function of the graph alone. */
+/* The placing order: larger keys first. Equal keys keep the order of the indices, so that the plan depends only on the
+ * graph. */
 typedef struct ranked {
   double key;
   uint32_t index;
@@ -197,7 +199,7 @@ static int by_rank(const void *a, const void *b)
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* Returns the number of buffers, which is without those that are kept. */
+/* Returns the number of buffers, without those of kept casts. */
 static size_t sort_buffers(const brim_buffer *buffer, size_t count, enum order order, ranked *out)
 {
   size_t sorted = 0;
@@ -261,7 +263,7 @@ static int64_t pick(const placement *s, const ranked *top, uint32_t random)
 }
 
 /* Hill climbing over orders: repeatedly places a buffer that reaches the top before one that was in its way, as long as
- * the height does not grow. Random numbers are always the same. */
+ * the height does not grow. The random numbers are the same in every run. */
 static void climb(placement *s, uint64_t enough)
 {
   uint32_t random = 1;
@@ -278,7 +280,7 @@ static void climb(placement *s, uint64_t enough)
   }
 }
 
-/* Places the buffers that are kept, in their order. Returns their height. */
+/* Places the buffers of kept casts, in their order. Returns their height. */
 static uint64_t place_kept(brim_program *p)
 {
   uint64_t height = 0;
@@ -354,7 +356,7 @@ void brim_layout_place(brim_program *p)
 
 /* ---- casts first ---- */
 
-/* Where a program's buffers lie, and their lifetimes. */
+/* The places of a program's buffers, and their lifetimes. */
 typedef struct placed {
   uint64_t height;
   brim_buffer *buffer;
@@ -372,7 +374,7 @@ static void restore(brim_program *p, const placed *s)
   memcpy(p->buffer, s->buffer, p->buffer_count * sizeof *p->buffer);
 }
 
-/* The buffer of a copy of a parameter in a smaller type, or NULL. */
+/* Returns the buffer of a copy of a parameter in a smaller type, or NULL. */
 static brim_buffer *buffer_of_copy(const brim_program *p, const brim_node *n)
 {
   if (!n->descriptor->converts || n->in[0]->role != BRIM_ROLE_PARAMETER || p->need[n->index].workspace_bytes)
@@ -387,7 +389,7 @@ static size_t extend_copies(brim_program *p, bool *moved)
 {
   const brim_graph *g = p->graph;
   const int64_t *live = count_live(p);
-  int64_t most = 0; /* at the nodes before the present one, with the copies extended so far */
+  int64_t most = 0; /* bytes alive at the nodes before this one, with the copies extended so far */
   size_t count = 0;
   for (size_t i = 0; i < g->forward_count; i++) {
     brim_buffer *b = buffer_of_copy(p, g->node[i]);
@@ -408,8 +410,8 @@ static int by_offset(const void *a, const void *b)
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The lowest offset at which `b` could lie from node 0 on, between the other buffers where they are. others: room for
- * all buffers. */
+/* Returns the lowest offset at which `b` could lie from node 0 on, between the other buffers in their places. others:
+ * room for all buffers. */
 static uint64_t find_gap(const brim_program *p, const brim_buffer *b, const brim_buffer **others)
 {
   uint64_t at = 0;
@@ -422,8 +424,8 @@ static uint64_t find_gap(const brim_program *p, const brim_buffer *b, const brim
   return at;
 }
 
-/* Moves copies into gaps that are free from node 0 on, where no other buffer has to move and the height stays. Returns
- * their number. moved: by node. */
+/* Moves copies into gaps that are free from node 0 on, if no other buffer has to move and the height does not change.
+ * Returns their number. moved: by node. */
 static size_t fill_gaps(brim_program *p, bool *moved)
 {
   const brim_graph *g = p->graph;
@@ -471,7 +473,7 @@ static void move_first(brim_program *p, const bool *moved, size_t count)
     if (g->tensor[i]->producer >= 0) g->tensor[i]->producer = to[g->tensor[i]->producer];
   for (size_t i = 0; i < p->buffer_count; i++) {
     brim_buffer *b = &p->buffer[i];
-    if (b->first > 0) b->first = to[b->first]; /* 0: from the start, as the inputs */
+    if (b->first > 0) b->first = to[b->first]; /* 0: at the start, like the inputs */
     b->last = b->last < (int32_t)g->node_count ? to[b->last] : b->last;
   }
   p->live_node = to[p->live_node];
@@ -502,7 +504,7 @@ void brim_layout_place_casts_first(brim_program *p)
 
 /* ---- casts that stay ---- */
 
-/* The result of a cast with which a program begins. */
+/* The result of a cast at a program's start. */
 typedef struct copy {
   const brim_tensor *parameter, *tensor;
   brim_buffer *buffer;
@@ -519,8 +521,8 @@ static size_t list_copies(brim_program *p, copy *out)
   return count;
 }
 
-/* Finds another program's copy of the same parameter, from `*at` on: programs of one model have the same order. Returns
- * NULL if that program does not keep one. */
+/* Finds another program's copy of the same parameter, from `*at` on, because all programs of a model have the same
+ * order. Returns NULL if that program does not keep one. */
 static copy *find_copy(copy *list, size_t count, size_t *at, const copy *of)
 {
   for (size_t i = *at; i < count; i++) {
@@ -531,7 +533,7 @@ static copy *find_copy(copy *list, size_t count, size_t *at, const copy *of)
   return NULL;
 }
 
-/* Whether a later node, other than a view, writes into a copy's memory. */
+/* Whether a later node, other than a view, overwrites a copy's memory. */
 static bool is_replaced(const brim_program *p, const copy *c)
 {
   const brim_graph *g = p->graph;
@@ -554,7 +556,7 @@ static bool extend_to_end(const brim_program *p, copy *c, int64_t *live, uint64_
   return true;
 }
 
-/* Drops copies from the list that cannot stay in this program. */
+/* Removes copies that cannot stay in this program from the list. */
 static void drop_copies(brim_program *p, copy *list, size_t count, uint64_t most)
 {
   copy *own = BRIM_ARENA_NEW(&p->graph->arena, copy, p->graph->node_count + 1);
@@ -583,7 +585,7 @@ static void place_with_copies(brim_program *p, const copy *list, size_t count, b
   choose_offsets(p);
 }
 
-/* Copies that do not fit, or not in all training programs, are made in every micro-batch. */
+/* Copies that do not fit, or do not fit in every training program, are made in every micro-batch. */
 void brim_layout_keep_casts(brim_plan *plan)
 {
   brim_program *train[BRIM_PROGRAMS_MAX], before[BRIM_PROGRAMS_MAX];

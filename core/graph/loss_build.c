@@ -1,10 +1,10 @@
-/* The graph of a loss plugin (brim/loss.h), after the model's output. */
+/* Builds the graph of a loss plugin (brim/loss.h), after the model's output. */
 #include <stdio.h>
 
 #include "base/long_call.h"
 #include "graph/loss_build.h"
 
-/* A target of real numbers, in the output's shape. */
+/* Makes a target of real numbers, in the output's shape. */
 static brim_tensor *new_target(brim_graph *g, const brim_graph_options *o)
 {
   if (g->label->dtype != BRIM_DTYPE_I32) return g->label;
@@ -59,7 +59,7 @@ brim_status brim_graph_build_loss(brim_graph *g, const brim_graph_options *o)
   brim_tensor *target = new_target(g, o);
   if (!target) return g->status;
   g->builds_loss = true;
-  g->file = ""; /* the position is the model's; the loss has built nothing yet */
+  g->file = ""; /* the position is still the model's; the loss has built nothing yet */
   brim_long_call_begin(&call, "the loss's build", (const void *)(uintptr_t)o->loss.built->build);
   brim_tensor *result = o->loss.built->build(o->loss.self, g, g->output, target);
   brim_long_call_end(&call);

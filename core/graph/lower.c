@@ -1,8 +1,8 @@
-/* Mixed precision (Micikevicius et al., ICLR 2018), as a pass over the forward graph: every activation gets the smaller
- * type, except those that the operation's descriptor keeps wide. Data, parameters and tensors made of parameters alone
- * are cast once each, right before the first node that reads them together with samples. The backward pass then has the
- * types of the tensors that it differentiates, and parameters' gradients are added up in the parameters' own type, as
- * autodiff sees through casts. */
+/* Mixed precision (Micikevicius et al., ICLR 2018), implemented as a pass over the forward graph: every activation gets
+ * the smaller type, except those that the operation's descriptor keeps wide. Data, parameters and tensors made of
+ * parameters alone are cast once each, right before the first node that reads them together with samples. The backward
+ * pass then has the types of the tensors that it differentiates, and parameters' gradients are summed in the
+ * parameters' own type, because autodiff skips casts of parameters. */
 #include "graph/lower.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static brim_status infer_cast(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Applies to the data's gradient, if requested; parameters' gradients skip casts. */
+/* Only for the gradient of the data, if requested, because parameters' gradients skip casts. */
 static brim_status gradient_cast(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *dy = brim_autodiff_of(ad, n->out[0]);
@@ -25,23 +25,21 @@ BRIM_OP(cast) = {.name = "cast",
                  .kind = BRIM_KIND_COPY,
                  .converts = true,
                  .signature = "x [...] -> y [...]",
-                 .in_count = 1,
-                 .out_count = 1,
                  .infer = infer_cast,
                  .gradient = gradient_cast};
 
 typedef struct pass {
   brim_graph *g;
-  uint32_t dtype;     /* type that values are rounded to; g->real: no rounding */
+  uint32_t dtype;     /* type to which values are rounded; g->real: no rounding */
   brim_tensor **copy; /* by tensor id before the pass */
-  bool *small;        /* by tensor id: it is a frozen weight stored in g->frozen_type */
-  bool *of_loss;      /* by tensor id: a loss plugin's graph made it */
+  bool *small;        /* by tensor id: whether it is a frozen weight stored in g->frozen_type */
+  bool *of_loss;      /* by tensor id: whether a loss plugin's graph made it */
   size_t count;
 } pass;
 
 static void store_as(const brim_graph *g, brim_tensor *t, uint32_t dtype)
 {
-  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends use a wider type, and they keep it */
+  if (g->real != BRIM_DTYPE_F32) return; /* only reference backends have a wider type, and they keep it */
   t->dtype = dtype;
   t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(dtype);
 }
@@ -57,7 +55,7 @@ static bool is_copied(const pass *p, const brim_tensor *t)
          t->role != BRIM_ROLE_CACHE;
 }
 
-/* Appends the cast of t, unless there is one already. NULL on error. */
+/* Returns the cast of t; appends it if there is none yet. NULL on error. */
 static brim_tensor *copy_of(const pass *p, brim_tensor *t)
 {
   if (p->copy[t->id]) return p->copy[t->id];
@@ -66,7 +64,8 @@ static brim_tensor *copy_of(const pass *p, brim_tensor *t)
   return p->copy[t->id] = y;
 }
 
-/* A frozen weight in a type that this node reads. Each node has its own copy, which dies with it. NULL on error. */
+/* Returns a frozen weight in a type that this node reads. Each node has its own copy, which lives only until then. NULL
+ * on error. */
 static brim_tensor *read_small(const pass *p, brim_tensor *t, bool wide)
 {
   brim_graph *g = p->g;
@@ -87,8 +86,8 @@ static bool copies_small(const pass *p, const brim_node *n)
   return false;
 }
 
-/* Such a node reads the weight as it is stored, as a wide copy of a table of embeddings would be large: another node
- * copies, and this one becomes the cast of the result. */
+/* Such a node reads the weight in its stored type, because a wide copy of an embedding table would be large: a new node
+ * copies the values, and this node becomes the cast of its result. */
 static bool cast_after(const pass *p, brim_node *n)
 {
   brim_graph *g = p->g;
@@ -107,7 +106,7 @@ static bool cast_after(const pass *p, brim_node *n)
   return true;
 }
 
-/* The tensor that a node reads instead of its k-th input. NULL on error. */
+/* Returns the tensor that a node reads instead of its k-th input. NULL on error. */
 static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
 {
   brim_tensor *t = n->in[k];
@@ -117,7 +116,7 @@ static brim_tensor *lowered_input(const pass *p, const brim_node *n, uint32_t k)
   return !wide && is_copied(p, t) ? copy_of(p, t) : t;
 }
 
-/* The model's output in the type of its real targets, cast once. NULL on error. */
+/* Returns the model's output in the type of its real targets, which is cast only once. NULL on error. */
 static brim_tensor *wide_output(const pass *p)
 {
   brim_graph *g = p->g;
@@ -130,8 +129,8 @@ static brim_tensor *wide_output(const pass *p)
   return *copy = y;
 }
 
-/* Outputs are compared with real targets in the targets' type, as in PyTorch's autocast: targets may be large, and
- * differences relatively small. */
+/* Converts outputs to the type of real targets before they are compared, like PyTorch's autocast, because targets may
+ * be large and differences relatively small. */
 static bool widen_output(const pass *p, brim_node *n)
 {
   const brim_graph *g = p->g;
@@ -152,7 +151,7 @@ static bool is_of_loss(const pass *p, const brim_node *n)
   return p->g->builds_loss && any && n->out[0]->role == BRIM_ROLE_ACTIVATION;
 }
 
-/* Leaves a node of the loss in the type of parameters, as PyTorch's autocast does. */
+/* Keeps a node of the loss in the type of parameters, as PyTorch's autocast does. */
 static bool leave_wide(const pass *p, brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count && p->dtype != p->g->real; k++)

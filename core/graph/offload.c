@@ -13,8 +13,8 @@ static uint64_t states_of(const brim_graph *g, const brim_node *n, uint64_t alig
   return bytes;
 }
 
-/* Whether a node may lie between two updates of a group. Moving averages may, as they lie between the weights of
- * layers. */
+/* Whether a node may lie between two updates of a group. Nodes of moving averages may, because they lie between the
+ * weights of layers. */
 static bool makes_nothing_else(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -32,14 +32,14 @@ static uint64_t largest_of(const brim_graph *g, uint64_t alignment)
   return largest;
 }
 
-/* Whether states of this size may join a group. Those of biases do, so that kernels do not wait for each of them. */
+/* Whether states of this size may join a group. States of biases do, so that kernels need not wait for each of them. */
 static bool may_join(const brim_offload_group *group, uint64_t bytes, uint64_t largest)
 {
   const uint64_t all = group->bytes + bytes;
   return all <= largest && (all <= BRIM_OFFLOAD_GROUP_BYTES || bytes <= BRIM_OFFLOAD_SMALL_BYTES);
 }
 
-/* Lists the groups of a program. `largest`: most bytes of a group with several updates. */
+/* Lists the groups of a program. `largest`: limit for the bytes of a group with several updates. */
 static void gather(brim_program *p, uint64_t alignment, uint64_t largest)
 {
   const brim_graph *g = p->graph;
@@ -86,7 +86,7 @@ void brim_offload_find_groups(brim_program *p, uint64_t alignment, bool ahead)
   if (p->ahead) extend(p);
 }
 
-/* The buffer of the state that is a node's k-th output, or NULL. */
+/* Returns the buffer of the state that is a node's k-th output, or NULL. */
 static brim_buffer *buffer_of(const brim_program *p, int32_t node, uint32_t k)
 {
   const brim_tensor *t = p->graph->node[node]->out[k];
@@ -121,7 +121,8 @@ static void widen(brim_plan *plan, const brim_buffer *b)
   plan->window_bytes = end - start;
 }
 
-/* Adds the buffers of the first and the last two groups: copies of all others happen while their program runs. */
+/* Adds the buffers of the first and the last two groups to the window, because all other groups are copied while their
+ * program runs. */
 static void add_program(brim_plan *plan, const brim_program *p)
 {
   for (size_t i = 0; i < p->group_count; i++) {

@@ -1,24 +1,24 @@
-/* Optimizer states in host memory (memory.offload): when they are in the arena, and where.
+/* Optimizer states in host memory (memory.offload): the time and the place at which they are in the arena.
  *
  * A group consists of the updates whose states are copied together: some consecutive nodes. On an asynchronous device a
  * group's states have buffers from the previous group to the next, so that at any time the next group's states are
- * copied in, this group's are updated, and the previous one's are copied out: three buffers in rotation. On a host,
- * copies are synchronous: each update is a group, and its states live at its node only.
+ * copied in, this group's are updated, and the previous one's are copied out: three buffers in rotation. On a device
+ * that is the host, copies are synchronous: each update is a group, and its states live at its node only.
  *
- * A program's first copies in may start before it does, and its last copies out may end after it. The window is the
- * part of the arena that these use: nodes of other programs that use it are ordered with them, other nodes need not
- * be. */
+ * A program's first copies in may start before the program, and its last copies out may end after it. The window is the
+ * part of the arena that these copies use. Nodes of other programs that use the window are ordered with the copies;
+ * other nodes need not be. */
 #ifndef BRIM_GRAPH_OFFLOAD_H
 #define BRIM_GRAPH_OFFLOAD_H
 #include "graph/plan.h"
 
-/* Size of states: those of several parameters form a group up to the first; states up to the second join a group of any
- * size. No group is larger than the largest parameter's. */
+/* Sizes of states. States of several parameters form a group of up to the first size; states of up to the second size
+ * join a group of any size. No group is larger than the states of the largest parameter. */
 #define BRIM_OFFLOAD_GROUP_BYTES ((uint64_t)4 << 20)
 #define BRIM_OFFLOAD_SMALL_BYTES ((uint64_t)64 << 10)
 
-/* [plan] Finds a program's groups; its nodes are prepared, its buffers not yet assigned. `ahead`: the device is
- * asynchronous. */
+/* [plan] Finds a program's groups. The program's nodes are prepared; its buffers are not assigned yet. `ahead`: the
+ * device is asynchronous. */
 void brim_offload_find_groups(brim_program *p, uint64_t alignment, bool ahead);
 /* [plan] Sets the lifetimes of a program's states by its groups. */
 void brim_offload_set_lifetimes(brim_program *p);

@@ -1,4 +1,4 @@
-/* The table of operations: the linker gathers the pointers that BRIM_OP() leaves in section brim_ops. */
+/* The table of operations. The linker collects the pointers that BRIM_OP() puts into the section brim_ops. */
 #include "graph/op.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ const brim_op *brim_op_at(size_t i)
   return __start_brim_ops[i];
 }
 
-/* The table by name, open addressing: each new node looks up its operation. */
+/* The table by name, with open addressing, because each new node looks up its operation. */
 #define SLOTS 1024 /* a power of two, more than twice the operations */
 static const brim_op *slot[SLOTS];
 static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
@@ -44,6 +44,34 @@ const brim_op *brim_op_find(const char *name)
 {
   pthread_once(&slots_once, fill_slots);
   return slot[slot_of(name)];
+}
+
+brim_op_arity brim_op_arity_of(const brim_op *op)
+{
+  brim_op_arity arity = {0};
+  bool begins = true, are_outputs = false; /* begins: the next character other than a space or '[' begins a name */
+  uint32_t omitted = 0;
+  for (const char *s = op->signature; *s; s++) {
+    if (begins && *s == '[') {
+      omitted++;
+    } else if (begins && *s != ' ') {
+      begins = false;
+      if (brim_starts_with(s, "..."))
+        arity.variadic = true;
+      else if (are_outputs)
+        arity.out++;
+      else
+        arity.in++, arity.optional += omitted > 0;
+    } else if (*s == '[') { /* a shape */
+      s += strcspn(s, "]");
+    } else if (*s == ']') {
+      omitted--;
+    } else if (*s == ',' || *s == '>') {
+      are_outputs = are_outputs || *s == '>';
+      begins = true;
+    }
+  }
+  return arity;
 }
 
 uint64_t brim_op_hash(const brim_attr *attr)
@@ -75,10 +103,17 @@ static bool is_repeated(const brim_node *node, uint32_t input)
   return false;
 }
 
-/* A sum is read before it is written. */
+/* An output to which a kernel adds is read before it is written. */
 static bool adds_to(const brim_node *node, uint32_t output)
 {
   return (node->descriptor->accumulates & 1u << output) && node->out[output]->role == BRIM_ROLE_GRADIENT;
+}
+
+void brim_op_take_cost(const brim_op *op, const brim_node *node, brim_cost *out)
+{
+  const brim_tensor *counted = op->flops ? node->in[0] : node->out_count ? node->out[0] : NULL;
+  out->flops = counted ? (op->flops ? op->flops : 1) * (uint64_t)brim_shape_count(&counted->shape) : 0;
+  if (op->cost) op->cost(node, out);
 }
 
 brim_cost brim_op_cost(const brim_node *node)
@@ -87,7 +122,6 @@ brim_cost brim_op_cost(const brim_node *node)
   for (uint32_t i = 0; i < node->in_count; i++)
     if (!is_repeated(node, i)) cost.bytes += node->in[i]->bytes;
   for (uint32_t i = 0; i < node->out_count; i++) cost.bytes += (1 + adds_to(node, i)) * node->out[i]->bytes;
-  if (node->out_count) cost.flops = (uint64_t)brim_shape_count(&node->out[0]->shape);
-  if (node->descriptor->cost) node->descriptor->cost(node, &cost);
+  brim_op_take_cost(node->descriptor, node, &cost);
   return cost;
 }

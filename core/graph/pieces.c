@@ -10,7 +10,7 @@
 
 /* ---- from a plan ---- */
 
-/* The forward node of which a backward node is a clone, or NULL. Clones share the name of their nodes. */
+/* Returns the forward node of which a backward node is a clone, or NULL. A clone has the name of its node. */
 static const brim_node *original_of(const brim_graph *g, const brim_node *n)
 {
   if (g->recomputed_count == 0 || n->index < g->forward_count) return NULL;
@@ -141,7 +141,7 @@ static json_t *regions(const brim_region part[BRIM_PIECE_PERSISTENT])
   return out;
 }
 
-/* A name that is not UTF-8 is left out. */
+/* Omits a name that is not UTF-8. */
 static json_t *string(const char *text)
 {
   json_t *out = json_string(text);

@@ -1,5 +1,5 @@
-/* The picture of a plan as data: its buffers by operation and offset. A run keeps it in its folder (buffers.json), so
- * that its page can draw the plan without making it again. */
+/* The data of a plan's picture: its buffers by operation and offset. A run stores them in its folder (buffers.json), so
+ * that its report page can draw the plan without planning again. */
 #ifndef BRIM_GRAPH_PIECES_H
 #define BRIM_GRAPH_PIECES_H
 #include <jansson.h>
@@ -13,8 +13,8 @@ struct brim_plan;
 struct brim_program;
 
 #define BRIM_PIECES_NAME "buffers.json" /* in a run's folder */
-#define BRIM_PIECES_MAX 4096            /* kept of a plan: the largest ones, by bytes times operations */
-#define BRIM_PIECES_NODES_MAX 65536     /* operations of a plan that is kept */
+#define BRIM_PIECES_MAX 4096        /* buffers of a plan that are kept: the largest ones, by bytes times operations */
+#define BRIM_PIECES_NODES_MAX 65536 /* most operations of a plan whose pieces are kept */
 
 enum brim_piece_kind {
   BRIM_PIECE_PARAMETER,
@@ -35,8 +35,8 @@ typedef struct brim_piece {
   int32_t first, last; /* operations, inclusive */
   enum brim_piece_kind kind;
   const char *tensor, *op, *node; /* "" for the tensor of a workspace; the operation that made it, and its name */
-  int32_t dropped;         /* of a recomputed one: the operation after which its first copy was dropped; -1: none */
-  uint64_t dropped_middle; /* the middle of that copy, as an offset */
+  int32_t dropped;         /* for a recomputed buffer: the operation after which its first copy was dropped; -1: none */
+  uint64_t dropped_middle; /* the middle of that copy's range of offsets */
 } brim_piece;
 
 typedef struct brim_region {
@@ -46,14 +46,14 @@ typedef struct brim_region {
 typedef struct brim_pieces {
   brim_region part[BRIM_PIECE_PERSISTENT]; /* persistent */
   uint64_t persistent_bytes, peak_bytes;
-  int32_t nodes, forward; /* operations, and those of the forward pass */
+  int32_t nodes, forward; /* numbers of operations: of all, and of the forward pass */
   int32_t live_node;      /* the operation with the most memory in use */
   const char *live_op, *live_name;
   const char *recompute; /* a text about it; "" */
   uint64_t *alive;       /* [nodes] transient bytes in use at each operation */
-  brim_piece *piece;     /* [count] by bytes times operations, largest first */
-  size_t count, buffers; /* buffers: of the plan, before the smallest were left out */
-  /* of a federation; lanes 0: none */
+  brim_piece *piece;     /* [count], sorted by bytes times operations, largest first */
+  size_t count, buffers; /* buffers: their number in the plan, before the smallest were left out */
+  /* in a federation; lanes 0: none */
   int32_t lanes;
   uint64_t server_bytes, lane_bytes;
   brim_region server[BRIM_PIECE_PERSISTENT];
@@ -65,6 +65,6 @@ void brim_pieces_collect(brim_arena *arena, const struct brim_plan *plan, const 
                          brim_pieces *out);
 /* Returns a new reference; NULL for a plan with more than BRIM_PIECES_NODES_MAX operations. */
 json_t *brim_pieces_json(const brim_pieces *pieces);
-/* Reads it back. False for values that no plan has. Texts belong to `root`. */
+/* Reads the result of brim_pieces_json. False for values that no plan has. Texts belong to `root`. */
 bool brim_pieces_read(brim_arena *arena, const json_t *root, brim_pieces *out);
 #endif

@@ -1,4 +1,4 @@
-/* The place of everything in the arena. See place.h. */
+/* Computes the place of everything in the arena. See place.h. */
 #include "graph/place.h"
 
 #include "base/align.h"
@@ -9,7 +9,7 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
 {
   const brim_plan_request *r = plan->request.client;
   const uint64_t a = r->backend->alignment;
-  const brim_graph *g = plan->program[0].graph; /* an evaluation graph, whose samples have the same size */
+  const brim_graph *g = plan->program[0].graph; /* an evaluation graph: its samples have the same size */
   uint64_t most = 0;
   for (size_t i = 0; i < r->shape_count; i++) {
     const uint64_t n = (uint64_t)r->shape[i].batch, of = (uint64_t)g->batch;
@@ -23,7 +23,7 @@ static uint64_t client_feed_bytes(const brim_plan *plan)
 /* Reserves the bytes of a micro-batch, and the backend's memory for loading it while it works on the previous one. */
 static void reserve(brim_plan *plan)
 {
-  /* A backend instance has one such area; a single lane uses the server's instance and its area. */
+  /* A backend instance has one such area. A single lane uses the server's instance, and so its area. */
   if (plan->request.server && plan->request.server->request.lanes <= 1) return;
   const brim_backend_ops *backend = plan->request.backend;
   for (size_t i = 0; i < plan->program_count; i++) {
@@ -93,7 +93,7 @@ static uint64_t cache_bytes(const brim_plan *plan, const brim_graph *g)
   return bytes;
 }
 
-/* Bytes of moving averages, which come last among the optimizer's states, in the order of the parameters. */
+/* Bytes of moving averages, which are the last of the optimizer's states, in the order of the parameters. */
 static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
 {
   uint64_t bytes = 0;
@@ -102,7 +102,7 @@ static uint64_t average_bytes(const brim_plan *plan, const brim_graph *update)
   return bytes;
 }
 
-/* The persistent part is the same in every program: parameters, gradients and states in the order of the parameters. */
+/* Every program has the same persistent part: parameters, gradients and states in the order of the parameters. */
 void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update)
 {
   const uint64_t a = plan->request.backend->alignment;
@@ -148,8 +148,8 @@ uint64_t brim_place_most_transient(const brim_plan *plan)
   return most;
 }
 
-/* The start of a program's transient part. That of an update into which states are copied lies as high as possible:
- * training uses that memory only near its peak, so copies for the next update find it free early. */
+/* The start of a program's transient part. If states are copied in for an update, the update's transient part lies as
+ * high as possible: training uses that memory only near its peak, so it is free early for the next update's copies. */
 static uint64_t transient_offset(const brim_plan *plan, const brim_program *p)
 {
   const bool high = p->kind == BRIM_PROGRAM_UPDATE && p->ahead;

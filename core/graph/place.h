@@ -4,7 +4,7 @@
 #include "graph/plan.h"
 
 /* [plan] Sets the starts and sizes of the persistent parts, and of the block in host memory. Takes a graph of each
- * kind, NULL if the plan has none; programs have their graphs. */
+ * kind, or NULL if the plan has none; the programs must have their graphs. */
 void brim_place_persistent(brim_plan *plan, const brim_graph *train, const brim_graph *eval, const brim_graph *update);
 /* [plan] Sets the offsets of a program's tensors, and converts its buffers' offsets, which until then count from the
  * start of the transient part. All programs must have their transient parts. */

@@ -1,4 +1,4 @@
-/* Makes plans: the backend compiles programs (layouts, scratch); they are laid out and stacked on the persistent
+/* Makes plans: the backend prepares programs (layouts, scratch); then they are laid out and placed after the persistent
  * part. */
 #include "graph/plan.h"
 
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/align.h"
-#include "graph/begins.h"
 #include "graph/buckets.h"
 #include "graph/collectives.h"
 #include "graph/counts.h"
@@ -17,6 +16,7 @@
 #include "graph/generate.h"
 #include "graph/layout.h"
 #include "graph/offload.h"
+#include "graph/overwritten.h"
 #include "graph/place.h"
 
 const char *brim_role_name(uint32_t role)
@@ -46,7 +46,7 @@ static bool offers(const void *backend, const char *op)
   return find_kernel(backend, op) != NULL;
 }
 
-/* A node's kernel; often a node just before it has the same, as layers repeat. */
+/* Returns a node's kernel. An earlier node often has the same, because layers repeat. */
 static const brim_kernel *kernel_of(const brim_program *p, const brim_backend_ops *backend, const brim_node *n)
 {
   for (size_t back = 1; back <= 32 && back <= n->index; back++)
@@ -75,7 +75,7 @@ static brim_status prepare_nodes(const brim_plan *plan, brim_program *p)
   return BRIM_OK;
 }
 
-/* Finds the peak of a federation: all lanes together, unless the server's own programs take more. */
+/* Finds the peak of a federation: that of all lanes together, unless the server's own programs need more. */
 static bool find_peak_of_lanes(brim_plan *plan, uint64_t transient, uint64_t live)
 {
   const brim_plan *lane = plan->lane[0];
@@ -132,24 +132,30 @@ static brim_status add_program(brim_plan *plan, enum brim_program_kind kind, int
   return compile_program(plan, &plan->program[plan->program_count++], kind, batch, graph);
 }
 
-static void release_program(const brim_plan *plan, brim_program *p)
+static void release_kernels(const brim_plan *plan, brim_program *p)
 {
   for (size_t n = 0; p->state && n < p->graph->node_count; n++)
     if (p->state[n] && p->kernel[n]->release) p->kernel[n]->release(plan->request.backend_self, p->state[n]);
+  p->state = NULL;
+}
+
+static void release_program(const brim_plan *plan, brim_program *p)
+{
+  release_kernels(plan, p);
   brim_graph_free(p->graph);
   *p = (brim_program){0};
 }
 
-/* Whether the shards fit this graph's gradients. If not, check_alike reports that its gradients differ from the first
- * graph's. */
+/* Whether the shards fit this graph's gradients. If they do not, check_alike reports that the gradients differ from the
+ * first graph's. */
 static bool is_like_shards(const brim_shards *s, const brim_graph *g)
 {
   return s && s->gradients && s->parameter_count == g->parameter_count && s->further_count == g->further_count;
 }
 
-/* Builds the graph of a batch shape. merges_more: also merges what recompute treats separately: a loss that includes
- * its product with its gradient (brim_graph_fuse_loss), and a norm with the sum of its result. */
-static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool merges_more, brim_graph **out)
+/* Builds the graph of a batch shape. merges_loss: merges a loss that includes its product with its gradient
+ * (brim_graph_fuse_loss), which recompute must treat separately. */
+static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *shape, bool merges_loss, brim_graph **out)
 {
   brim_graph_options options = plan->request.graph;
   options.batch = shape->batch;
@@ -160,10 +166,14 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   options.folds_later = plan->request.update.op && !plan->request.update.in_backward;
   options.offers = offers;
   options.offers_arg = plan->request.backend;
-  if (options.training && !merges_more) options.fuse &= ~(uint64_t)BRIM_FUSE_NORM_ADD;
+  const enum brim_recompute_kind kind = plan->request.recompute;
+  const bool blocks = kind == BRIM_RECOMPUTE_BLOCKS || kind == BRIM_RECOMPUTE_FULL;
+  /* Where a whole block is recomputed, its end is smaller apart: relu's gradient frees its operands before the gradient
+   * of the norm needs x. */
+  if (options.training && blocks) options.fuse &= ~(uint64_t)BRIM_FUSE_NORM_ADD;
   brim_count(BRIM_COUNTED_GRAPHS);
   BRIM_TRY(brim_graph_build(&options, out));
-  if (options.training && merges_more) brim_graph_fuse_loss(*out);
+  if (options.training && merges_loss) brim_graph_fuse_loss(*out);
   if (!options.training || !plan->request.update.op) return BRIM_OK;
   brim_status status = BRIM_OK;
   if (plan->request.update.in_backward) status = brim_graph_update_in_backward(*out, &plan->request.update);
@@ -172,7 +182,7 @@ static brim_status build_graph(const brim_plan *plan, const brim_batch_shape *sh
   return status;
 }
 
-/* Makes the shards from the first training graph, which has whole gradients until then. */
+/* Makes the shards from the first training graph, whose gradients are whole until then. */
 static brim_status share_out(brim_plan *plan, brim_graph *train)
 {
   const brim_plan_request *r = &plan->request;
@@ -193,22 +203,25 @@ static brim_status share_out(brim_plan *plan, brim_graph *train)
 
 /* ---- recompute ---- */
 
-/* Replaces the program by one that drops the tensors of a recompute level, or none if r is NULL. Logits are then
- * computed twice. */
-static brim_status rebuild(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
+/* Replaces the program by one whose graph drops nothing and has no node that recompute cannot divide. The new program
+ * computes logits twice. */
+static brim_status rebuild(const brim_plan *plan, brim_program *p)
 {
   const brim_batch_shape shape = {p->kind, p->info.batch};
   brim_graph *g = NULL;
   BRIM_TRY(build_graph(plan, &shape, false, &g));
-  brim_status status = BRIM_OK;
-  if (r && brim_recompute_apply(g, r, level) != BRIM_OK) status = brim_fail(g->status, "%s", g->error);
-  if (status == BRIM_OK && g->passes) status = brim_graph_check_updates(g);
-  if (status != BRIM_OK) {
-    brim_graph_free(g);
-    return status;
-  }
   release_program(plan, p);
   return compile_program(plan, p, shape.kind, shape.batch, g);
+}
+
+/* Drops the tensors of a recompute level, instead of those of another level. */
+static brim_status use_level(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint32_t level)
+{
+  brim_graph *g = p->graph;
+  release_kernels(plan, p);
+  if (brim_recompute_apply(g, r, level) != BRIM_OK) return brim_fail(g->status, "%s", g->error);
+  if (g->passes) BRIM_TRY(brim_graph_check_updates(g));
+  return compile_program(plan, p, p->kind, p->info.batch, g);
 }
 
 /* Whether the program fits into `room`; places it only if it might. */
@@ -219,50 +232,49 @@ static bool fits(brim_program *p, uint64_t room)
   return p->transient_bytes <= room;
 }
 
-/* Rebuilds with the first level that keeps the transient part within `room`; levels whose bytes exceed it need no
- * plan. */
-static brim_status rebuild_to_fit(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
+/* Uses the first level that keeps the transient part within `room`; skips levels whose bytes alone exceed it. */
+static brim_status use_fitting(const brim_plan *plan, brim_program *p, const brim_recompute *r, uint64_t room)
 {
   for (uint32_t level = 0; level <= r->levels && !fits(p, room); level++)
-    if (r->bytes[level] <= room) BRIM_TRY(rebuild(plan, p, r, level));
+    if (r->bytes[level] <= room) BRIM_TRY(use_level(plan, p, r, level));
   return BRIM_OK;
 }
 
-/* Rebuilds with the level that takes the least memory. Levels before the last may take less because of gaps between
- * buffers, but not less than their own bytes. */
-static brim_status rebuild_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
+/* Uses the level that needs the least memory. A level before the last may need less because of gaps between buffers,
+ * but never less than its own bytes. */
+static brim_status use_least(const brim_plan *plan, brim_program *p, const brim_recompute *r)
 {
   uint64_t least = UINT64_MAX;
   uint32_t best = 0, at = 0;
   for (uint32_t level = r->levels + 1; level-- > 0 && r->bytes[level] < least;) {
-    BRIM_TRY(rebuild(plan, p, r, at = level));
+    BRIM_TRY(use_level(plan, p, r, at = level));
     if (!fits(p, least - 1)) continue;
     least = p->transient_bytes;
     best = level;
   }
-  return at == best ? BRIM_OK : rebuild(plan, p, r, best);
+  return at == best ? BRIM_OK : use_level(plan, p, r, best);
 }
 
 static brim_status recompute_program(const brim_plan *plan, brim_program *p, uint64_t room)
 {
   const enum brim_recompute_kind kind = plan->request.recompute;
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
-  if (p->graph->merges_more) BRIM_TRY(rebuild(plan, p, NULL, 0));
+  if (p->graph->merges_loss) BRIM_TRY(rebuild(plan, p));
   if (kind == BRIM_RECOMPUTE_AUTO && fits(p, room)) return BRIM_OK;
   brim_recompute_cache own = {0};
   const brim_recompute *r = brim_recompute_levels(plan->request.levels ? plan->request.levels : &own, p, kind);
   brim_status status = BRIM_OK;
   if (kind == BRIM_RECOMPUTE_AUTO) {
-    status = rebuild_to_fit(plan, p, r, room);
-    if (status == BRIM_OK && !fits(p, room)) status = rebuild_least(plan, p, r);
+    status = use_fitting(plan, p, r, room);
+    if (status == BRIM_OK && !fits(p, room)) status = use_least(plan, p, r);
   } else {
-    status = rebuild(plan, p, r, 1);
+    status = use_level(plan, p, r, 1);
   }
   brim_recompute_cache_release(&own);
   return status;
 }
 
-/* The bytes that a budget leaves for the transient part. */
+/* Returns the bytes that a budget leaves for the transient part. */
 static uint64_t transient_room(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t persistent = plan->persistent_bytes;
@@ -286,7 +298,7 @@ static bool same_shapes(brim_tensor *const *a, brim_tensor *const *b, uint32_t c
   return true;
 }
 
-/* The next forward node without samples from index i on, or NULL. */
+/* Returns the next forward node without samples from index i on, or NULL. */
 static const brim_node *next_without_samples(const brim_graph *g, size_t *i)
 {
   while (*i < g->forward_count && brim_node_has_samples(g, g->node[*i])) ++*i;
@@ -362,7 +374,7 @@ static brim_status add_lanes(brim_plan *plan)
   for (; plan->lane_count < count; plan->lane_count++) {
     brim_plan_request client = *r->client;
     client.server = plan;
-    if (client.budget_bytes > 0 && r->lanes > 0) { /* the budget is for all lanes and the server */
+    if (client.budget_bytes > 0 && r->lanes > 0) { /* the budget covers all lanes and the server */
       const uint64_t all = larger(client.budget_bytes, plan->persistent_bytes) - plan->persistent_bytes;
       client.budget_bytes = larger(all / (uint64_t)r->lanes, 1); /* 0 would be no limit */
     }
@@ -399,8 +411,8 @@ static brim_status create(brim_plan *plan)
   const brim_graph *train = NULL, *eval = NULL;
   for (size_t i = 0; i < r->shape_count; i++) {
     brim_graph *g = NULL;
-    const bool merges_more = r->recompute == BRIM_RECOMPUTE_NONE || r->recompute == BRIM_RECOMPUTE_AUTO;
-    BRIM_TRY(build_graph(plan, &r->shape[i], merges_more, &g));
+    const bool merges_loss = r->recompute == BRIM_RECOMPUTE_NONE || r->recompute == BRIM_RECOMPUTE_AUTO;
+    BRIM_TRY(build_graph(plan, &r->shape[i], merges_loss, &g));
     const brim_status status = g->training ? share_out(plan, g) : BRIM_OK;
     if (status != BRIM_OK) {
       brim_graph_free(g);
@@ -438,7 +450,7 @@ static brim_status create(brim_plan *plan)
       brim_layout_place(&plan->program[i]);
   if (r->accumulates) brim_layout_keep_casts(plan);
   for (size_t i = 0; i < plan->program_count; i++) brim_place_tensors(plan, &plan->program[i]);
-  brim_begins_find(plan);
+  brim_overwritten_find(plan);
   brim_buckets_make(plan);
   for (size_t i = 0; i < plan->program_count; i++)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN) brim_buckets_find_ready(plan, &plan->program[i]);
@@ -480,8 +492,8 @@ void brim_plan_free(brim_plan *plan)
   free(plan);
 }
 
-/* recompute=auto takes the first level that fits, so a smaller budget that its result fits too gives the same one; and
- * if no level fits, none fits a smaller budget. */
+/* recompute=auto takes the first level that fits. So a smaller budget gives the same level if that level's plan still
+ * fits. If no level fits, none fits a smaller budget either. */
 bool brim_plan_is_same_within(const brim_plan *plan, uint64_t budget)
 {
   const uint64_t was = transient_room(plan, plan->request.budget_bytes), room = transient_room(plan, budget);

@@ -30,7 +30,8 @@ static json_t *describe_program(const brim_program *p)
   return o;
 }
 
-/* Describes the recompute of `train`, the program that most of a run's steps use; NULL in plans without training. */
+/* Describes the recompute of `train`, the program that runs in most of a run's steps; NULL in plans without
+ * training. */
 static json_t *describe_recompute(enum brim_recompute_kind kind, const brim_program *train)
 {
   json_t *o = json_object();
@@ -46,7 +47,7 @@ static void count(json_t *counts, const char *key)
   json_object_set_new(counts, key, json_integer(json_integer_value(json_object_get(counts, key)) + 1));
 }
 
-/* The row of a node's operation and reason; makes it if it is missing. */
+/* Returns the row of a node's operation and reason; makes it if it is missing. */
 static json_t *row_of(json_t *rows, const brim_node *node, const brim_kernel_need *need)
 {
   const char *reason = need->refused;

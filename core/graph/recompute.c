@@ -1,8 +1,8 @@
 /* `blocks` keeps the tensors between blocks: a block ends where only a single node's results are read later (the
  * articulation points of the graph). In a run of n blocks of one node each, as in a chain of layers, sqrt(n)
  * consecutive blocks are joined to one (Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016). `full` joins
- * blocks of every kind, as many to one as gives the plan that needs the least memory. recompute_auto.c explains `auto`.
- */
+ * blocks of every kind; it joins the number of blocks that gives the plan with the least memory. recompute_auto.c
+ * explains `auto`. */
 #include "graph/recompute.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ void brim_recompute_print(const brim_program *train, enum brim_recompute_kind ki
 
 /* ---- blocks ---- */
 
-/* Finds, by node, whether its results are the only ones up to there that later nodes read. */
+/* Finds, by node, whether later nodes read no earlier results than this node's. */
 static bool *find_ends(const brim_walk *w, brim_arena *arena)
 {
   const brim_graph *g = w->g;
@@ -63,7 +63,7 @@ static bool *find_ends(const brim_walk *w, brim_arena *arena)
   return end;
 }
 
-/* The ends of blocks that the model marks. False if it marks none. */
+/* Finds the ends of blocks that the model marks. False if it marks none. */
 static bool find_marked(const brim_walk *w, bool *end)
 {
   const brim_graph *g = w->g;
@@ -92,7 +92,7 @@ static void join_ends(bool *end, size_t from, size_t to, size_t join)
     if (end[i] && ++seen % join != 0) end[i] = false;
 }
 
-/* Joins runs of blocks of one node, as in a chain of layers, by the square root of their number. */
+/* Joins runs of blocks of one node, as in a chain of layers, into groups of about the square root of their number. */
 static void join_runs(bool *end, size_t nodes)
 {
   for (size_t i = 0; i < nodes; i++) {
@@ -104,7 +104,7 @@ static void join_runs(bool *end, size_t nodes)
   }
 }
 
-/* Drops all results except the ends, and those after the last end, which are needed at once. */
+/* Drops all results except those of the ends, and those after the last end, which the backward pass needs at once. */
 static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
 {
   size_t last = g->forward_count;
@@ -112,8 +112,8 @@ static void drop_blocks(const brim_graph *g, const bool *end, bool *dropped)
   for (size_t i = 0; i < g->forward_count; i++) dropped[i] = i < last && !end[i] && brim_walk_repeats(g, g->node[i]);
 }
 
-/* Joins the number of blocks that leaves the least memory: about the square root of their number if all are alike and
- * their results are as large as their inner tensors; fewer if their results are small. */
+/* Joins as many blocks as give the least memory: about the square root of their number if all are alike and their
+ * results are as large as their inner tensors; fewer if their results are small. */
 static void drop_joined(const brim_program *p, const bool *end, brim_arena *arena, bool *dropped)
 {
   brim_estimate e;
@@ -164,7 +164,7 @@ typedef struct brim_recompute_entry {
   struct brim_recompute_entry *next;
 } brim_recompute_entry;
 
-/* Hashes the sizes in memory of a program, on which the choice depends for a given model and options. */
+/* Hashes the sizes in memory of a program's tensors, on which the choice depends for a given model and options. */
 static uint64_t key_of(const brim_program *p)
 {
   const brim_graph *g = p->graph;
@@ -204,7 +204,7 @@ typedef struct rewriting {
   brim_tensor **clone; /* by tensor */
 } rewriting;
 
-/* Two halves that are recomputed together run as the one node that they came from. */
+/* If both halves of a node are recomputed together, the node itself runs again. */
 static void append_clone(rewriting *r, const brim_node *n)
 {
   brim_graph *g = r->into;
@@ -228,6 +228,21 @@ static void append_clone(rewriting *r, const brim_node *n)
   brim_graph_append(g, copy);
 }
 
+/* The node itself, or a copy that reads clones' results. */
+static brim_node *with_clones(rewriting *r, brim_node *n)
+{
+  brim_node *copy = NULL;
+  for (uint32_t k = 0; k < n->in_count; k++) {
+    if (!brim_walk_drops(&r->w, n->in[k]->id)) continue;
+    if (!copy) {
+      copy = brim_arena_copy(&r->into->arena, n, sizeof *n);
+      copy->in = brim_arena_copy(&r->into->arena, n->in, n->in_count * sizeof(brim_tensor *));
+    }
+    copy->in[k] = r->clone[n->in[k]->id];
+  }
+  return copy ? copy : n;
+}
+
 static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
 {
   rewriting *r = (rewriting *)w;
@@ -237,24 +252,40 @@ static void visit_rewriting(brim_walk *w, uint32_t node, bool clone)
     append_clone(r, n);
     return;
   }
-  brim_node *same = w->whole->node[w->of[node]];
-  for (uint32_t k = 0; k < n->in_count; k++)
-    if (brim_walk_drops(w, n->in[k]->id)) same->in[k] = r->clone[n->in[k]->id];
-  brim_graph_append(r->into, same);
+  brim_graph_append(r->into, with_clones(r, w->whole->node[w->of[node]]));
+}
+
+/* Makes the graph as it was before it had clones and before a backend prepared its nodes. The first call keeps its
+ * nodes. */
+static void make_plain(brim_graph *g)
+{
+  if (!g->plain) {
+    g->plain = brim_arena_copy(&g->arena, g->node, g->node_count * sizeof(brim_node *));
+    g->plain_nodes = g->node_count;
+    g->plain_tensors = g->tensor_count;
+  }
+  brim_graph_cut_backward(g);
+  g->tensor_count = g->plain_tensors;
+  g->recomputed_count = g->recomputed_flops = 0;
+  for (size_t i = 0; i < g->tensor_count; i++) {
+    brim_tensor *t = g->tensor[i];
+    t->channel_block = 1;
+    t->bytes = (uint64_t)brim_shape_count(&t->shape) * brim_dtype_bytes(t->dtype);
+  }
 }
 
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level)
 {
   brim_arena scratch = {0};
-  brim_graph before = *g; /* the graph's own array is rewritten */
-  before.node = BRIM_ARENA_NEW(&scratch, brim_node *, g->node_count);
-  memcpy(before.node, g->node, g->node_count * sizeof *g->node);
+  make_plain(g);
+  brim_graph before = *g;
+  before.node = g->plain;
+  before.node_count = g->plain_nodes;
   rewriting to = {.into = g};
   brim_walk_init(&to.w, &before, &scratch);
   to.w.visit = visit_rewriting;
   to.clone = BRIM_ARENA_NEW(&scratch, brim_tensor *, to.w.tensors);
   memcpy(to.w.dropped, r->dropped[level], to.w.g->forward_count * sizeof *to.w.dropped);
-  brim_graph_cut_backward(g);
   brim_walk_backward(&to.w);
   brim_arena_release(&scratch);
   return g->status;

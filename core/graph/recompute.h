@@ -1,6 +1,6 @@
-/* Recompute: drops results of the forward pass that the backward pass needs, and makes them again with clones of their
- * nodes, right before their first use. It runs after fusion and autodiff and drops whole nodes, so whole fused groups.
- * A clone has its node's inputs and attributes, and kernels are functions of these (dropout's numbers come from
+/* Recompute: drops results of the forward pass that the backward pass needs, and computes them again with clones of
+ * their nodes, right before their first use. It runs after fusion and autodiff, and drops whole nodes, which may be
+ * fused. A clone has its node's inputs and attributes, and kernels are functions of these (dropout's numbers come from
  * counters), so no bit of a gradient changes.
  *
  * The choice of tensors to drop is made once for a graph, as levels, each with less memory and more work than the one
@@ -25,11 +25,12 @@ typedef struct brim_recompute {
 } brim_recompute;
 
 /* [plan] Chooses the tensors to drop in a training program that drops none yet and whose nodes are prepared, so that
- * sizes are those in memory. `none` has no level, `blocks` and `full` have one, `auto` as many as help. In `arena`. */
+ * sizes are those in memory. `none` has no level, `blocks` and `full` have one, and `auto` has as many as are useful.
+ * The result lives in `arena`. */
 void brim_recompute_choose(const struct brim_program *p, enum brim_recompute_kind kind, brim_arena *arena,
                            brim_recompute *out);
-/* A cache of the choices of `auto`, as choosing takes much longer than planning: for plans that differ only in batch,
- * type of activations, device and budget, such as those of a run. Initially empty; release frees it. */
+/* A cache of the choices of `auto`, because choosing takes much longer than planning. It serves plans that differ only
+ * in batch, type of activations, device and budget, such as the plans of a run. Initially empty; release frees it. */
 typedef struct brim_recompute_cache {
   brim_arena arena;
   struct brim_recompute_entry *first;
@@ -38,8 +39,8 @@ typedef struct brim_recompute_cache {
 const brim_recompute *brim_recompute_levels(brim_recompute_cache *cache, const struct brim_program *p,
                                             enum brim_recompute_kind kind);
 void brim_recompute_cache_release(brim_recompute_cache *cache);
-/* [plan] Adds the clones to another graph of the same model and batch, which is not prepared yet. On error the graph
- * keeps it. */
+/* [plan] Adds the clones of a level to a training graph of the same model and batch, in the place of those of another
+ * level. Its nodes must be prepared again. On failure sets the graph's error. */
 brim_status brim_recompute_apply(brim_graph *g, const brim_recompute *r, uint32_t level);
 /* Recomputed FLOPs of a program, as a share of those without recompute. */
 double brim_recompute_share(const struct brim_program *p);

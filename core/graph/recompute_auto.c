@@ -1,13 +1,13 @@
 /* Chooses the nodes to drop for each memory size: for every 64th of the peak without recompute, the set of nodes with
- * the least work that was found.
+ * the least work that the search found.
  *
- * The blocks of the graph are solved for one budget after another (recompute_blocks.c). Descents handle graphs that are
- * not chains of blocks. A descent starts at the peak: of the results that are alive there for the backward pass, it
- * drops those first that free most bytes per work of recomputing them, finds the new peak, and continues until nothing
- * lowers it. Alone, it would recompute a long run of layers at once, and their results would become a peak themselves.
- * So in small graphs there is one descent that may drop everything, and others that keep every end of a block, every
- * second, third, fourth, sixth and so on. Each set is kept if it is better than the best one for its memory so far; and
- * nodes that it drops without need are kept again. */
+ * One method solves the blocks of the graph for one budget after another (recompute_blocks.c). The other, a descent,
+ * handles graphs that are not chains of blocks. A descent starts at the peak: of the results that are alive there for
+ * the backward pass, it first drops those that free most bytes per work of recomputing them. Then it finds the new
+ * peak, and continues until nothing lowers it. A single descent would recompute a long run of layers at once, and their
+ * results would cause a new peak. So in small graphs one descent may drop everything, and others keep every end of a
+ * block, every second, third, fourth, sixth and so on. The search keeps a set if it is the best so far for its memory,
+ * and then stops dropping nodes that the set need not drop. */
 #include "graph/recompute_auto.h"
 
 #include <string.h>
@@ -15,26 +15,29 @@
 #include "graph/counts.h"
 #include "graph/recompute_blocks.h"
 
-/* Operations that cost as much as moving one byte: machines compute about this many times faster than they read. */
+/* The number of operations that cost as much as moving one byte: machines compute about this many times faster than
+ * they read memory. */
 #define OPERATIONS_PER_BYTE 8
 /* A descent ends after this many consecutive steps without progress. */
 #define STALLS_MAX 8
-/* Most attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
+/* In a large graph a descent also stops after this many steps in one slot, if the blocks have found less memory. */
+#define STEPS_MAX 32
+/* Limit for attempts to keep a node again, over all levels, in a graph of a thousand nodes; smaller graphs get more. */
 #define TRIES_MAX 256
-/* Larger graphs get only one descent: others find little that the blocks do not. */
+/* Larger graphs get only one descent, because further descents find little that the blocks do not. */
 #define DESCENTS_NODES_MAX 200
-/* Times that the blocks are solved for one budget. */
+/* How often the blocks are solved for one budget. */
 #define SOLVES_MAX 3
 /* Budgets that are tried below the smallest 64th for which the blocks have a solution. */
 #define LEAST_SOLVES_MAX 4
-/* Limit for the sizes of all solutions together. */
+/* Limit for the sum of the sizes of all solutions. */
 #define SOLVES_SIZE_MAX (56 << 20)
 
 enum { SLOTS = BRIM_RECOMPUTE_LEVELS_MAX - 1 }; /* one more level: the least memory possible */
 
 typedef struct found {
   uint64_t bytes, work, flops; /* bytes 0: none */
-  bool *dropped;
+  bool *dropped, of_blocks;    /* of_blocks: solved, not found by a descent */
 } found;
 
 typedef struct worth {
@@ -46,13 +49,14 @@ typedef struct worth {
 typedef struct search {
   brim_estimate e;
   size_t nodes;
-  bool *keeps;                         /* by node: the backward pass reads its results */
+  bool *keeps;                         /* by node: whether the backward pass reads its results */
   bool *repeats, *refused;             /* by node */
-  int32_t *first_view, *next_view;     /* by node: views of its results; -1: none */
+  int32_t *first_view, *next_view;     /* by node: first and next view of its results; -1: none */
   uint64_t *work, *flops, start_bytes; /* flops 0: a view */
   worth *ranked;                       /* see rank */
   size_t rank_count, heap;             /* of them */
-  uint32_t *list;                      /* of nodes dropped in a step */
+  uint32_t *list;                      /* nodes dropped in a step */
+  bool solves;                         /* the search now solves the blocks */
   found slot[BRIM_RECOMPUTE_LEVELS_MAX];
 } search;
 
@@ -110,8 +114,8 @@ static void add_to(search *s, uint32_t node, size_t *count)
   s->list[(*count)++] = node;
 }
 
-/* Drops a node, the views of its results, and earlier nodes that nothing else keeps. Adds them to the list, and returns
- * their work. */
+/* Drops a node, the views of its results, and earlier nodes whose results no other node needs. Adds them to the list,
+ * and returns their work. */
 static uint64_t drop(search *s, uint32_t node, size_t *count)
 {
   const brim_graph *g = s->e.w.g;
@@ -177,7 +181,7 @@ static void rank(search *s, size_t count)
   for (size_t i = count / 2; i-- > 0;) sift_down(s, i);
 }
 
-/* The node of this rank, from 0. */
+/* Returns the node with this rank, from 0. */
 static const worth *ranked(search *s, size_t index)
 {
   while (s->rank_count - s->heap <= index) {
@@ -208,11 +212,13 @@ static size_t rank_nodes(search *s)
 
 /* ---- descents ---- */
 
-/* Stores the set that the estimate was last run for. Dropped nodes that no node needs are not recomputed. */
+/* Stores the set for which the estimate last ran, without dropped nodes that no node needs, because they are not
+ * recomputed. */
 static void put(const search *s, found *into, uint64_t bytes, uint64_t work)
 {
   into->bytes = bytes;
   into->work = work;
+  into->of_blocks = s->solves;
   into->flops = 0;
   memcpy(into->dropped, s->e.w.dropped, s->nodes * sizeof *into->dropped);
   for (size_t i = 0; i < s->nodes; i++)
@@ -226,17 +232,28 @@ static uint64_t work_made(const search *s)
   return work;
 }
 
+static found *slot_of(search *s, uint64_t bytes)
+{
+  return &s->slot[bytes * SLOTS / (s->start_bytes + 1)];
+}
+
+/* Whether the current set is better than another one. A descent's set is, if it is as good as one of the blocks. */
+static bool is_best(const search *s, const found *f, uint64_t cost, uint64_t other)
+{
+  return f->bytes == 0 || cost < other || (cost == other && f->of_blocks && !s->solves);
+}
+
 /* Keeps the current set if it is the best so far for `bytes`. */
 static void offer(search *s, uint64_t bytes)
 {
   const uint64_t work = work_made(s);
-  found *slot = &s->slot[bytes * SLOTS / (s->start_bytes + 1)], *least = &s->slot[SLOTS];
-  if (slot->bytes == 0 || work < slot->work) put(s, slot, bytes, work);
-  if (least->bytes == 0 || bytes < least->bytes) put(s, least, bytes, work);
+  found *slot = slot_of(s, bytes), *least = &s->slot[SLOTS];
+  if (is_best(s, slot, work, slot->work)) put(s, slot, bytes, work);
+  if (is_best(s, least, bytes, least->bytes)) put(s, least, bytes, work);
 }
 
-/* Drops ranked nodes from `from` on until about `bytes` are freed, at least one node. False, with everything restored,
- * if the peak would rise. */
+/* Drops ranked nodes, beginning with number `from`, until about `bytes` are free; at least one node. False, with
+ * everything restored, if the peak would rise. */
 static bool try_drops(search *s, size_t from, uint64_t bytes, uint64_t *peak)
 {
   uint64_t freed = 0;
@@ -256,8 +273,8 @@ static bool try_drops(search *s, size_t from, uint64_t bytes, uint64_t *peak)
   return true;
 }
 
-/* Drops the best nodes together; if that raises the peak, the first of the STALLS_MAX best ones that alone does not.
- * False if none was dropped. */
+/* Drops the best nodes together. If that raises the peak, drops the first of the STALLS_MAX best nodes that alone does
+ * not raise it. False if none was dropped. */
 static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
 {
   const size_t count = rank_nodes(s);
@@ -269,28 +286,33 @@ static bool step_down(search *s, uint64_t bytes, uint64_t *peak)
   return false;
 }
 
-/* Starts with nothing dropped; never drops refused nodes. */
+/* Starts with no node dropped; never drops nodes that it must not drop. As work only grows, further sets in a slot matter
+ * only if the descent finds the least memory, or reaches another slot. */
 static void descend(search *s)
 {
+  const found *least = &s->slot[SLOTS], *slot = NULL;
   memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
   uint64_t peak = brim_estimate_run(&s->e);
-  for (int stalls = 0; stalls < STALLS_MAX; stalls++) {
+  for (int stalls = 0, steps = 0; stalls < STALLS_MAX; stalls++) {
     const uint64_t before = peak;
     if (!step_down(s, s->start_bytes / SLOTS, &peak)) return;
     if (peak == before) continue;
     offer(s, peak);
     stalls = 0;
+    if (slot_of(s, peak) != slot) steps = 0;
+    slot = slot_of(s, peak);
+    if (s->nodes > DESCENTS_NODES_MAX && least->of_blocks && ++steps == STEPS_MAX) return;
   }
 }
 
-/* The ends of blocks that a descent keeps: one of every `every`; `gone`: how many count as dropped before the first.
- * Another start keeps other ends, if some lie within blocks and some between them. */
+/* The ends of blocks that a descent keeps: one of every `every`; `gone`: the number that counts as dropped before the
+ * first. A different `gone` keeps other ends, which matters if some ends lie within layers and some between them. */
 static const struct {
   size_t every, gone;
 } kept[] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}, {6, 0}, {6, 3}, {8, 0}, {8, 5}, {12, 0}, {16, 0}, {24, 0}};
 
-/* Solves for a budget, and again for a smaller one if the peak exceeds it: the blocks predict the peak nearly but not
- * exactly. False if that memory cannot be reached. */
+/* Solves for a budget, and again for a smaller one if the peak exceeds the budget, because the blocks predict the peak
+ * only approximately. False if that memory cannot be reached. */
 static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
 {
   uint64_t room = bytes;
@@ -304,7 +326,7 @@ static bool solve_within(search *s, brim_blocks *blocks, uint64_t bytes)
   return true;
 }
 
-/* Looks for less memory than `solved`, for which there is a solution, between it and `unsolved`. */
+/* Looks for solutions with less memory than `solved`, for which there is one, down to `unsolved`. */
 static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint64_t solved)
 {
   for (int tries = 0; tries < LEAST_SOLVES_MAX; tries++) {
@@ -316,7 +338,6 @@ static void solve_least(search *s, brim_blocks *blocks, uint64_t unsolved, uint6
 static void solve_blocks(search *s, const bool *end, brim_arena *arena)
 {
   const brim_blocks_given given = {end, s->repeats, s->work};
-  memset(s->e.w.dropped, 0, s->nodes * sizeof *s->e.w.dropped);
   brim_blocks *blocks = brim_blocks_create(&s->e, &given, arena);
   const uint64_t size = brim_blocks_size(blocks);
   uint64_t step = 1 + SLOTS * size / SOLVES_SIZE_MAX;
@@ -334,11 +355,10 @@ static void solve_blocks(search *s, const bool *end, brim_arena *arena)
   }
 }
 
-static void search_all(search *s, const bool *end)
+static void descend_all(search *s, const bool *end)
 {
   size_t ends = 0;
   for (size_t i = 0; i < s->nodes; i++) ends += end[i];
-  s->start_bytes = brim_estimate_run(&s->e);
   descend(s);
   if (s->nodes > DESCENTS_NODES_MAX) return;
   for (size_t k = 0; k < sizeof kept / sizeof kept[0] && kept[k].every * kept[k].every <= 2 * ends; k++) {
@@ -350,8 +370,8 @@ static void search_all(search *s, const bool *end)
 
 /* ---- keeping nodes again ---- */
 
-/* A descent drops the best node at each step, which later drops may make unnecessary: keeps nodes again, those of most
- * work first, as long as the peak does not rise. */
+/* A descent drops the best node at each step, which later drops may make unnecessary. So this keeps nodes again, those
+ * with most work first, as long as the peak does not rise. */
 static void keep_again(search *s, found *f, size_t tries)
 {
   size_t count = 0;
@@ -377,7 +397,7 @@ static void keep_all_again(search *s)
 
 /* ---- levels ---- */
 
-/* Lists levels from most memory to least, without those that a later level beats in work. */
+/* Lists levels from most memory to least, without levels for which a later one has no more work. */
 static void list_levels(const search *s, brim_arena *arena, brim_recompute *out)
 {
   const found *level[BRIM_RECOMPUTE_LEVELS_MAX];
@@ -405,8 +425,11 @@ void brim_recompute_search(const brim_program *p, const bool *end, brim_arena *a
   search s = {0};
   brim_count(BRIM_COUNTED_SEARCHES);
   init_search(&s, p, &scratch);
-  search_all(&s, end);
+  s.start_bytes = brim_estimate_run(&s.e);
+  s.solves = true;
   solve_blocks(&s, end, &scratch);
+  s.solves = false;
+  descend_all(&s, end);
   keep_all_again(&s);
   list_levels(&s, arena, out);
   brim_arena_release(&scratch);

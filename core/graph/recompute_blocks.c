@@ -1,28 +1,29 @@
-/* A graph whose blocks end where later nodes read only one node's results is a chain. Dropping divides it into
- * segments: one or more blocks, of which only the last one's end is kept. When the backward pass reaches a segment,
- * everything dropped on the path to its end is recomputed at once, and lives until it has been used: the segment then
- * needs as many bytes as if nothing were dropped in it, less the tensors that are dropped off that path, which are
- * recomputed later, block by block. Meanwhile the bytes that earlier segments keep stay in memory.
+/* A block ends where later nodes read only one node's results, and a graph that consists of such blocks is a chain.
+ * Dropping divides the chain into segments of one or more blocks, and keeps only the end of a segment's last block.
+ * When the backward pass reaches a segment, it recomputes everything that is dropped on the path to the segment's end,
+ * which lives until it has been used. The segment then needs as many bytes as if nothing were dropped in it, except for
+ * dropped tensors that are not on that path, which are recomputed later, block by block. Meanwhile the bytes that
+ * earlier segments keep stay in memory.
  *
- * So each block has choices of bytes kept, bytes alive when its segment is recomputed, and work: all subsets of its
- * nodes are tried, and those that are best at some price per byte stay. Blocks are combined to segments, again keeping
- * the best at some price; and segments to the whole chain, from the start, with the least work for the bytes kept so
- * far, each segment within the budget: a small dynamic program. */
+ * So each choice for a block has bytes kept, bytes alive when its segment is recomputed, and work. The search tries all
+ * subsets of a block's nodes, and keeps those that are best at some price per byte. It combines blocks to segments, and
+ * again keeps the best at some price. A dynamic program then combines segments to the whole chain, from the start: it
+ * finds the least work for the bytes kept so far, with each segment within the budget. */
 #include "graph/recompute_blocks.h"
 
 #include <string.h>
 
 #include "graph/recompute_choices.h"
 
-#define MANY 40        /* with this many blocks, not all segment lengths are tried */
-#define PLACES_MAX 128 /* steps of bytes kept so far; half as many if there are many blocks */
+#define MANY 40        /* with this many blocks or more, not all segment lengths are tried */
+#define PLACES_MAX 128 /* steps in which bytes kept so far are counted; half as many if there are many blocks */
 
 #define IMPOSSIBLE INT64_MAX /* as work */
 
 /* The least work for about this many bytes kept before a block. */
 typedef struct place {
   int64_t kept, work;
-  int16_t length; /* of the preceding segment, in blocks */
+  int16_t length; /* length of the preceding segment, in blocks */
   int16_t choice, from;
 } place;
 
@@ -30,10 +31,11 @@ struct brim_blocks {
   brim_estimate *e;
   const brim_blocks_given *given;
   brim_chain chain;
-  int32_t *reader; /* by tensor */
-  int16_t *atom;   /* by node: its atom in its block; -1: none */
+  int32_t *reader;    /* by tensor */
+  uint32_t *block_of; /* by node that is in an atom */
+  int16_t *atom;      /* by node: its atom in its block; -1: none */
   size_t places;
-  int64_t rest_peak;    /* of the nodes after the last block, besides the bytes that wait */
+  int64_t rest_peak;    /* peak of the nodes after the last block, besides the bytes kept for the backward pass */
   int64_t start_bytes;  /* the peak when nothing is dropped */
   double places_a_byte; /* steps per byte of the budget */
   place *place;         /* [count + 1][places] */
@@ -41,7 +43,7 @@ struct brim_blocks {
 
 /* ---- blocks of the graph ---- */
 
-/* The node that owns a tensor's memory; -1: none of the forward pass. */
+/* Returns the node that owns a tensor's memory; -1: none in the forward pass. */
 static int32_t maker_of(const brim_blocks *b, const brim_tensor *t)
 {
   return b->e->w.maker[b->e->root[t->id]];
@@ -80,7 +82,7 @@ static bool is_atom(const brim_blocks *b, const brim_node *n)
  * those where this matters least. */
 
 typedef struct draft {
-  uint32_t first; /* the first node that is not only there for the others */
+  uint32_t first; /* the first of its nodes that is not only needed by the others */
   int64_t waits, others;
   uint64_t work;
 } draft;
@@ -91,7 +93,7 @@ typedef struct drafts {
   int32_t *of; /* by node, from the block's first: its draft; -1: none */
 } drafts;
 
-/* The bytes for which joining a draft to the next one gives a wrong price. */
+/* The number of bytes at which joining a draft to the next one would give a wrong price. */
 static double loss_of(const draft *d)
 {
   const double x = (double)d[0].work * (double)d[1].waits, y = (double)d[1].work * (double)d[0].waits;
@@ -111,7 +113,7 @@ static void join(const brim_chain_block *k, drafts *d, size_t at)
     if (d->of[i] > (int32_t)at) d->of[i]--;
 }
 
-/* The first node of the block that reads a node's results, if it is an atom; else the node. */
+/* Returns the block's first node that reads a node's results, if that node is an atom; else the node itself. */
 static uint32_t first_reader(const brim_blocks *b, const brim_chain_block *k, uint32_t node)
 {
   const brim_graph *g = b->e->w.g;
@@ -122,7 +124,7 @@ static uint32_t first_reader(const brim_blocks *b, const brim_chain_block *k, ui
   return node;
 }
 
-/* A draft of each node, in order. The end of the block is one of its own. */
+/* Makes a draft for each node, in order. The end of the block has a separate draft. */
 static void draft_nodes(const brim_blocks *b, const brim_chain_block *k, drafts *d)
 {
   const brim_graph *g = b->e->w.g;
@@ -184,6 +186,7 @@ static void find_atoms(const brim_blocks *b, brim_chain_block *k)
   }
   for (uint32_t i = k->first; i <= k->end; i++) {
     b->atom[i] = (int16_t)d.of[i - k->first];
+    b->block_of[i] = (uint32_t)(k - b->chain.block);
     k->waits += bytes_of(b, g->node[i], true);
   }
   for (uint32_t i = k->first; i <= k->end; i++)
@@ -199,39 +202,76 @@ static bool reads_before(const brim_blocks *b, const brim_node *n, size_t first)
   return false;
 }
 
-/* The peak of a block covers its forward nodes, and the backward nodes from those that have read later blocks' results
- * to the last that reads the block's own. Step and node are the same number as long as nothing is dropped. */
-static void find_peaks(brim_blocks *b)
+/* Finds when the results of the atoms are read, and the workspace for computing them. */
+static void find_readers_of_atoms(const brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;
-  const int64_t *total = brim_estimate_list(b->e, b->chain.arena);
-  int64_t waits = 0;
-  for (size_t i = 0; i < b->chain.count; i++) waits += b->chain.block[i].waits;
-  size_t node = g->forward_count, step = g->forward_count;
-  for (size_t i = b->chain.count + 1; i-- > 0;) {
-    brim_chain_block *k = i < b->chain.count ? &b->chain.block[i] : NULL;
-    const size_t first = k ? k->first : b->chain.count ? b->chain.block[b->chain.count - 1].end + 1 : 0;
-    int64_t peak = 0;
-    int32_t last = -1;
-    if (k) waits -= k->waits;
-    for (; node > first; node--) {
-      if (total[node - 1] > peak) peak = total[node - 1];
-      for (uint32_t o = 0; o < g->node[node - 1]->out_count; o++) {
-        const int32_t reader = b->reader[b->e->root[g->node[node - 1]->out[o]->id]];
-        if (reader > last) last = reader;
-      }
+  for (size_t i = 0; i < b->chain.count; i++)
+    for (uint32_t a = 0; a < b->chain.block[i].atoms; a++) b->chain.block[i].wanted[a] = UINT32_MAX;
+  for (uint32_t i = (uint32_t)g->node_count; i-- > 0;)
+    for (uint32_t n = 0; n < g->node[i]->in_count; n++) {
+      const int32_t maker = maker_of(b, g->node[i]->in[n]), a = maker < 0 ? -1 : b->atom[maker];
+      if (a < 0) continue;
+      brim_chain_block *k = &b->chain.block[b->block_of[maker]];
+      if (i >= g->forward_count)
+        k->wanted[a] = i;
+      else if (i > k->used[a])
+        k->used[a] = i;
     }
-    int64_t late = 0;
-    for (; step < g->node_count && ((int32_t)step <= last || i == 0); step++) {
-      if (total[step] > peak) peak = total[step];
-      if ((late > 0 || reads_before(b, g->node[step], first)) && total[step] > late) late = total[step];
-    }
-    *(k ? &k->peak : &b->rest_peak) = peak - waits;
-    if (k) k->late = late > 0 ? late - waits : 0;
+  for (uint32_t i = 0; i < g->forward_count; i++) {
+    const int64_t work = brim_estimate_work(b->e, i);
+    int64_t *most = b->atom[i] < 0 ? NULL : &b->chain.block[b->block_of[i]].scratch_of[b->atom[i]];
+    if (most && work > *most) *most = work;
   }
 }
 
-/* Prices from the cheapest node's work per byte to the dearest's. */
+/* The last node of the backward pass that reads results of these forward nodes, from the last one on; -1: none. */
+static int32_t last_reader(const brim_blocks *b, size_t first, size_t end)
+{
+  const brim_graph *g = b->e->w.g;
+  int32_t last = -1;
+  for (size_t i = first; i < end; i++)
+    for (uint32_t o = 0; o < g->node[i]->out_count; o++) {
+      const int32_t reader = b->reader[b->e->root[g->node[i]->out[o]->id]];
+      if (reader > last) last = reader;
+    }
+  return last;
+}
+
+/* Divides the nodes of the backward pass among the blocks. Step and node are the same number as long as nothing is
+ * dropped. */
+static void find_steps(brim_blocks *b)
+{
+  const brim_graph *g = b->e->w.g;
+  const size_t count = b->chain.count, rest = count > 0 ? b->chain.block[count - 1].end + 1 : 0;
+  b->chain.during = BRIM_ARENA_NEW(b->chain.arena, int64_t, g->node_count);
+  b->chain.before = BRIM_ARENA_NEW(b->chain.arena, int64_t, g->node_count);
+  brim_estimate_list(b->e, b->chain.during, b->chain.before);
+  int64_t waits = 0;
+  for (size_t i = 0; i < count; i++) {
+    b->chain.block[i].before = waits;
+    waits += b->chain.block[i].waits;
+  }
+  uint32_t step = (uint32_t)g->forward_count;
+  const int32_t last_of_rest = count > 0 ? last_reader(b, rest, g->forward_count) : (int32_t)g->node_count;
+  for (; step < g->node_count && (int32_t)step <= last_of_rest; step++) {
+  }
+  for (size_t i = rest; i < step; i++)
+    if (b->chain.during[i] - waits > b->rest_peak) b->rest_peak = b->chain.during[i] - waits;
+  for (size_t i = count; i-- > 0;) {
+    brim_chain_block *k = &b->chain.block[i];
+    const int32_t last = last_reader(b, k->first, k->end + 1);
+    k->from = step;
+    while (step < g->node_count && ((int32_t)step <= last || i == 0)) step++;
+    k->to = k->asks = step;
+    for (uint32_t s = k->to; s-- > k->from;)
+      if (reads_before(b, g->node[s], k->first)) k->asks = s;
+    for (uint32_t a = 0; a < k->atoms; a++)
+      if (k->wanted[a] > k->to) k->wanted[a] = k->to;
+  }
+}
+
+/* The prices, from the lowest work per byte of any node to the highest. */
 static void find_prices(brim_blocks *b)
 {
   double least = 0, most = 0;
@@ -251,7 +291,7 @@ static void find_prices(brim_blocks *b)
   }
 }
 
-/* Keeping a block's result is never worthwhile if the backward pass does not read it: such blocks are joined. */
+/* It is never worthwhile to keep a block's result that the backward pass does not read, so such blocks are joined. */
 static bool is_boundary(const brim_blocks *b, const brim_node *n)
 {
   return b->given->end[n->index] && !n->descriptor->traits.view && bytes_of(b, n, true) > 0;
@@ -264,6 +304,7 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
   *b = (brim_blocks){.e = e, .given = given, .chain = {.arena = arena}};
   b->chain.block = BRIM_ARENA_NEW(arena, brim_chain_block, g->forward_count + 1);
   b->atom = BRIM_ARENA_NEW(arena, int16_t, g->forward_count);
+  b->block_of = BRIM_ARENA_NEW(arena, uint32_t, g->forward_count);
   memset(b->atom, 0xff, g->forward_count * sizeof *b->atom);
   find_readers(b);
   uint32_t first = 0;
@@ -276,7 +317,8 @@ brim_blocks *brim_blocks_create(brim_estimate *e, const brim_blocks_given *given
     first = i + 1;
   }
   b->start_bytes = (int64_t)brim_estimate_run(e);
-  find_peaks(b);
+  find_readers_of_atoms(b);
+  find_steps(b);
   find_prices(b);
   for (size_t i = b->chain.count; i-- > 0;) {
     size_t alike = 0;
@@ -306,7 +348,7 @@ static size_t place_of(const brim_blocks *b, int64_t kept)
   return (size_t)(int64_t)((double)kept * b->places_a_byte);
 }
 
-/* Places with less work than all with fewer bytes kept, from which the search continues. */
+/* The places from which the search continues: their work is less than that of all places with fewer bytes kept. */
 typedef struct sources {
   const place *place[PLACES_MAX];
   bool has_ended[PLACES_MAX]; /* longer segments do not fit */
@@ -325,7 +367,8 @@ static void list_sources(const brim_blocks *b, size_t at, sources *out)
   }
 }
 
-/* Where a segment leads. The search does not continue from a place with more work than one with no more bytes kept. */
+/* Where a segment leads. The search does not continue from a place if another one has no more bytes kept and less
+ * work. */
 typedef struct target {
   place *place;
   int64_t least[PLACES_MAX]; /* by place: the least work up to it, before these segments */
@@ -341,21 +384,26 @@ static void find_target(const brim_blocks *b, size_t at, target *out)
   }
 }
 
-/* Tries the choices of a segment of n blocks after a place. */
+/* Whether the first of two places with equal work is better: it keeps less, or is an earlier choice of the segment. */
+static bool is_better(const place *x, const place *y)
+{
+  return x->kept != y->kept ? x->kept < y->kept : x->from == y->from && x->length == y->length && x->choice < y->choice;
+}
+
+/* Tries the choices of a segment of n blocks after a place. `most`: the work above which nothing is better. */
 static void extend(const brim_blocks *b, const place *from, size_t n, const brim_choices *with, int64_t room,
-                   const target *to)
+                   const target *to, int64_t most)
 {
   const int64_t left = room - from->kept;
   const size_t index = (size_t)(from - b->place) % b->places;
-  for (int i = 0; i < with->count; i++) {
-    const brim_choice_need *c = &with->need[i];
-    if (c->needs > left) continue;
+  for (const brim_choice_need *c = with->need; c < with->need + with->count && c->needs <= left; c++) {
     const int64_t kept = from->kept + c->kept, work = from->work + c->work;
+    if (work > most) continue;
     const size_t at = place_of(b, kept);
     if (to->least[at] < work) continue;
     place *p = &to->place[at];
-    if (p->work < work || (p->work == work && p->kept <= kept)) continue;
-    *p = (place){kept, work, (int16_t)n, (int16_t)i, (int16_t)index};
+    const place now = {kept, work, (int16_t)n, c->index, (int16_t)index};
+    if (p->work > work || (p->work == work && is_better(&now, p))) *p = now;
   }
 }
 
@@ -371,10 +419,12 @@ static void extend_all(const brim_blocks *b, size_t at, int64_t room)
     for (size_t i = 0; i < from.count; i++) {
       const place *p = from.place[i];
       if (from.has_ended[i]) continue;
-      if (with->count == 0 || with->least.needs > room - p->kept)
+      if (with->count == 0 || with->least.needs > room - p->kept) {
         from.has_ended[i] = n > 1;
-      else if (to.least[place_of(b, p->kept + with->least.kept)] >= p->work + with->least.work)
-        extend(b, p, n, with, room, &to);
+        continue;
+      }
+      const int64_t most = to.least[place_of(b, p->kept + with->least.kept)];
+      if (most >= p->work + with->least.work) extend(b, p, n, with, room, &to, most);
     }
   }
 }
@@ -393,7 +443,7 @@ static void drop_choice(brim_blocks *b, size_t first, size_t n, int at)
   }
 }
 
-/* A view is dropped with the tensor that it views. */
+/* Drops a view if the tensor that it views is dropped. */
 static void drop_views(brim_blocks *b)
 {
   const brim_graph *g = b->e->w.g;

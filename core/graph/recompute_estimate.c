@@ -1,9 +1,9 @@
-/* See recompute_estimate.h. A set that differs in some nodes changes
- *   1. before which nodes of the backward pass clones run: where the first node or clone runs that reads their results;
+/* See recompute_estimate.h. If a set differs from the previous one in some nodes, these change:
+ *   1. the nodes of the backward pass before which clones run, which depend on the first reader of the clones' results;
  *   2. the order of the clones before these nodes;
  *   3. the lifetimes of the tensors that these clones, or readers of the nodes' results, use.
  * Events are the forward steps, the nodes of the backward pass, and the clones; each has the bytes whose lives begin
- * and end there. Chunks of events know their net bytes and their peak, and only changed ones are added up again. */
+ * and end there. Each chunk of events stores its net bytes and its peak, and only changed chunks are summed again. */
 #include "graph/recompute_estimate.h"
 
 #include <assert.h>
@@ -15,8 +15,8 @@
 #define NODE_MASK (((uint64_t)1 << NODE_BITS) - 1)
 #define BACKWARD_SHIFT (NODE_BITS + INPUT_BITS)
 #define NOWHERE UINT32_MAX
-#define CHUNK 32 /* forward steps, or nodes of the backward pass with their clones */
-#define FEW 48   /* numbers that are sorted without a look at all nodes between */
+#define CHUNK 32 /* events in a chunk: forward steps, or nodes of the backward pass with their clones */
+#define FEW 48   /* up to this many numbers are sorted without visiting all nodes between them */
 
 /* A use of a tensor's memory: a node reads or writes the tensor or a view of it. */
 typedef struct use {
@@ -24,15 +24,15 @@ typedef struct use {
   bool writes;
 } use;
 
-/* The events between which a tensor's memory lives; first NOWHERE: it does not. */
+/* The events between which a tensor's memory lives; first NOWHERE: the memory is not used. */
 typedef struct events {
   uint32_t first, last;
 } events;
 
-/* Clones that now run before another node of the backward pass, in the same order. */
+/* Consecutive clones that now run before another node of the backward pass. */
 typedef struct move {
   uint32_t from, to;
-  brim_moment batch; /* the moment of a clone, less its node */
+  brim_moment batch; /* the moment of a clone, without its node */
 } move;
 
 typedef struct chunk {
@@ -43,7 +43,7 @@ typedef struct chunk {
 
 /* Numbers by node, in one array. */
 typedef struct lists {
-  uint32_t *begin; /* and one more for the end */
+  uint32_t *begin; /* where each node's numbers begin, and one more for the end */
   uint32_t *item;
 } lists;
 
@@ -53,17 +53,17 @@ struct brim_alive {
   lists reader;            /* by forward node: forward nodes that read its results */
   uint32_t *need;          /* by forward node: the first node of the backward pass that reads its results */
   uint32_t *use_begin;     /* by tensor that owns memory */
-  use *use;                /* by the forward pass's nodes and the backward pass's */
-  brim_life *forward_life; /* by tensor: in the forward pass, as steps */
-  int64_t *here;           /* by node: bytes of workspace, less those of results that may be in place */
-  int64_t *both;           /* the same for a half of a node, if it runs together with the other half */
+  use *use;                /* the uses by nodes of the forward pass, then by those of the backward pass */
+  brim_life *forward_life; /* by tensor: its life in the forward pass, in steps */
+  int64_t *here;           /* by node: bytes of workspace, minus those of results that may be in place */
+  int64_t *both;           /* the same for a half of a node that runs together with the other half */
   /* Of the present set. */
   bool *was;              /* by forward node: dropped */
-  uint32_t *before;       /* by forward node: the node of the backward pass before which its clone runs; NOWHERE */
+  uint32_t *before;       /* by forward node: the node of the backward pass before which its clone runs; or NOWHERE */
   brim_moment *at;        /* by forward node: its clone's moment */
-  bool *paired;           /* by forward node: its clone runs together with the other half of a node */
-  int32_t *head, *next;   /* the clones before a node of the backward pass, in order; -1: the end */
-  events *life;           /* by tensor, then by tensor for the second lives */
+  bool *paired;           /* by forward node: whether its clone runs together with the other half of a node */
+  int32_t *head, *next;   /* the clones before a node of the backward pass, as lists in order; -1: the end */
+  events *life;           /* by tensor: the first lives, then the second lives */
   int64_t *begins, *ends; /* by event: bytes */
   int64_t *work;          /* by event: a node's memory besides its tensors */
   chunk *chunk;
@@ -72,7 +72,7 @@ struct brim_alive {
   uint64_t *todo; /* bits by forward node */
   size_t words;
   uint32_t *listed, stamp;      /* by forward node: the last stamp when it was listed */
-  uint32_t *list, list_count;   /* nodes of the backward pass with other clones */
+  uint32_t *list, list_count;   /* nodes of the backward pass whose clones have changed */
   uint32_t *moved, moved_count; /* forward nodes with another moment */
   move *move;
   uint32_t move_count;
@@ -92,7 +92,7 @@ static brim_moment moment_of_clone(uint32_t before, uint32_t input, uint32_t nod
   return (uint64_t)before << BACKWARD_SHIFT | (uint64_t)input << NODE_BITS | node;
 }
 
-/* Forward steps and nodes of the backward pass have their index, clones follow. */
+/* Forward steps and nodes of the backward pass have their indices; clones follow. */
 static uint32_t event_of(const struct brim_alive *a, brim_moment m)
 {
   const uint64_t before = m >> BACKWARD_SHIFT, node = m & NODE_MASK;
@@ -105,7 +105,7 @@ static brim_moment moment_of(const struct brim_alive *a, uint32_t event)
   return event < a->nodes ? moment_of_node(event) : a->at[event - a->nodes];
 }
 
-/* An event's chunk; NULL if it is a clone that does not run. */
+/* Returns an event's chunk; NULL for a clone that does not run. */
 static chunk *chunk_of(const struct brim_alive *a, uint32_t event)
 {
   if (event < a->forward) return &a->chunk[event / CHUNK];
@@ -158,7 +158,7 @@ static void touch(brim_life *life, brim_moment first, brim_moment last)
   if (last > life->last) life->last = last;
 }
 
-/* Two halves that one kernel computes are two steps with everything of both alive. */
+/* If one kernel computes two halves, they count as two steps, in which everything of both is alive. */
 static void touch_use(const brim_estimate *e, const use *u, brim_life *life)
 {
   const struct brim_alive *a = e->alive;
@@ -170,7 +170,7 @@ static void touch_use(const brim_estimate *e, const use *u, brim_life *life)
   touch(life, m - (u->writes && is_second(e, u->node)), m + (!u->writes && is_first(e, u->node)));
 }
 
-/* Finds both lives of a tensor's memory. A clone, and what reads a clone's results, use the second. */
+/* Finds both lives of a tensor's memory. Clones, and nodes that read clones' results, belong to the second. */
 static void find_lives(brim_estimate *e, uint32_t root)
 {
   struct brim_alive *a = e->alive;
@@ -195,7 +195,7 @@ static void note(uint32_t *list, uint32_t *count, bool *is_noted, uint32_t item)
   list[(*count)++] = item;
 }
 
-/* The node of the backward pass before which a node's clone runs. */
+/* Returns the node of the backward pass before which a node's clone runs. */
 static uint32_t find_before(const brim_estimate *e, uint32_t node)
 {
   const struct brim_alive *a = e->alive;
@@ -227,7 +227,7 @@ static void move_clone(brim_estimate *e, uint32_t node, uint32_t before)
   note(a->moved, &a->moved_count, a->is_moved, node);
 }
 
-/* Readers come after the nodes that they read, so the last nodes are first. */
+/* From the last node to the first, because readers come after the nodes that they read. */
 static void move_clones(brim_estimate *e)
 {
   struct brim_alive *a = e->alive;
@@ -274,7 +274,7 @@ static void ask_for(brim_estimate *e, uint32_t before, uint32_t tensor, uint32_t
   e->w.stack[(*count)++] = (uint32_t)maker;
 }
 
-/* Whether a clone runs together with the one before or after it in its batch. */
+/* Whether a clone runs together with the clone before or after it in its batch. */
 static bool is_paired(const brim_estimate *e, const uint32_t *batch, size_t index, size_t count)
 {
   const uint32_t node = batch[index];
@@ -283,8 +283,8 @@ static bool is_paired(const brim_estimate *e, const uint32_t *batch, size_t inde
              : index + 1 < count && batch[index + 1] == node + 1 && brim_walk_is_second(&e->w, node + 1);
 }
 
-/* When a run of layers is made again before another node, its clones keep their order. Returns where most of those of a
- * large batch that have moved may come from, as `batch` of a move; else `now`. */
+/* If a run of layers is recomputed before another node than before, its clones keep their order. For a large batch,
+ * returns the batch from which most of the moved clones may come, for a `move`; otherwise `now`. */
 static brim_moment find_origin(const struct brim_alive *a, const uint32_t *batch, size_t count, brim_moment now)
 {
   for (size_t i = 0; i < count && count > FEW; i++) {
@@ -353,7 +353,7 @@ static void mark_all(brim_estimate *e, uint32_t node)
   mark_outputs(e, node);
 }
 
-/* A clone has moved, or one with which it runs together. */
+/* Called for a clone that has moved, or that runs together with one that has. */
 static void change_clone(brim_estimate *e, uint32_t node)
 {
   struct brim_alive *a = e->alive;
@@ -363,7 +363,7 @@ static void change_clone(brim_estimate *e, uint32_t node)
   change_chunk(a, (uint32_t)a->nodes + node);
 }
 
-/* The lives of tensors that a moved batch shares with what it passes may change. */
+/* If a moved batch and the clones that it passes share tensors, the lives of these tensors may change. */
 static void pass_by(brim_estimate *e, const move *m)
 {
   const struct brim_alive *a = e->alive;
@@ -469,20 +469,25 @@ bool brim_estimate_waits(const brim_estimate *e, const brim_tensor *t)
   return a->forward_life[t->id].last < e->when && e->when < moment_of(a, a->life[t->id].last);
 }
 
-int64_t *brim_estimate_list(const brim_estimate *e, brim_arena *arena)
+void brim_estimate_list(const brim_estimate *e, int64_t *during, int64_t *before)
 {
   const struct brim_alive *a = e->alive;
-  int64_t *list = BRIM_ARENA_NEW(arena, int64_t, a->nodes), alive = 0;
+  int64_t alive = 0;
   for (size_t i = 0; i < a->nodes; i++) {
-    list[i] = (alive += a->begins[i]) + a->work[i];
+    before[i] = alive;
+    during[i] = (alive += a->begins[i]) + a->work[i];
     alive -= a->ends[i];
   }
-  return list;
+}
+
+int64_t brim_estimate_work(const brim_estimate *e, uint32_t node)
+{
+  return e->alive->here[node];
 }
 
 /* ---- preparation ---- */
 
-/* Whether out[k] may take the memory of an input, so that it counts once for both. */
+/* Whether out[k] may take the memory of an input, so that this memory counts only once. */
 static bool may_take_over(const brim_node *n, uint32_t k, const brim_kernel_need *need)
 {
   const brim_op *op = n->descriptor;
@@ -500,7 +505,7 @@ static bool is_transient(const brim_graph *g, const brim_tensor *t)
          brim_graph_passes(g, t) || brim_graph_offloaded(g, t) >= 0;
 }
 
-/* Workspace, less results that may be in place. */
+/* Returns the node's workspace, minus results that may be in place. */
 static int64_t measure_node(const brim_estimate *e, const brim_node *n, const brim_kernel_need *need)
 {
   int64_t bytes = (int64_t)need->workspace_bytes;
@@ -509,7 +514,7 @@ static int64_t measure_node(const brim_estimate *e, const brim_node *n, const br
   return bytes;
 }
 
-/* A second half needs little workspace alone: the existing ones are elementwise or nearly so. */
+/* The second half alone needs little workspace: all existing second halves are elementwise or nearly so. */
 static void measure(brim_estimate *e, const brim_program *p, brim_arena *arena)
 {
   static const brim_kernel_need nothing;
@@ -586,7 +591,7 @@ static void find_uses(brim_estimate *e, brim_arena *arena)
   }
 }
 
-/* The forward pass does not depend on the dropped nodes. */
+/* Computed once, because the forward pass does not depend on the dropped nodes. */
 static void pass_forward(brim_estimate *e)
 {
   struct brim_alive *a = e->alive;
@@ -633,7 +638,7 @@ static void create_lists(struct brim_alive *a, size_t tensors, brim_arena *arena
   a->is_listed = BRIM_ARENA_NEW(arena, bool, a->nodes);
   a->moved = BRIM_ARENA_NEW(arena, uint32_t, a->forward);
   a->is_moved = BRIM_ARENA_NEW(arena, bool, a->forward);
-  a->move = BRIM_ARENA_NEW(arena, move, 2 * a->forward / FEW + 1); /* each batch has more than FEW clones */
+  a->move = BRIM_ARENA_NEW(arena, move, 2 * a->forward / FEW + 1); /* only batches of more than FEW clones are listed */
   a->tensor = BRIM_ARENA_NEW(arena, uint32_t, tensors);
   a->is_marked = BRIM_ARENA_NEW(arena, bool, tensors);
 }

@@ -1,10 +1,11 @@
-/* Splits fused nodes into the two that they replace, where recompute may treat the two separately: every later block of
- * a transformer needs a residual sum, but the norm that is computed with it is cheap to recompute from it. */
+/* Splits a fused node into the two nodes that it replaces, if recompute may treat them separately. For example, every
+ * later block of a transformer needs a residual sum, but the norm that is fused with it is cheap to recompute from the
+ * sum. */
 #include <string.h>
 
 #include "graph/recompute_walk.h"
 
-/* Whether the backend has both operations; it may have only the fused one. */
+/* Whether the backend has both operations, because it may have only the fused one. */
 static bool offers_both(const brim_graph *g, const brim_node half[2])
 {
   return brim_graph_offers(g, half[0].op) && brim_graph_offers(g, half[1].op);

@@ -5,7 +5,7 @@
 
 /* ---- walking ---- */
 
-#define FEW 48 /* numbers that are sorted without a call for each comparison */
+#define FEW 48 /* up to this many numbers are sorted without a call for each comparison */
 
 static void list_ids(brim_walk *w, brim_arena *arena)
 {
@@ -51,7 +51,7 @@ static int by_index(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
-/* Sorts the nodes to clone. Most often there are a few, in nearly the opposite order. */
+/* Sorts the nodes to clone, which usually are few and almost in the opposite order. */
 static void sort_nodes(uint32_t *node, size_t count)
 {
   if (count > FEW) {
@@ -120,8 +120,8 @@ static bool is_gradient_of_buffer(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* Nodes that add to gradients of parameters or to the metrics must run only once. The sums that batch norm adds to its
- * moving averages go to scratch memory in a clone. */
+/* False for nodes that add to gradients of parameters or to the metrics. Batch norm may run again, because a clone
+ * writes the sums for its moving averages to scratch memory. */
 bool brim_walk_repeats(const brim_graph *g, const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)

@@ -1,9 +1,9 @@
-/* Four things make it fast:
+/* Four properties make the search fast:
  *   - Placed buffers are kept by offset, in chunks. A chunk whose buffers all end below the searched range, or live at
  *     other times, is skipped at once.
  *   - A chunk has an array for each property, so the compiler compares many lives at a time.
- *   - Most buffers live for a few nodes, as a layer's temporary ones do. For such a buffer only those that live in the
- *     same blocks of nodes are looked at, and those that live long.
+ *   - Most buffers live for a few nodes, as a layer's temporary ones do. For such a buffer the search visits only
+ * buffers that live in the same blocks of nodes, and long-lived buffers.
  *   - Each node has a floor: everything below it is occupied while the node runs. The search starts at the highest
  *     floor of the buffer's life. Activations that wait for the backward pass are stacked from offset 0, so most
  *     searches start near the top of the stack. */
@@ -16,6 +16,7 @@
 /* With at most this many placed buffers, scanning them is faster than finding the floor. */
 #define FEW (2 * CHUNK)
 #define BLOCK 64 /* nodes */
+#define LEAF 32  /* nodes */
 
 typedef struct placed {
   uint64_t offset, end;
@@ -44,26 +45,29 @@ typedef struct shelf {
 
 struct brim_room {
   brim_arena *arena;
-  items **spare; /* of chunks; those from `used` on are free */
+  items **spare; /* chunks; those from `used` on are free */
   size_t used, spares, spare_room;
   shelf all;
   shelf lasting; /* those that live in more than two blocks */
-  shelf *brief;  /* by block: the others that live in it; NULL: there are so few buffers that `all` is fastest */
+  shelf *brief;  /* by block: the short-lived buffers in it; NULL: there are so few buffers that searching `all` is
+                    fastest */
   size_t blocks;
-  /* A binary tree over the nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and the leaves
-   * begin at `leaves`. Each entry is the highest floor of the nodes below it. */
+  /* A binary tree over leaves of LEAF nodes of the program: 1 is the root, 2 i and 2 i + 1 are the children of i, and
+   * the leaves begin at `leaves`. Each entry is the highest floor of the nodes below it. */
   uint64_t *floor;
   size_t leaves;
+  uint64_t *of_node; /* floors by node, once settled */
+  uint64_t *settled; /* by leaf: the highest of them */
 };
 
 /* ---- floors ---- */
 
-/* The first node and the number of nodes below tree index `at`. */
+/* A part of the nodes: the first one and their number, below the tree index `at`. */
 typedef struct part {
   size_t at, begin, size;
 } part;
 
-/* Applies raise_floor's postponed change to the children: those that had the highest floor get the value of this
+/* Applies raise_floor's postponed change to the children: a child with the highest floor gets the value of this
  * node. */
 static void push_down(brim_room *r, size_t at)
 {
@@ -73,9 +77,38 @@ static void push_down(brim_room *r, size_t at)
     if (below[k] == highest) below[k] = r->floor[at];
 }
 
+/* The same for the nodes of a leaf. Returns their floors. */
+static uint64_t *settle(brim_room *r, part p)
+{
+  uint64_t *floor = &r->of_node[p.begin], *settled = &r->settled[p.at - r->leaves];
+  if (*settled == r->floor[p.at]) return floor;
+  for (size_t i = 0; i < LEAF; i++)
+    if (floor[i] == *settled) floor[i] = r->floor[p.at];
+  *settled = r->floor[p.at];
+  return floor;
+}
+
+/* The nodes of a leaf that are in [first, last]. */
+static void narrow(part p, size_t *first, size_t *last)
+{
+  *first = *first > p.begin ? *first - p.begin : 0;
+  *last = *last < p.begin + LEAF ? *last - p.begin : LEAF - 1;
+}
+
+static uint64_t highest_in_leaf(brim_room *r, part p, size_t first, size_t last)
+{
+  const uint64_t *floor = settle(r, p);
+  uint64_t highest = 0;
+  narrow(p, &first, &last);
+  for (size_t i = first; i <= last; i++)
+    if (floor[i] > highest) highest = floor[i];
+  return highest;
+}
+
 static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
 {
   if (first <= p.begin && p.begin + p.size - 1 <= last) return r->floor[p.at];
+  if (p.size == LEAF) return highest_in_leaf(r, p, first, last);
   push_down(r, p.at);
   const size_t half = p.size / 2, middle = p.begin + half;
   const uint64_t low = first < middle ? highest_floor(r, (part){2 * p.at, p.begin, half}, first, last) : 0;
@@ -83,13 +116,28 @@ static uint64_t highest_floor(brim_room *r, part p, size_t first, size_t last)
   return low > high ? low : high;
 }
 
-/* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor of its life is
- * above `from`, so those are the highest. */
+static void raise_in_leaf(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
+{
+  uint64_t *floor = settle(r, p), *highest = &r->floor[p.at];
+  narrow(p, &first, &last);
+  for (size_t i = first; i <= last; i++) {
+    if (floor[i] != from) continue;
+    floor[i] = to;
+    if (to > *highest) *highest = r->settled[p.at - r->leaves] = to;
+  }
+}
+
+/* A buffer takes [from, to) from node `first` to `last`: floors equal to `from` become `to`. No floor in its life is
+ * above `from`, so these are the highest. */
 static void raise_floor(brim_room *r, part p, size_t first, size_t last, uint64_t from, uint64_t to)
 {
   if (r->floor[p.at] < from) return;
   if (first <= p.begin && p.begin + p.size - 1 <= last) {
     r->floor[p.at] = to;
+    return;
+  }
+  if (p.size == LEAF) {
+    raise_in_leaf(r, p, first, last, from, to);
     return;
   }
   push_down(r, p.at);
@@ -184,7 +232,7 @@ static void insert(brim_room *r, shelf *s, const placed *p)
 static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   const items *p = c->item;
-  uint8_t together[CHUNK] = {0}; /* whether a buffer lives at the same time */
+  uint8_t together[CHUNK] = {0}; /* whether each buffer lives at the same time */
   for (size_t i = 0; i < c->count; i++) together[i] = (p->first[i] <= last) & (first <= p->last[i]);
   for (size_t i = 0; i < c->count; i++) {
     uint64_t eight;
@@ -197,7 +245,7 @@ static uint64_t find_in_chunk(const chunk *c, uint64_t at, uint64_t bytes, int32
   return at;
 }
 
-/* The lowest offset from `at` on that is free of the buffers of a shelf. */
+/* Returns the lowest offset from `at` on that no buffer of a shelf occupies. */
 static uint64_t find_room(const shelf *s, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
   for (const chunk *c = s->chunk; c < s->chunk + s->count && c->offset < at + bytes; c++) {
@@ -214,13 +262,15 @@ static bool is_brief(const brim_room *r, int32_t first, int32_t last)
   return r->brief && last / BLOCK <= first / BLOCK + 1;
 }
 
-/* The same for all buffers, for one that lives briefly. */
+/* The same in all shelves, for a short-lived buffer. */
 static uint64_t find_brief_room(const brim_room *r, uint64_t at, uint64_t bytes, int32_t first, int32_t last)
 {
-  for (uint64_t before = UINT64_MAX; before != at;) {
-    before = at;
-    at = find_room(&r->lasting, at, bytes, first, last);
-    for (int32_t i = first / BLOCK; i <= last / BLOCK; i++) at = find_room(&r->brief[i], at, bytes, first, last);
+  const shelf *s[] = {&r->lasting, &r->brief[first / BLOCK], &r->brief[last / BLOCK]};
+  const size_t count = first / BLOCK == last / BLOCK ? 2 : 3;
+  for (size_t i = 0, free = 0; free < count; i = (i + 1) % count) { /* free: the shelves that leave room at `at` */
+    const uint64_t before = at;
+    at = find_room(s[i], at, bytes, first, last);
+    free = at == before ? free + 1 : 1;
   }
   return at;
 }
@@ -242,9 +292,11 @@ brim_room *brim_room_create(size_t count, int32_t last, brim_arena *arena)
   brim_room *r = BRIM_ARENA_NEW(arena, brim_room, 1);
   r->arena = arena;
   r->leaves = 1;
-  while (r->leaves <= (size_t)last) r->leaves *= 2;
+  while (r->leaves * LEAF <= (size_t)last) r->leaves *= 2;
   if (count > FEW) {
     r->floor = BRIM_ARENA_NEW(arena, uint64_t, 2 * r->leaves);
+    r->settled = BRIM_ARENA_NEW(arena, uint64_t, r->leaves);
+    r->of_node = BRIM_ARENA_NEW(arena, uint64_t, r->leaves * LEAF);
     r->blocks = (size_t)last / BLOCK + 1;
     r->brief = BRIM_ARENA_NEW(arena, shelf, r->blocks);
   }
@@ -255,12 +307,15 @@ void brim_room_clear(brim_room *r)
 {
   r->used = r->all.count = r->lasting.count = 0;
   for (size_t i = 0; i < r->blocks; i++) r->brief[i].count = 0;
-  if (r->floor) memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
+  if (!r->floor) return;
+  memset(r->floor, 0, 2 * r->leaves * sizeof *r->floor);
+  memset(r->settled, 0, r->leaves * sizeof *r->settled);
+  memset(r->of_node, 0, r->leaves * LEAF * sizeof *r->of_node);
 }
 
 uint64_t brim_room_take(brim_room *r, uint64_t bytes, int32_t first, int32_t last)
 {
-  const part all = {1, 0, r->leaves};
+  const part all = {1, 0, r->leaves * LEAF};
   const uint64_t floor = r->floor ? highest_floor(r, all, (size_t)first, (size_t)last) : 0;
   const uint64_t at = is_brief(r, first, last) ? find_brief_room(r, floor, bytes, first, last)
                                                : find_room(&r->all, floor, bytes, first, last);

@@ -1,4 +1,4 @@
-/* The places of sharded parameters, and the ranks' parts of them. See shard.h. */
+/* Computes the places of sharded parameters, and the ranks' parts of them. See shard.h. */
 #include "graph/shard.h"
 
 #include "base/align.h"
@@ -8,7 +8,7 @@ static uint64_t elements_of(const brim_tensor *t)
   return brim_round_up((uint64_t)brim_shape_count(&t->shape), BRIM_SHARD_ELEMENTS);
 }
 
-/* Ends the bucket, which has `elements` of parameters. */
+/* Ends the bucket, which has `elements` elements of parameters. */
 static void close_bucket(brim_shards *s, uint64_t elements)
 {
   brim_shard_bucket *b = &s->bucket[s->bucket_count++];
@@ -22,9 +22,9 @@ static void close_bucket(brim_shards *s, uint64_t elements)
 
 /* ---- the size of buckets ---- */
 
-#define SIZE_LEAST 65536u /* bytes; smaller messages cost more than their contents */
+#define SIZE_LEAST 65536u /* bytes; smaller messages take longer than their contents justify */
 
-/* The most bytes of two consecutive buckets, which exist at the same time. */
+/* The most bytes of two consecutive buckets, because two exist at the same time. */
 static uint64_t most_alive(const brim_graph *g, uint64_t bucket_bytes)
 {
   uint64_t before = 0, now = 0, most = 0;
@@ -138,7 +138,8 @@ void brim_shards_find_places(const brim_shards *s, const brim_graph *g, uint64_t
     at[g->parameter[i].value->id] = s->value_at[i];
     if (g->parameter[i].gradient) at[g->parameter[i].gradient->id] = s->gradient_at[i];
   }
-  for (size_t i = 0; i < s->further_count; i++) { /* a graph may have more, which are transient */
+  for (size_t i = 0; i < s->further_count;
+       i++) { /* a graph may have further gradients than these; those are transient */
     if (!g->further || !g->further[i].gradient) continue;
     const brim_own_slice *slice = g->slice && !g->further[i].of ? &g->slice[g->further[i].parameter] : NULL;
     at[g->further[i].gradient->id] = s->further_at[i] + (slice ? (uint64_t)slice->first : 0);

@@ -1,9 +1,9 @@
-/* Sharded gradients (dist.shard=gradients): those of a bucket share one buffer, which is zeroed right before the first
- * node that adds to any of them. After the last such node the sum over all ranks is scattered (graph/collectives.h),
- * and a node adds the own part to the rank's stored part. That node comes after the last node of the next bucket, so
- * that a device keeps working while ranks communicate; two buckets exist at a time.
+/* Sharded gradients (dist.shard=gradients). The gradients of a bucket share one buffer, which is zeroed right before
+ * the first node that adds to any of them. After the last such node a collective scatters the sum over all ranks
+ * (graph/collectives.h), and a node adds this rank's part to the stored one. That node comes after the last node of the
+ * next bucket, so that a device keeps working while ranks communicate; two buckets exist at a time.
  *
- * Gradients of further uses of a parameter are buffers of their own, added to the parameter's when they are
+ * Gradients of further uses of a parameter have separate buffers, and are added to the parameter's when they are
  * complete. */
 #include <string.h>
 
@@ -16,11 +16,11 @@ typedef struct rewriting {
   const brim_shards *shards;
   brim_arena scratch;
   size_t tensors;
-  size_t *bucket;  /* by tensor: the bucket of the gradient that it is, or is added to; or NONE */
+  size_t *bucket;  /* by tensor: the bucket of the gradient that it is, or to which it is added; or NONE */
   size_t *further; /* by tensor: its index among gradients of further uses; or NONE */
   size_t *last;    /* by tensor: the last node that adds to it */
-  size_t *ready;   /* by bucket: the last node that adds to any of it or of earlier buckets */
-  bool *begun;     /* by tensor, including later ones: it has been zeroed */
+  size_t *ready;   /* by bucket: the last node that adds to this bucket or to earlier ones */
+  bool *begun;     /* by tensor, including tensors added later: whether it has been zeroed */
   size_t closed;   /* buckets that are complete */
 } rewriting;
 
@@ -58,7 +58,7 @@ static void lay_out(rewriting *r)
   }
   for (size_t i = 0; i < g->further_count; i++) {
     const brim_tensor *gradient = g->further[i].gradient;
-    if (g->further[i].of) continue; /* for the whole step; every rank has it whole */
+    if (g->further[i].of) continue; /* exists for the whole step; every rank has it whole */
     r->bucket[gradient->id] = r->shards->bucket_of[g->further[i].parameter];
     r->further[gradient->id] = i;
     lay_within(g, gradient, gradient, 0);

@@ -16,7 +16,7 @@ static bool is_of_samples(const brim_graph *g, const brim_tensor *t)
   return t == g->input || t == g->label || t->role == BRIM_ROLE_ACTIVATION;
 }
 
-/* Whether the tensor's first dimension follows the samples; not for a parameter's copy in a smaller type. */
+/* Whether the tensor's first dimension is that of the samples; false for a parameter's copy in a smaller type. */
 static bool follows_samples(const brim_graph *g, const brim_tensor *t)
 {
   if (!is_of_samples(g, t)) return false;
@@ -27,7 +27,7 @@ static bool follows_samples(const brim_graph *g, const brim_tensor *t)
   return false;
 }
 
-/* Numbers are printed without printf, as plans of large models have many. */
+/* Prints a number without printf, because plans of large models have many. */
 static void print_first(int64_t dim, int64_t batch, brim_text *out)
 {
   if (batch > 0 && dim == batch) {

@@ -8,7 +8,7 @@
 /* Appends "relu f32[N,32,26,26] > f32[N,32,26,26] 0 g16 t". Dimensions that follow the micro-batch's samples are
  * written as N, "N*2" or "N/16": other micro-batches have the same signature. */
 void brim_signature_print(const brim_program *program, const brim_node *node, brim_text *out);
-/* Whether two nodes of a program have the same signature; may be false if they do. Nodes for which it is true have the
+/* Whether two nodes of a program have the same signature; may be false although they do. If it is true, both have the
  * same hash. */
 bool brim_signature_equal(const brim_program *program, const brim_node *a, const brim_node *b);
 uint64_t brim_signature_hash(const brim_node *node);

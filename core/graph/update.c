@@ -18,7 +18,7 @@ static brim_tensor *add_square(brim_graph *g, const char *name, brim_tensor *gra
 }
 
 /* Adds the nodes for the norm of all gradients, without buffers, and returns the sum of their squares. With shards, a
- * rank has its own parts, with zeros between them. */
+ * rank adds only its own parts. */
 static brim_tensor *add_squares(brim_graph *g, const brim_update_options *options)
 {
   brim_tensor *sum = NULL;
@@ -52,12 +52,12 @@ brim_update_form brim_update_form_of(const brim_update_options *options, const b
   return form;
 }
 
-/* Kernels read and write states by the parameter's size and type, so a plugin's form is checked here. */
+/* Kernels read and write states by the parameter's size and type, so this checks a plugin's form. */
 static void check_form(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
                        const brim_tensor *parameter)
 {
   const char *name = parameter->name;
-  if (strcmp(options->op, "formula") != 0) return; /* brim's own, whose kernel knows its states */
+  if (strcmp(options->op, "formula") != 0) return; /* an optimizer of brim, whose kernel knows its states */
   if (strcmp(form->op, options->op) != 0)
     brim_graph_fail(g, "optimizer", name, "form() sets op, which only brim's own optimizers may");
   else if (!form->formula && !options->build)
@@ -152,8 +152,8 @@ static size_t first_state(const brim_graph *g, size_t parameter)
 
 /* ---- formulas ---- */
 
-/* Parameters mostly share a formula, so it is parsed once. NULL, with the error in the graph, if it is not valid.
- * evaluated: the formula for evaluation instead of the update's. */
+/* Returns a parameter's formula, which is parsed only once because most parameters share it. NULL, with the error in
+ * the graph, if it is not valid. evaluated: the formula for evaluation instead of that for the update. */
 static const brim_formula *formula_of(brim_graph *g, const brim_update_options *options, const brim_update_form *form,
                                       bool evaluated)
 {
@@ -172,7 +172,7 @@ static const brim_formula *formula_of(brim_graph *g, const brim_update_options *
   return made;
 }
 
-/* Adds the parameter's states to list[]; returns how many. */
+/* Adds the parameter's states to list[]; returns their number. */
 static uint32_t list_states(const brim_graph *g, size_t parameter, brim_tensor **list)
 {
   uint32_t count = 0;
@@ -214,7 +214,7 @@ void brim_update_add_steer(brim_graph *g, size_t parameter)
   brim_graph_node_into(g, "steer", p->value->name, in, control ? 4 : 3, &gradient, 1, NULL);
 }
 
-/* Adds a node, slice or reshape, that moves `count` values of x from `start` on to a flat tensor. */
+/* Adds a node, slice or reshape, that moves `count` values of x, beginning at `start`, to a flat tensor. */
 static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t start, int64_t count)
 {
   const brim_shape flat = {1, {count}};
@@ -224,11 +224,11 @@ static brim_tensor *move(brim_graph *g, const char *op, brim_tensor *x, int64_t 
   return y;
 }
 
-/* The part of a gradient that belongs to the rank's slice. */
+/* Returns the part of a gradient that belongs to the rank's slice. */
 static brim_tensor *own_part(brim_graph *g, const brim_own_slice *slice, brim_tensor *gradient)
 {
   const int64_t own = brim_shape_count(&slice->gradient->shape), all = brim_shape_count(&gradient->shape);
-  if (own == all) return gradient; /* otherwise it is a slice already */
+  if (own == all) return gradient; /* otherwise the gradient is a slice already */
   return move(g, "slice", move(g, "reshape", gradient, 0, all), slice->first, own);
 }
 
@@ -243,7 +243,7 @@ void brim_update_add_further(brim_graph *g, size_t parameter)
   }
 }
 
-/* The value that evaluation uses instead of a parameter. Buffers are averages already and are copied. */
+/* Adds the value that evaluation uses instead of a parameter. Buffers are averages already, so they are copied. */
 static void add_average(brim_graph *g, const brim_update_options *options, size_t parameter)
 {
   const brim_parameter *p = &g->parameter[parameter];
@@ -273,7 +273,7 @@ void brim_update_copy_parameter(brim_graph *g, const brim_parameter *p)
   g->freezing = false;
 }
 
-/* Adds a parameter to the update's graph, with its gradient if that still exists then and is whole. */
+/* Adds a parameter to the update's graph, with its gradient if that still exists in the update and is whole. */
 static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
 {
   g->training = p->is_buffer || with_gradient;
@@ -281,8 +281,8 @@ static void add_like(brim_graph *g, const brim_parameter *p, bool with_gradient)
   g->training = true;
 }
 
-/* The sums that a step leaves besides those of parameters' first uses, in their order; for slices, the same elements.
- * With sharded gradients, those of further uses are already added up in training. */
+/* Adds the sums of a step besides those of parameters' first uses, in their order; for slices, the same elements. With
+ * sharded gradients, training has already added the sums of further uses. */
 static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *shards)
 {
   g->further_room = like->further_count;
@@ -299,7 +299,7 @@ static void add_sums(brim_graph *g, const brim_graph *like, const brim_shards *s
 
 /* ---- tensors made of parameters alone ---- */
 
-/* Adds the same nodes as in the forward pass of `like`, and assigns the sums to their tensors. */
+/* Adds the forward nodes of `like` that have no samples, and assigns the sums to their tensors. */
 static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, brim_arena *scratch)
 {
   brim_tensor **same = BRIM_ARENA_NEW(scratch, brim_tensor *, like->tensor_count);
@@ -319,7 +319,7 @@ static void add_nodes_without_samples(brim_graph *g, const brim_graph *like, bri
     if (g->further[i].of) g->further[i].of = same[g->further[i].of->id];
 }
 
-/* Zeroes the gradients that add_fold's nodes add to; they live only until the update has used them. */
+/* Zeroes the gradients to which add_fold's nodes add; they exist only until the update has used them. */
 static void begin_brief(brim_graph *g, size_t sums)
 {
   g->within_count = g->tensor_count;
@@ -331,7 +331,7 @@ static void begin_brief(brim_graph *g, size_t sums)
   }
 }
 
-/* Appends all of `count` nodes from `forward` on, and of the nodes before, which are forward nodes without samples,
+/* Appends all of `count` nodes from `forward` on. Of the nodes before, which are forward nodes without samples, appends
  * those that a later node needs. begin_brief() has appended the nodes that write zeros. */
 static void append_needed(brim_graph *g, brim_node *const *node, size_t forward, size_t count, brim_arena *scratch)
 {
@@ -345,8 +345,8 @@ static void append_needed(brim_graph *g, brim_node *const *node, size_t forward,
     if (needed[i]) brim_graph_append(g, node[i]);
 }
 
-/* Passes a step's sums of gradients of tensors without samples on to their parameters. The update does so once a step,
- * so the result does not depend on micro-batches. */
+/* Passes a step's sums of gradients of tensors without samples on to their parameters. The update does this once per
+ * step, so the result does not depend on micro-batches. */
 static void add_fold(brim_graph *g, const brim_graph *like)
 {
   brim_arena scratch = {0};
@@ -354,9 +354,9 @@ static void add_fold(brim_graph *g, const brim_graph *like)
   bool any = false;
   for (size_t i = 0; i < sums; i++) any = any || g->further[i].of;
   if (!any) return;
-  /* Uses continue the count of the training graph, and each gets a gradient of its own; only the first one of a
-   * parameter adds to the parameter's gradient. With slices that gradient does not exist as a whole, so the count
-   * starts at 1. */
+  /* The numbers of uses continue those of the training graph, and each use gets a gradient of its own. Only the first
+   * use of a parameter adds to the parameter's gradient. With slices that gradient does not exist as a whole, so the
+   * numbers start at 1. */
   for (size_t i = 0; i < g->parameter_count; i++)
     g->parameter[i].uses = like->parameter[i].uses + (g->slice && like->parameter[i].uses == 0);
   add_nodes_without_samples(g, like, &scratch);
@@ -444,7 +444,7 @@ static void add_nodes(brim_graph *g, const brim_graph *like, const brim_update_o
       add_moving_average(g, &g->parameter[i]);
     else if (all && is_updated(g, i))
       brim_update_add_node(g, options, i);
-  g->first_average = g->node_count; /* the averages' memory comes last, in sequence: see brim_plan */
+  g->first_average = g->node_count; /* the averages' memory comes last: see brim_plan */
   for (size_t i = 0; brim_update_has_averages(options) && i < g->parameter_count; i++)
     if (!g->parameter[i].is_frozen) add_average(g, options, i);
   g->forward_count = g->node_count;
@@ -470,7 +470,8 @@ brim_status brim_graph_build_update(const brim_graph *like, const brim_update_op
   return BRIM_OK;
 }
 
-/* The gradients that a check covers: with shards the own parts, and sums for buffers, which every rank has. */
+/* Returns the gradients that a check covers: with shards this rank's parts, and the sums for buffers, which every rank
+ * has. */
 static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, const brim_shards *shards, size_t *count)
 {
   brim_tensor **list =
@@ -485,7 +486,7 @@ static brim_tensor **gradients_to_check(brim_graph *g, const brim_graph *like, c
   return list;
 }
 
-/* The sum starts with the step's losses, which are the first metric; the last node's result is the proof. */
+/* The sum starts with the step's losses, which are the first metric; the result of the last node is the proof. */
 brim_status brim_graph_build_check(const brim_graph *like, const brim_shards *shards, brim_graph **out)
 {
   const brim_shape one = {1, {1}};

@@ -1,13 +1,14 @@
 /* Updates in the backward pass (LOMO: Lv et al., Full Parameter Fine-tuning for Large Language Models with Limited
  * Resources, 2023; here for any optimizer, and with the same bits): a parameter is updated after the last node that
- * uses it or adds to its gradient, and the gradient's memory is free again. So all gradients never exist at once.
+ * uses it or adds to its gradient, and then the gradient's memory is free. So the gradients never all exist at the same
+ * time.
  *
- * A gradient starts as zeros, as kernels add to it: a separate node writes them, right before the first one that adds.
- * If the loss and its gradient are one node (brim_graph_fuse_loss), that node runs in the first half of the program,
- * and no update comes before the second, as the loss decides whether the step is committed.
+ * A gradient starts as zeros, because kernels add to it. A separate node writes the zeros, right before the first node
+ * that adds. If the loss and its gradient are one node (brim_graph_fuse_loss), that node runs in the first half of the
+ * program. No update comes before the second half, because the loss decides whether the step is committed.
  *
- * This runs before recompute is chosen, which thus sees these lifetimes. A clone that recompute inserts reads
- * parameters before their gradients are complete, so before their update; brim_graph_check_updates verifies it. */
+ * This runs before the choice of recompute, which therefore sees these lifetimes. A clone that recompute inserts reads
+ * parameters before their gradients are complete, so before their update; brim_graph_check_updates verifies this. */
 #include <string.h>
 
 #include "graph/federate.h"
@@ -20,13 +21,14 @@ typedef struct rewriting {
   const brim_update_options *options;
   brim_arena scratch;
   size_t tensors;
-  size_t *parameter; /* by tensor: the parameter that it is, is a copy of, or is a gradient of; or NONE */
-  size_t *last;      /* by parameter: the last node that uses any of these */
-  bool *begun;       /* by tensor: a gradient that has been zeroed */
-  bool *updated;     /* by parameter */
+  size_t *
+      parameter; /* by tensor: the parameter that it is, of which it is a copy, or of which it is a gradient; or NONE */
+  size_t *last;  /* by parameter: the last node that uses any of these tensors */
+  bool *begun;   /* by tensor: whether it is a gradient that has been zeroed */
+  bool *updated; /* by parameter */
 } rewriting;
 
-/* A copy in a smaller type counts as its parameter: recompute may make it again from the parameter. */
+/* A copy in a smaller type counts as its parameter, because recompute may make it again from the parameter. */
 static void find_owners(rewriting *r)
 {
   const brim_graph *g = r->g;
@@ -69,7 +71,7 @@ static void begin_gradient(rewriting *r, brim_tensor *gradient)
   brim_graph_node_into(r->g, "zero", gradient->name, NULL, 0, &gradient, 1, NULL);
 }
 
-/* A parameter without any gradient gets a gradient of zeros, as in a separate update. */
+/* Updates a parameter. Without any gradient it gets a gradient of zeros, as in a separate update. */
 static void update(rewriting *r, size_t parameter)
 {
   r->updated[parameter] = true;
@@ -98,7 +100,7 @@ static void rewrite(rewriting *r)
     if (!r->updated[p] && brim_parameter_is_trained(&g->parameter[p])) update(r, p);
 }
 
-/* The matrices of an update with several operations would add to the memory of the backward pass. */
+/* Rejects updates with several operations, because their matrices would add to the memory of the backward pass. */
 static brim_status refuse_build(const brim_graph *g, const brim_update_options *options)
 {
   for (size_t i = 0; options->build && i < g->parameter_count; i++)

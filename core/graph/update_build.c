@@ -1,4 +1,4 @@
-/* Updates of several operations, as an optimizer's build() makes them: named values, with formulas and products on
+/* Updates with several operations, which an optimizer's build() makes: named values, with formulas and products on
  * them. */
 #include <stdio.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static size_t list_names(const brim_update *u, brim_formula_name *list)
   return count + brim_formula_list_numbers(u->form, u->scalars, list + count);
 }
 
-/* The index of a tensor in a list; appends it if it is missing; -1 if there is no room. */
+/* Returns the index of a tensor in a list, after appending it if it is missing; -1 if there is no room. */
 static int32_t place(brim_tensor **list, uint32_t *count, brim_tensor *t)
 {
   for (uint32_t i = 0; i < *count; i++)
@@ -164,7 +164,7 @@ static bool is_product(const brim_shape *to, const brim_shape *a, const brim_sha
          to->dim[1] == b->dim[!tb];
 }
 
-/* Rejects g outside formulas: only they multiply it by the factor that limits its norm. */
+/* Rejects g outside formulas, because only formulas multiply it by the factor that limits its norm. */
 static bool refuse_gradient(const brim_update *u, const named *n)
 {
   if (!n->is_read_only) return false;

@@ -29,9 +29,9 @@ struct brim_wrap {
   const char *id;
   bool given;              /* the input already consists of features */
   bool building, built;    /* the backbone */
-  brim_tensor *features;   /* named by the backbone; NULL: not yet */
+  brim_tensor *features;   /* the features that the backbone marks; NULL: not yet */
   brim_tensor *output;     /* the backbone's own output */
-  extent end;              /* of the nodes up to the features */
+  extent end;              /* extent of the nodes up to the features */
   brim_lora_options adapt; /* r 0: no changes */
   brim_wrap_change *change;
   size_t adapted, change_room;
@@ -115,7 +115,7 @@ static void check_targets(brim_graph *g)
   brim_text_release(&layers);
 }
 
-/* Makes the thread's error text the graph's error, as for any model, with a hint that names the keys of the
+/* Copies the thread's error text to the graph's error, as for any model, with a hint that names the keys of the
  * backbone. */
 static void take_reason(brim_graph *g, brim_status status)
 {
@@ -249,8 +249,8 @@ static void note_change(brim_graph *g, brim_wrap_change change)
   w->change[w->adapted++] = change;
 }
 
-/* Adds a second layer, of `low`, to the columns of y from `first` on. A backend without an operation for both makes the
- * summand, with zeros for the other columns. */
+/* Adds a second layer, of `low`, to the columns of y from `first` on. If the backend has no fused operation for this,
+ * computes the summand, with zeros in the other columns. */
 static brim_tensor *add_layer(brim_graph *g, const char *name, brim_tensor *y, brim_tensor *low, brim_tensor *weight,
                               int64_t first)
 {
@@ -266,8 +266,8 @@ static brim_tensor *add_layer(brim_graph *g, const char *name, brim_tensor *y, b
   return high ? brim_add(g, y, high) : NULL;
 }
 
-/* y + B A dropout(x) * alpha / r, in `out` of y's columns. The factor multiplies the r results of A, as there are fewer
- * of them. NULL on error. */
+/* Returns y + B A dropout(x) * alpha / r, in `out` of y's columns. The factor multiplies the r results of A, which are
+ * fewer. NULL on error. */
 static brim_tensor *add_change(brim_graph *g, const char *name, brim_tensor *x, brim_tensor *y, int64_t out,
                                brim_wrap_change *change)
 {
@@ -327,7 +327,7 @@ brim_tensor *brim_wrap_adapt(brim_graph *g, const char *name, brim_tensor *x, co
   if (!w || !w->building || w->features) return y;
   note_layer(g, name);
   const brim_names *targets = &w->adapt.targets;
-  char parts[4] = ""; /* each once, even if several targets name it */
+  char parts[4] = ""; /* each part once, even if several targets name it */
   for (size_t i = 0; i < targets->count && w->adapt.r > 0; i++) {
     const char part = part_of(targets->item[i], name);
     if (part == 'a') parts[0] = 'a', parts[1] = '\0';

@@ -6,9 +6,9 @@
 
 /* Prepares the graph of a model that may call brim_backbone. */
 void brim_wrap_open(brim_graph *g, const brim_graph_options *options);
-/* EINVAL, as the graph's error, if the model must wrap a backbone and has not built it. */
+/* Sets the error EINVAL in the graph if the model must wrap a backbone but has not built one. */
 brim_status brim_wrap_check(brim_graph *g);
-/* Where brim_output stores the output: in the graph or, while a backbone is built, apart from it. */
+/* The address at which brim_output stores the output: the graph's or, while a backbone is built, the backbone's. */
 brim_tensor **brim_wrap_output(brim_graph *g);
 /* The features of the graph's backbone, or NULL. */
 brim_tensor *brim_wrap_features(const brim_graph *g);

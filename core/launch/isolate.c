@@ -17,7 +17,8 @@ bool brim_isolate_is_wanted(const brim_config *config)
 
 /* ---- the table ---- */
 
-/* The first table of shares with rows among the policies' parameters; NULL if all are empty or no policy has one. */
+/* Finds the first table of shares with rows among the policies' parameters; NULL if all are empty or no policy has
+ * one. */
 static const brim_shares *find_table(const brim_config *config, const char **policy)
 {
   for (size_t i = 0; i < config->choice_count; i++) {
@@ -61,7 +62,7 @@ static brim_status check_names(const brim_shares *table, const char *policy, int
   return BRIM_OK;
 }
 
-/* The device that the user asks for, by `device` or GPU_DEVICE_ID; empty: any. */
+/* Finds the device that the user requests, with `device` or GPU_DEVICE_ID; empty: any device. */
 static void find_wish(const brim_config *config, const char *backend, char *out, size_t room)
 {
   const char *device = config->settings.device, *number = getenv("GPU_DEVICE_ID");
@@ -103,7 +104,7 @@ static brim_status take_share(const brim_config *config, const brim_shares *tabl
 
 /* ---- devices that a process sees ---- */
 
-/* Copies the item of CUDA_VISIBLE_DEVICES that a process of this job numbers `number`. */
+/* Copies the item of CUDA_VISIBLE_DEVICES to which a process of this job gives the number `number`. */
 static brim_status find_visible(const char *device, long number, char *out, size_t room)
 {
   const char *all = getenv("CUDA_VISIBLE_DEVICES"), *at = all;
@@ -125,7 +126,7 @@ static bool is_on_gpus(const brim_config *config)
   return strcmp(brim_config_choice_of(config, "backend")->plugin->id, "cuda") == 0;
 }
 
-/* A device that `device` names is looked up among all. */
+/* Finds a device that `device` names, among all devices. */
 static brim_status narrow(const brim_config *config, brim_isolated *rank)
 {
   const char *colon = strchr(rank->device, ':');
@@ -147,7 +148,7 @@ int32_t brim_launch_devices(const brim_config *config)
   return count;
 }
 
-/* Devices in turn, the first client and the server on the first. */
+/* Assigns devices in turn; the first client and the server get the first one. */
 static void take_turns(const brim_config *config, int32_t ranks, brim_isolated *out)
 {
   const char *backend = brim_config_choice_of(config, "backend")->plugin->id;
@@ -159,7 +160,7 @@ static void take_turns(const brim_config *config, int32_t ranks, brim_isolated *
     snprintf(out[r].device, sizeof out[r].device, "%s:%d", backend, r == 0 ? 0 : (int)(r - 1) % count);
 }
 
-/* Refuses shares of devices that do not exist. */
+/* Rejects shares of devices that do not exist. */
 static brim_status check_devices(const brim_config *config, const brim_shares *table, const char *policy)
 {
   const char *backend = brim_config_choice_of(config, "backend")->plugin->id;
@@ -205,7 +206,8 @@ void brim_isolate_set(const brim_isolated *rank)
   before.is_kept = true;
   setenv("CLIENT_ID", rank->name, 1);
   if (rank->device[0]) setenv(BRIM_SHARE_DEVICE, rank->device, 1);
-  /* brim has applied it already. It counts all GPUs of the host, but the process sees only one. */
+  /* Unsets the variable, because brim has applied it already: it counts all GPUs of the host, but the process sees only
+   * one. */
   if (rank->device[0]) unsetenv("GPU_DEVICE_ID");
   if (rank->visible[0]) setenv("CUDA_VISIBLE_DEVICES", rank->visible, 1);
 }

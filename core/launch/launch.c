@@ -1,8 +1,8 @@
 /* The launcher's loop: waits for ranks' messages, signals and ends of processes, and acts on them. See launch.h.
  *
- * A rank is lost if its line closes without goodbye: the kernel closes lines however a process ends. Only its parent
- * knows how it ended, that is this process or mpirun (whose exit status shows it), so the message waits for that.
- * Orphans of mpirun become children of this process (PR_SET_CHILD_SUBREAPER), which ends them. */
+ * A rank is lost if its line closes without BYE; the kernel closes lines however a process ends. Only the rank's parent
+ * learns how it ended: this process, or mpirun, whose exit status shows it. So the message waits for that. Orphans of
+ * mpirun become children of this process (PR_SET_CHILD_SUBREAPER), which ends them. */
 #include "launch/launch.h"
 
 #include <errno.h>
@@ -23,10 +23,10 @@
 #include "store/checkpoint.h"
 #include "store/rundir.h"
 
-#define LOST_SECONDS 2   /* to learn how a lost rank ended */
-#define END_SECONDS 2    /* for processes to end when the job is over; the same again for mpirun */
-#define MPIRUN_SECONDS 5 /* for mpirun to end after all ranks have said goodbye */
-#define SAID_BYTES 3000  /* kept from the end of mpirun's output */
+#define LOST_SECONDS 2   /* time to find out how a lost rank ended */
+#define END_SECONDS 2    /* time for processes to end when the job is over; the same again for mpirun */
+#define MPIRUN_SECONDS 5 /* time for mpirun to end after all ranks have sent BYE */
+#define SAID_BYTES 3000  /* bytes kept from the end of mpirun's output */
 #define CALM_MS 1000     /* longest wait between two checks of the clock */
 #define BUSY_MS 50
 
@@ -38,13 +38,13 @@ typedef struct launcher {
   int signals, listener, output; /* file descriptors; -1: none */
   char said[2 * SAID_BYTES];     /* mpirun's output */
   size_t said_bytes;
-  int stop_signal, stops; /* the last signal, and how many came */
+  int stop_signal, stops; /* the last signal, and the number of signals so far */
   double stop_at;
-  int32_t passed_to; /* ranks that had the stop signal when it was last passed on */
+  int32_t passed_to; /* number of ranks that had the stop signal when it was last passed on */
   int32_t lost;      /* the rank whose loss ends the job; -1: none */
   double begun_at, lost_at, ending_at;
   bool is_ending, has_failed; /* the job is being ended; the thread's error text has the reason */
-  bool is_stopped;            /* by a signal, before all ranks had started */
+  bool is_stopped;            /* a signal ended the job before all ranks had started */
   bool is_done;               /* no process is left */
 } launcher;
 
@@ -54,7 +54,7 @@ typedef struct signals {
   sigset_t before;
   struct sigaction action[3];
 } signals;
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* even if they were ignored before */
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM}; /* also if they were ignored before */
 
 static void watch_signals(launcher *l, signals *s)
 {
@@ -78,7 +78,7 @@ static void leave_signals(launcher *l, const signals *s)
   for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) sigaction(watched[i], &s->action[i], NULL);
 }
 
-/* Stops this process; the ranks' time limits pause too. */
+/* Stops this process; the ranks' time limits are paused too. */
 static void suspend(launcher *l)
 {
   const double start = brim_now();
@@ -97,7 +97,7 @@ static void end_job(launcher *l, int32_t but)
   brim_seats_kill(&l->seats, SIGKILL, but);
 }
 
-/* The first signal goes to the ranks, which write a checkpoint; the second ends them. */
+/* Passes the first signal to the ranks, which write a checkpoint; the second one ends them. */
 static void stop(launcher *l, int number)
 {
   const bool is_echo = l->stops > 0 && brim_now() - l->stop_at < BRIM_SIGNAL_ECHO_SECONDS;
@@ -114,7 +114,7 @@ static void stop(launcher *l, int number)
   end_job(l, -1);
 }
 
-/* Passes the stop signal to the ranks, also to those that connect later. */
+/* Passes the stop signal to the ranks, including those that connect later. */
 static void pass_on(launcher *l)
 {
   const int32_t came = brim_seats_came(&l->seats);
@@ -174,7 +174,7 @@ static void fail(launcher *l, const char *format, ...)
   end_job(l, -1);
 }
 
-/* Names the ranks that have not said hello. */
+/* Names the ranks that have not sent HELLO. */
 static void fail_absent(launcher *l)
 {
   brim_text names = {0};
@@ -201,7 +201,7 @@ static void check_job(launcher *l)
   char names[256];
   const bool all_came = brim_seats_came(s) == s->count;
   if (l->is_ending) return;
-  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that does not start would never get the message */
+  if (l->stops > 0 && !all_came) l->is_stopped = true; /* a rank that has not started would never get the message */
   if (lost >= 0)
     check_lost(l, lost);
   else if (s->ended_by >= 0)
@@ -215,7 +215,7 @@ static void check_job(launcher *l)
   else if (left == s->count && now - s->left_at > MPIRUN_SECONDS && l->mpirun > 0)
     end_job(l, -1); /* the job is done */
   else if (left > 0 && s->waiting > 0)
-    end_job(l, -1); /* a rank that has left does not come back, and has reported why */
+    end_job(l, -1); /* a rank that has left does not come back, and has printed the reason */
   else if (brim_seats_late(s, now, names, sizeof names))
     fail(l, "%s did not answer while the others waited %.3g seconds (dist.timeout_seconds), so the job was ended",
          names, s->patience);
@@ -291,7 +291,7 @@ static brim_status start(launcher *l, const char *const *word, const sigset_t *m
 
 /* ---- the end ---- */
 
-/* The signal that killed a rank; 0: none, or unknown. mpirun reports signals as a shell does. */
+/* Returns the signal that killed a rank; 0: none, or unknown. mpirun reports signals in the same way as a shell. */
 static int signal_of(const launcher *l, int32_t rank)
 {
   const int status = l->launch->mpirun[0] ? l->mpirun_status : l->seats.seat[rank].wait_status;
@@ -315,8 +315,8 @@ static brim_status report_lost(const launcher *l, int32_t rank)
   return BRIM_ECOMM;
 }
 
-/* The exit status of the ranks that failed; 5, which ranks also have that were only informed of a failure, counts only
- * if there is no other. */
+/* Returns the exit status of the ranks that failed. Ranks that were only informed of a failure exit with 5, so 5 counts
+ * only if there is no other status. */
 static int common_status(const launcher *l)
 {
   int status = 0;
@@ -350,8 +350,8 @@ static brim_status sum_up(const launcher *l, int *exit_status)
   return BRIM_ECOMM;
 }
 
-/* Whether the launcher ends by the signal, as a run of one process does: by the second one, or by the first if the
- * ranks had not started. */
+/* Whether the launcher ends by the signal, as a run of one process does: after the second signal, or after the first if
+ * the ranks had not started. */
 static bool ends_by_signal(const launcher *l)
 {
   return l->is_stopped || l->stops > 1 || (l->stops == 1 && l->lost >= 0 && signal_of(l, l->lost) == l->stop_signal);

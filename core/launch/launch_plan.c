@@ -1,4 +1,4 @@
-/* How many ranks to start, and how. See launch.h. */
+/* Decides how many ranks to start, and how. See launch.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static bool is_on_device(const brim_config *config)
   return BRIM_HAS(brim_backend_ops, ops, run_program);
 }
 
-/* The communicator for this half: the chosen one if it has this half, else the one that "auto" selects; NULL if none is
- * available. */
+/* Returns the communicator for this half: the chosen one if it has this half, else the one that "auto" selects; NULL if
+ * none is available. */
 static const brim_plugin *communicator(const brim_config *config, bool host)
 {
   const brim_plugin *chosen = brim_config_choice_of(config, "comm")->plugin;
@@ -36,8 +36,8 @@ static const char *why_not(const brim_config *config, const char *id)
   return failure ? failure->reason : "this build does not include it";
 }
 
-/* The number of ranks to start: one for each GPU, unless the user names a device, the run is one of many that queue for
- * devices, or its updates need a single rank. */
+/* Returns the number of ranks to start: one for each GPU, unless the user names a device, the run queues for devices
+ * with others, or its updates need a single rank. */
 static int32_t count_ranks(const brim_config *config)
 {
   const brim_settings *s = &config->settings;

@@ -1,5 +1,6 @@
 /* See launch_start.h. Each child has its own process group, so that a terminal's Ctrl-C reaches only the launcher,
- * which passes it on once. mpirun gets its settings by the environment, not by options, so any MPI's mpirun works. */
+ * which passes it on once. mpirun gets its settings through the environment, not through options, so the mpirun of any
+ * MPI works. */
 #include "launch/launch_start.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ int brim_launch_listen(void)
   char name[sizeof address.sun_path + 1] = "";
   socklen_t bytes = sizeof address;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  /* bound to an empty address, it gets a unique name */
+  /* bound to an empty address, the socket gets a unique name */
   if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address.sun_family) == 0 && listen(fd, SOMAXCONN) == 0 &&
       getsockname(fd, (struct sockaddr *)&address, &bytes) == 0) {
     memcpy(name, address.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
@@ -39,8 +40,8 @@ int brim_launch_listen(void)
 /* ---- mpirun ---- */
 
 /* Sets the environment for Open MPI 4 and 5. brim itself assigns processors to ranks, there may be more ranks than
- * processors, and all must be on this machine, even within a batch job of several. Variables that the user has set
- * stay. */
+ * processors, and all must be on this machine, even in a batch job on several machines. Does not change variables that
+ * the user has set. */
 static void set_environment(const brim_rank_launch *launch)
 {
   static const char *const names[][2] = {
@@ -75,7 +76,7 @@ _Noreturn static void become(const char *file, const char *const *argv, const si
                              int last_wish)
 {
   prctl(PR_SET_PDEATHSIG, last_wish);
-  if (getppid() != launcher) _exit(EXEC_FAILED); /* it ended before the death signal was set */
+  if (getppid() != launcher) _exit(EXEC_FAILED); /* the launcher ended before the death signal was set */
   setpgid(0, 0);
   sigprocmask(SIG_SETMASK, mask, NULL);
   execv(file, (char *const *)argv);

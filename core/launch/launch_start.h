@@ -1,4 +1,4 @@
-/* The processes of a launch: starting them, and ending their orphaned child processes. */
+/* Starts the processes of a launch, and ends their orphaned child processes. */
 #ifndef BRIM_LAUNCH_LAUNCH_START_H
 #define BRIM_LAUNCH_LAUNCH_START_H
 #include <signal.h>
@@ -6,15 +6,15 @@
 #include "launch/launch.h"
 #include "launch/seats.h"
 
-/* [init] A socket that mpirun's ranks connect to; sets its name in the environment. -1 with an error text on
- * failure. */
+/* [init] Opens a socket to which mpirun's ranks connect, and sets its name in the environment. Returns -1 with an error
+ * text on failure. */
 int brim_launch_listen(void);
-/* [init] Starts mpirun with these words; `mask`: its signal mask. Its output goes into the pipe *output, as the ranks
- * have the launcher's own. It gets SIGTERM if this process ends. EIO. */
+/* [init] Starts mpirun with these words; `mask`: its signal mask. Its output goes into the pipe *output, because the
+ * ranks use the launcher's own streams. It gets SIGTERM if this process ends. EIO. */
 brim_status brim_launch_mpirun(const brim_rank_launch *launch, const char *const *word, const sigset_t *mask,
                                pid_t *pid, int *output);
-/* [init] Starts every rank, each with a line to its seat; they are killed if this process ends. EIO: some may be
- * running. */
+/* [init] Starts every rank, each with a connection to its seat; the system kills them if this process ends. EIO: some
+ * ranks may be running. */
 brim_status brim_launch_ranks(const brim_rank_launch *launch, const char *const *word, const sigset_t *mask,
                               brim_seats *seats);
 /* Kills all children of this process, including adopted ones. */

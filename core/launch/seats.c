@@ -1,4 +1,4 @@
-/* See seats.h. Messages are read as they come, without waiting; answers are short, and the rank that asked is
+/* See seats.h. Messages are read as they arrive, without waiting. Answers are short, and the rank that asked is
  * reading. */
 #include "launch/seats.h"
 
@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "dist/processors.h"
 
-#define HELLO_SECONDS 5 /* a process that connects must say hello at once */
+#define HELLO_SECONDS 5 /* time in which a process that connects must send HELLO */
 #define ANSWER_SECONDS 60
 #define FILES_MAX 4 /* polled besides lines */
 
@@ -45,7 +45,7 @@ void brim_seats_close(brim_seats *s)
 
 /* ---- answers ---- */
 
-/* The rank is reading, so this takes no longer than the copy; otherwise the rank is stopped or gone. */
+/* Sends data. The rank is reading, so this takes no longer than the copy; otherwise the rank is stopped or gone. */
 static bool send_all(int fd, const void *data, size_t bytes)
 {
   const double start = brim_now();
@@ -99,7 +99,7 @@ static void welcome(brim_seats *s, int32_t rank)
     lose(s, seat);
 }
 
-/* Ends an exchange in which all ranks have arrived: sends each the data of all. */
+/* Ends an exchange in which all ranks have arrived: sends every rank the data of all. */
 static void finish_exchange(brim_seats *s)
 {
   const brim_line_head head = {.kind = BRIM_LINE_ALL, .bytes = (uint32_t)s->count * s->bytes};
@@ -124,7 +124,7 @@ static void take_exchange(brim_seats *s, brim_seat *seat)
     s->bytes = seat->head.bytes;
   }
   if (seat->head.bytes != s->bytes) {
-    lose(s, seat); /* it is out of step: no rank of ours does that */
+    lose(s, seat); /* the rank is out of step, which no rank of this job can be */
     return;
   }
   seat->waits = true;
@@ -173,7 +173,8 @@ static void take_message(brim_seats *s, int32_t rank)
   }
 }
 
-/* Reads the arrived part of a message; *whole: it is complete. Returns false if no more will arrive. */
+/* Reads the part of a message that has arrived; *whole: the message is complete. Returns false if nothing more will
+ * arrive. */
 static bool read_some(brim_seat *seat, bool *whole)
 {
   const size_t head = sizeof seat->head;
@@ -290,8 +291,8 @@ void brim_seats_kill(const brim_seats *s, int number, int32_t but)
 {
   for (int32_t r = 0; r < s->count; r++) {
     const brim_seat *seat = &s->seat[r];
-    const bool lives =
-        seat->is_child ? !seat->is_over : seat->fd >= 0; /* otherwise its number may belong to another process */
+    const bool lives = seat->is_child ? !seat->is_over
+                                      : seat->fd >= 0; /* otherwise its process number may belong to another process */
     if (r != but && seat->pid > 0 && lives) kill(seat->pid, number);
   }
 }

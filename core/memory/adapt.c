@@ -1,4 +1,4 @@
-/* Smaller micro-batches and retries when memory runs out. See brim/memory.h. */
+/* Tries smaller micro-batches, and tries again, when memory runs out. See brim/memory.h. */
 #include <inttypes.h>
 #include <time.h>
 
@@ -22,7 +22,7 @@ static void begin_attempt(series *s)
   (void)brim_fail(BRIM_OK, "%s", "");
 }
 
-/* Copies the attempt's error text: a handler may set errors itself. */
+/* Copies the attempt's error text, because a handler may set errors itself. */
 static void keep_error(series *s, brim_status status)
 {
   if (!brim_error_text()[0]) (void)brim_fail(status, "%s", brim_status_text(status));
@@ -44,7 +44,7 @@ static brim_status give_up(const series *s)
 
 /* ---- adaptive batch ---- */
 
-/* The largest divisor of n up to a limit, or 0. */
+/* Returns the largest divisor of n up to a limit, or 0. */
 static int64_t largest_divisor(int64_t n, int64_t limit)
 {
   int64_t best = 0;
@@ -66,7 +66,8 @@ static int64_t first_micro_batch(const brim_adapt_options *o)
   return largest_divisor(o->effective_batch, o->micro_batch > 0 ? o->micro_batch : o->effective_batch);
 }
 
-/* The largest allowed divisor of at most half; failing that, the smallest allowed. 0: none is left. */
+/* Returns the largest allowed divisor of at most half; if there is none, the smallest allowed one. 0: no smaller one is
+ * left. */
 static int64_t next_micro_batch(const brim_adapt_options *o, int64_t micro_batch)
 {
   const int64_t half = largest_divisor(o->effective_batch, micro_batch / 2);

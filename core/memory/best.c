@@ -1,7 +1,6 @@
-/* Chooses the best device of all backends. See brim_device_best in brim/memory.h.
- * Every device is a candidate, except those without enough free memory and those whose backend cannot be used; the
- * reasons are recorded. GPUs come before the host, however little memory they have free; among equals the most free
- * memory decides. */
+/* Chooses the best device of all backends. See brim_device_best in brim/memory.h. Every device is a candidate, except
+ * those without enough free memory and those whose backend cannot be used; the reasons are recorded. A GPU comes before
+ * the host, even if it has less free memory; among equal kinds, the device with the most free memory wins. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ typedef struct search {
   brim_device_choice best;
   int count;        /* candidates of that rank */
   bool named;       /* GPU_DEVICE_ID names the best */
-  brim_text passed; /* devices and backends passed over, and why */
+  brim_text passed; /* devices and backends that were rejected, with the reasons */
 } search;
 
 static bool is_any(const brim_device_search *q)
@@ -32,7 +31,7 @@ static bool is_any(const brim_device_search *q)
   return !q->backend || strcmp(q->backend, "auto") == 0;
 }
 
-/* Adds an entry as one line, even if the reason has several. */
+/* Adds an entry as one line, even if the reason has several lines. */
 static void pass_over(search *s, const char *what, const char *reason)
 {
   brim_text_printf(&s->passed, "%s%s", s->passed.length ? "; " : "", what);
@@ -64,7 +63,7 @@ static void consider(search *s, const char *backend, int index, const brim_devic
   snprintf(s->best.name, sizeof s->best.name, "%s", name);
 }
 
-/* Considers all devices of a backend or none: if one cannot be described, its driver is not trusted. */
+/* Considers all devices of a backend, or none: if one cannot be described, brim does not trust the driver. */
 static brim_status consider_devices(search *s, const brim_plugin *plugin, void *self)
 {
   static const brim_device_wish any = {.device = "auto", .most_free = true};
@@ -122,7 +121,7 @@ static brim_status consider_all(search *s, const brim_registry *registry)
   for (size_t i = 0; i < brim_registry_count(registry); i++) {
     const brim_plugin *plugin = brim_registry_at(registry, i)->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
-    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed */
+    if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id)) continue; /* hidden by a file that failed to load */
     BRIM_TRY(consider_backend(s, plugin));
   }
   /* brim's own backends that need external libraries */

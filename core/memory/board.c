@@ -13,20 +13,22 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/process.h"
 #include "base/text.h"
 
 #define DEFAULT_FOLDER "/dev/shm/brim"
-#define LOOK_SECONDS_MIN 0.0002 /* between two attempts to lock the table */
+#define LOOK_SECONDS_MIN 0.0002 /* time between two attempts to lock the table */
 #define LOOK_SECONDS_MAX 0.01
-#define OPENS_MAX 100 /* attempts to open a file that others keep removing */
+#define OPENS_MAX 100 /* limit for attempts to open a file that others keep removing */
 
 /* The start of the file. The slots follow, each preceded by a byte that is 1 if the slot is in use. */
 typedef struct header {
   uint64_t magic, slot_bytes, slots;
 } header;
 
-/* The locked bytes lie far beyond the end of the file, which locks allow: one that all users of the file share, one
- * for the table, then one for each slot. */
+/* The locked bytes lie far beyond the end of the file, which is allowed. One is shared by all users of the file, one is
+ * for the table, and the others are for the slots. */
 #define LOCK_USERS (LOCK_TABLE - 1)
 #define LOCK_TABLE ((off_t)1 << 40)
 #define LOCK_SLOTS (LOCK_TABLE + 1)
@@ -47,15 +49,12 @@ void brim_shared_folder_set(const char *dir)
 
 void brim_process_name(char *out, size_t room)
 {
-  FILE *file = fopen("/proc/self/comm", "r");
-  out[0] = '\0';
-  if (!file) return;
-  if (fgets(out, (int)room, file)) out[strcspn(out, "\n")] = '\0';
-  fclose(file);
+  (void)brim_file_start("/proc/self/comm", out, room);
+  out[strcspn(out, "\n")] = '\0';
 }
 
-/* Makes a folder as open as /tmp: everyone may add files, only the owner may remove them. An existing folder must not
- * let others replace its files, which could then hold anything; a folder of this user's is made sticky. */
+/* Makes a folder with the permissions of /tmp: everyone may add files, but only a file's owner may remove it. In an
+ * existing folder other users must not be able to replace files; if this user owns the folder, it is made sticky. */
 static brim_status make_folder(const char *folder)
 {
   struct stat link, info;
@@ -99,7 +98,7 @@ static bool lock_bytes(int fd, short type, off_t at)
   return result == 0;
 }
 
-/* Whether others have locked a byte of a range; `bytes` 0: up to the end of the file. */
+/* Whether other processes have locked a byte of a range; `bytes` 0: up to the end of the file. */
 static bool is_locked_by_others(int fd, off_t at, off_t bytes)
 {
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = at, .l_len = bytes};
@@ -130,7 +129,7 @@ static brim_status write_slot(const brim_board *b, size_t slot, const void *data
 
 /* ---- the table ---- */
 
-/* Writes this process's slots again where they are missing. */
+/* Writes this process's slots again if they are missing. */
 static brim_status write_own(const brim_board *b)
 {
   for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++) {
@@ -143,7 +142,7 @@ static brim_status write_own(const brim_board *b)
 }
 
 /* The first process fills an empty file with free slots. It does the same with a file of another version of brim that
- * no process uses any more. A table that was valid before and no longer is was damaged. */
+ * no process uses any more. If a table was valid before and is not any more, it was damaged. */
 static brim_status check_table(brim_board *b)
 {
   const header own = {b->magic, b->slot_bytes, BRIM_BOARD_SLOTS};
@@ -204,7 +203,7 @@ static bool is_holder(const char *pid, ino_t file)
   return has;
 }
 
-/* The holder's process id, or 0 if it belongs to another user or container. */
+/* Returns the holder's process id, or 0 if it belongs to another user or container. */
 static int64_t find_holder(int fd)
 {
   struct stat info;
@@ -217,21 +216,10 @@ static int64_t find_holder(int fd)
   return pid;
 }
 
-static bool is_stopped(int64_t pid)
-{
-  char path[64], line[512] = "";
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-  FILE *file = fopen(path, "re");
-  if (!file) return false;
-  if (!fgets(line, sizeof line, file)) line[0] = '\0';
-  fclose(file);
-  const char *state = strrchr(line, ')');
-  return state && state[1] && state[2] == 'T';
-}
-
 /* ---- opening ---- */
 
-/* O_CREAT only if the file is missing: systems may refuse it for another user's file in a sticky folder. */
+/* Uses O_CREAT only if the file is missing, because systems may refuse it for another user's file in a sticky
+ * folder. */
 static int open_file(const char *path)
 {
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
@@ -251,7 +239,7 @@ static brim_status open_once(brim_board *b, bool *removed)
   if (!S_ISREG(info.st_mode) || info.st_nlink > 1)
     return brim_fail(BRIM_EIO, "'%s' %s\nremove it, or choose another claims.dir", b->path,
                      S_ISREG(info.st_mode) ? "has other hard links" : "is not a regular file");
-  (void)fchmod(b->fd, 0666); /* whatever the umask; another user's file already has this mode */
+  (void)fchmod(b->fd, 0666); /* independent of the umask; another user's file already has this mode */
   BRIM_TRY(brim_board_lock(b));
   *removed = fstat(b->fd, &info) == 0 && info.st_nlink == 0;
   lock_bytes(b->fd, F_RDLCK, LOCK_USERS);
@@ -294,8 +282,8 @@ static void tidy_file(const char *path, uint64_t magic)
   close(fd);
 }
 
-/* Closing the descriptor releases the locks; a slot that cannot be cleared, for want of the table's lock, is released
- * that way too. */
+/* Closing the descriptor releases the locks, and so also the slots that could not be cleared without the table's
+ * lock. */
 void brim_board_close(brim_board *b)
 {
   if (b->fd < 0) return;
@@ -346,7 +334,7 @@ static bool wait_for_table(brim_board *b)
 
 brim_status brim_board_lock(brim_board *b)
 {
-  sigset_t before, stops; /* masked so that a process cannot be suspended from its terminal while it holds the lock */
+  sigset_t before, stops; /* blocked, so that a process cannot be suspended from its terminal while it holds the lock */
   sigemptyset(&stops);
   sigaddset(&stops, SIGTSTP);
   sigaddset(&stops, SIGTTIN);
@@ -368,7 +356,7 @@ brim_status brim_board_lock(brim_board *b)
   if (pid == 0)
     return brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by a process of another user or container",
                      b->path, b->seconds);
-  const bool stopped = is_stopped(pid);
+  const bool stopped = brim_process_is_stopped(pid);
   brim_fail(BRIM_EIO, "'%s' has been locked for more than %g s by process %" PRId64 "%s", b->path, b->seconds, pid,
             stopped ? ", which is stopped" : "");
   return stopped ? brim_fail_add(BRIM_EIO, "`kill -CONT %" PRId64 "` continues it", pid) : BRIM_EIO;

@@ -8,7 +8,7 @@
 
 #define DEVICES_TOLD 16
 
-/* The number that the text consists of, or -1. */
+/* Returns the number in a text that consists only of it, or -1. */
 static long number_of(const char *text)
 {
   char *end = NULL;
@@ -21,7 +21,8 @@ bool brim_device_is_shared(const brim_device_info *info)
   return !info->on_host || info->limited;
 }
 
-/* Finds, among devices with enough free memory, the one with the most, or simply the first; else ENODEVICE. */
+/* Finds, among devices with enough free memory, the one with the most, or just the first; ENODEVICE if there is
+ * none. */
 static brim_status find_free(const char *id, const brim_backend_ops *ops, void *self, const brim_device_wish *wish,
                              int *out)
 {

@@ -15,8 +15,8 @@
 #define MAGIC UINT64_C(0x33584B544D495242) /* "BRIMTKX3" */
 #define NUMBER_MAX (INT64_MAX / 2)
 #define SINCE_MAX 1e11           /* seconds since 1970 */
-#define SLICE_SECONDS 0.05       /* longest time a signal may go unnoticed */
-#define PLACING_SECONDS_MAX 60.0 /* how long a run that may not wait lets another place its claimed arena */
+#define SLICE_SECONDS 0.05       /* longest time for which a signal may go unnoticed */
+#define PLACING_SECONDS_MAX 60.0 /* how long a run that must not wait gives another run to place its claimed arena */
 
 /* Devices are identified by keys: their numbers differ between processes, depending on CUDA_VISIBLE_DEVICES. */
 typedef struct ticket {
@@ -26,26 +26,26 @@ typedef struct ticket {
   uint64_t claimed;                     /* key of the device; 0: waiting */
   uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of the acceptable devices */
   uint32_t keys;
-  int32_t device; /* claimed, as this process numbers it */
-  int32_t named;  /* requested, as this process numbers it; -1: any */
+  int32_t device; /* the claimed device, in this process's numbering */
+  int32_t named;  /* the requested device, in this process's numbering; -1: any */
   char backend[32], process[32];
 } ticket;
 
 struct brim_claim {
   brim_board board;
   ticket own;
-  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* of every device, by its number */
+  uint64_t key[BRIM_CLAIM_DEVICES_MAX]; /* keys of the devices, by number */
   size_t slot;
 };
 
 /* The state of the queue for one ticket. */
 typedef struct view {
   int device;   /* available now; -1: none */
-  size_t ahead; /* earlier waiting tickets that would take one of the devices */
-  bool placing; /* an acceptable device is claimed, and its owner is still placing */
+  size_t ahead; /* number of earlier waiting tickets that accept one of the devices */
+  bool placing; /* a process has claimed an acceptable device and is still placing its plan */
   int best;     /* the acceptable device with the most free memory */
   brim_device_info best_info;
-  bool large; /* one of them is large enough when empty */
+  bool large; /* an acceptable device is large enough when empty */
 } view;
 
 uint64_t brim_device_key(const char *backend, int device, int devices, const brim_device_info *info)
@@ -71,7 +71,7 @@ static bool accepts(const ticket *t, uint64_t key)
 
 /* ---- the queue, under its lock ---- */
 
-/* Any process may write there: ignores tickets that brim cannot have written. */
+/* Whether brim can have written a ticket. Any process may write to the board, so all other tickets are ignored. */
 static bool is_sane(const ticket *t)
 {
   return t->number >= 1 && t->number <= NUMBER_MAX && t->pid > 0 && t->need_bytes <= INT64_MAX && t->since >= 0 &&
@@ -106,7 +106,8 @@ static brim_status open_queue(brim_board *board, double seconds)
   return status;
 }
 
-/* Appends the ticket. `alone`: only if no other ticket waits for the claimed device or places on it. */
+/* Appends the ticket. `alone`: only if no other ticket waits for the claimed device, or has claimed it and is
+ * placing. */
 static brim_status enter(brim_claim *claim, bool alone)
 {
   ticket *own = &claim->own;
@@ -128,8 +129,7 @@ static brim_status enter(brim_claim *claim, bool alone)
   return brim_board_write(&claim->board, free_slot, own);
 }
 
-/* Whether `own` may have this device as far as other tickets are concerned: earlier tickets that wait for it go
- * first. */
+/* Whether other tickets leave this device to `own`: earlier tickets that wait for the device go first. */
 static bool is_free_of_others(const ticket *own, uint64_t key, const ticket *all, size_t count, view *v)
 {
   bool is_free = true;
@@ -155,7 +155,7 @@ static brim_status look_at_queue(brim_claim *claim, const brim_claim_request *r,
   *v = (view){.device = -1, .best = -1};
   BRIM_TRY(read_tickets(&claim->board, all, &count));
   for (size_t i = 0; i < count; i++) {
-    bool meets = false; /* whether both accept the same device */
+    bool meets = false; /* whether both tickets accept a common device */
     for (uint32_t k = 0; k < all[i].keys; k++) meets = meets || accepts(&claim->own, all[i].key[k]);
     v->ahead += meets && all[i].claimed == 0 && all[i].number < claim->own.number;
   }
@@ -287,7 +287,7 @@ static brim_status fill_ticket(brim_claim *claim, const brim_claim_request *r, i
   return BRIM_OK;
 }
 
-/* Joins the queue with a ticket that has claimed the device (`holds`) or waits for it; -1: for any device. */
+/* Joins the queue with a ticket that has claimed the device (`holds`), or waits for it; -1: for any device. */
 static brim_status join(brim_claim *claim, const brim_claim_request *r, int device, bool holds, bool alone)
 {
   BRIM_TRY(fill_ticket(claim, r, device));

@@ -1,4 +1,4 @@
-/* Entries on a board: which process uses how much of which device. See brim/ledger.h. */
+/* The ledger's entries on a board: which process uses how much of which device. See brim/ledger.h. */
 #include "brim/ledger.h"
 
 #include <inttypes.h>
@@ -47,11 +47,11 @@ brim_status brim_ledger_open(const char *name, int devices, uint64_t bytes, brim
 void brim_ledger_close(brim_ledger *ledger)
 {
   if (!ledger) return;
-  brim_board_close_and_tidy(&ledger->board, ENDING); /* of every share size: killed processes leave them */
+  brim_board_close_and_tidy(&ledger->board, ENDING); /* ledgers for shares of any size: killed processes leave them */
   free(ledger);
 }
 
-/* The use of one device according to the whole board. */
+/* The use of one device, found by reading the whole board. */
 typedef struct found {
   uint64_t used;
   int32_t free_slot; /* -1: none */
@@ -77,8 +77,8 @@ static brim_status look_at_slots(brim_ledger *ledger, int device, found *f)
     }
     f->count++;
   }
-  /* brim's own entries never exceed the limit, so an entry that does not fit beside this process and the slots before
-   * it was written by another program and does not count. */
+  /* brim's own entries never exceed the limit. So if an entry does not fit beside this process and the slots before it,
+   * another program wrote it, and it does not count. */
   for (int own = 1; own >= 0; own--)
     for (size_t i = 0; i < BRIM_BOARD_SLOTS; i++)
       if ((ledger->board.own[i] != NULL) == own && bytes[i] <= ledger->bytes - f->used) f->used += bytes[i];
@@ -137,7 +137,7 @@ brim_status brim_ledger_take(brim_ledger *ledger, int device, uint64_t bytes, in
 
 void brim_ledger_give(brim_ledger *ledger, int32_t slot)
 {
-  if (brim_board_lock(&ledger->board) != BRIM_OK) return; /* the end of the process releases it */
+  if (brim_board_lock(&ledger->board) != BRIM_OK) return; /* the lock is released when the process ends */
   (void)brim_board_clear(&ledger->board, (size_t)slot);
   brim_board_unlock(&ledger->board);
 }

@@ -12,15 +12,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "brim/tensor.h"
 
 #define BOARD_NAME "runs"
 #define MAGIC UINT64_C(0x3145564C4D495242) /* "BRIMLVE1" */
-#define LOCK_SECONDS 1.0                   /* maximum wait for the board: a run does not wait longer to be seen */
+#define LOCK_SECONDS 1.0 /* maximum wait for the board, because being visible is not worth a longer wait */
 #define WRITE_SECONDS (1.0 / BRIM_LIVE_WRITES_PER_SECOND)
-#define AGAINS_MAX 20            /* repeated reads of slots that are being written, in one look at the board */
+#define AGAINS_MAX 20            /* most times that slots are read again in one look, because they were being written */
 #define AGAIN_NANOSECONDS 200000 /* before each */
 #define TIME_MAX 1e11            /* seconds since 1970 */
 #define RANKS_MAX 65536
@@ -33,18 +34,18 @@ _Static_assert(BRIM_ROLE_COUNT <= BRIM_LIVE_CLASSES, "a slot has room for the by
 static struct live {
   char command[sizeof((brim_live_slot *)0)->command];
   enum brim_live_mode mode;
-  brim_board board; /* used by the thread only, while it runs */
+  brim_board board; /* only the thread uses it while it runs */
   size_t slot;
   pthread_t thread;
   bool is_open;
-  int folder_fd;          /* keeps the folder's name for others; -1: none */
+  int folder_fd;          /* a descriptor that shows the folder's name to others; -1: none */
   pthread_mutex_t lock;   /* protects the fields below */
   pthread_cond_t wake;    /* of the thread */
   pthread_cond_t written; /* by the thread */
   brim_live_slot own;
   uint32_t before_wait; /* state */
   bool is_changed, is_idle, stop;
-  bool is_urgent; /* a change is to be written at once */
+  bool is_urgent; /* a change must be written at once */
   bool is_over;   /* the thread has given up */
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER, .folder_fd = -1};
 
@@ -95,7 +96,7 @@ static void warn(void)
 
 /* ---- the thread ---- */
 
-/* Writes the slot; after the file was removed or cut, makes it again. */
+/* Writes the slot; if the file was removed or truncated, makes it again. */
 static brim_status write_slot(brim_live_slot *own)
 {
   if (brim_board_is_whole(&live.board)) {
@@ -140,7 +141,7 @@ static void *work(void *context)
     if (!works) warn();
     pthread_mutex_lock(&live.lock);
     live.own.board_fd = copy.board_fd;
-    if (is_urgent) live.is_urgent = false; /* else it may have become so during the write */
+    if (is_urgent) live.is_urgent = false; /* otherwise a change may have become urgent during the write */
     pthread_cond_signal(&live.written);
   }
   live.is_over = true;
@@ -156,11 +157,7 @@ static void *work(void *context)
 static uint64_t start_ticks_of(const char *path)
 {
   char line[1024];
-  FILE *file = fopen(path, "re");
-  if (!file) return 0;
-  const size_t n = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[n] = '\0';
+  (void)brim_file_start(path, line, sizeof line);
   const char *at = strrchr(line, ')');
   for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
   return at ? strtoull(at, NULL, 10) : 0;
@@ -310,8 +307,8 @@ void brim_live_place(const brim_live_placed *p)
   done();
 }
 
-/* Opens the lock's file once more, only to name it: this descriptor holds no lock, and stays when the run gives its
- * folder back and still works, for example in its last hook. */
+/* Opens the lock's file again, only so that others can find its name. This descriptor holds no lock, and stays open
+ * when the run has released its folder but still works, for example in its last hook. */
 static int open_name(int lock_fd)
 {
   char link[64];
@@ -320,7 +317,7 @@ static int open_name(int lock_fd)
   return fd >= 0 ? fd : lock_fd;
 }
 
-/* Waits until the slot is written, so that a process that sees the run's folder also finds the slot naming it. */
+/* Waits until the slot is written, so that a process that sees the run's folder also finds the slot that names it. */
 static void wait_until_written(void)
 {
   const struct timespec until = brim_time_in(LOCK_SECONDS);
@@ -381,7 +378,7 @@ static bool is_time(double t)
   return t >= 0 && t < TIME_MAX;
 }
 
-/* A number that is not negative, or NAN for an unknown one. */
+/* Whether this is a number that is not negative, or NAN for an unknown one. */
 static bool is_figure(double x)
 {
   return isnan(x) || (x >= 0 && isfinite(x));
@@ -435,7 +432,7 @@ static void ask_kernel(const brim_board *board, brim_live_entry *e, uint64_t pid
   if (!e->is_here) e->trust = BRIM_LIVE_FORGED;
 }
 
-/* Reads a slot. It may be half written: then it is read again. */
+/* Reads a slot. If it is half written, reads it again. */
 static brim_status read_entry(brim_board *board, brim_live_entry *e, bool *alive, int *agains)
 {
   for (;;) {

@@ -7,7 +7,7 @@
 
 #define WHO_BYTES 128
 
-/* The guard's own EPLUGIN already has its text. */
+/* If the guard returned EPLUGIN, it has set the text. */
 brim_status brim_plugin_run(brim_guard *guard, const brim_plugin_call *call, brim_guard_work work, void *context)
 {
   char name[WHO_BYTES];

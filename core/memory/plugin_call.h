@@ -5,17 +5,17 @@
 #include "base/guard.h"
 #include "config/config.h"
 
-/* Limits for the plugin itself: processor time, and time spent waiting, for a file or because the machine is busy. */
+/* Limits for the plugin itself: processor time, and waiting time, for example for a file or for a busy machine. */
 #define BRIM_DECISION_SECONDS 1.0
 #define BRIM_DECISION_WAITING_SECONDS 10.0
-#define BRIM_CREATE_SECONDS 10.0 /* for making an instance, and for destroying it, which may read files */
+#define BRIM_CREATE_SECONDS 10.0 /* for creating and destroying an instance, which may read files */
 #define BRIM_CREATE_WAITING_SECONDS 60.0
 
 /* The call. */
 typedef struct brim_plugin_call {
   const brim_config_choice *choice;
   const char *function; /* "choose_plan" */
-  bool decides;         /* else it creates or destroys an instance */
+  bool decides;         /* true: a decision; false: creates or destroys an instance */
 } brim_plugin_call;
 
 /* [init] Runs `work`, which calls the function. OK, ENOTSUP, or the function's error, always with a text. EPLUGIN: it

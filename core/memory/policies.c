@@ -43,7 +43,7 @@ void brim_reason(char *reason, const char *format, ...)
   if (length >= BRIM_REASON_BYTES) cut_at_character(reason, BRIM_REASON_BYTES - 1);
 }
 
-/* Set by the caller of policies and read by the policies: only one of the two runs at a time. */
+/* The caller of policies sets it and the policies read it; only one of the two runs at a time. */
 static const double *simulated_clock;
 
 void brim_policy_clock_follow(const double *seconds)
@@ -56,7 +56,7 @@ double brim_policy_clock(void)
   return simulated_clock ? *simulated_clock : brim_wall_now();
 }
 
-/* A policy that only limits must come before those that decide. */
+/* Checks that policies that limit memory come before those that decide. */
 static brim_status check_order(const brim_policies *p)
 {
   for (size_t i = 1; i < p->count; i++) {
@@ -132,7 +132,7 @@ void brim_policies_listen(brim_policies *p, brim_decision_fn listen, void *conte
   brim_arena_release(&all.arena);
 }
 
-/* Passes the decision to the listener, or keeps it until there is one. */
+/* Passes the decision to the listener; if there is no listener yet, keeps the decision. */
 static void pass_on(brim_policies *p, const brim_decision *d)
 {
   if (p->listen) {

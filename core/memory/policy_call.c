@@ -1,12 +1,16 @@
 #include "memory/policy_call.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/align.h"
 #include "base/alloc.h"
 #include "base/error.h"
 #include "memory/policies.h"
+
+#define SHOWN_BYTES 16384 /* of a query's devices, micro-batches, demands and names, all at their maximum */
 
 /* A call, shared by both threads. */
 typedef struct call {
@@ -21,6 +25,8 @@ typedef struct call {
     brim_memory_view memory;
     brim_step_view step;
   } query;
+  _Alignas(max_align_t) char shown[SHOWN_BYTES]; /* the data that the query's pointers lead to */
+  size_t shown_bytes;
   union {
     brim_place place;
     brim_plan_choice plan;
@@ -29,11 +35,11 @@ typedef struct call {
     brim_step_plan step;
   } out;
   char model[BRIM_OPTION_BYTES];
-  const char *reason;          /* of `out`: the reason that is reported */
+  const char *reason;          /* the reason in `out`, which is reported */
   const brim_plan_query *plan; /* the caller's query, which answers the policy's callbacks */
   const brim_step_view *step;
   brim_policy_host host;
-  bool is_direct; /* answers the policy's questions on its own thread */
+  bool is_direct; /* the policy's questions are answered on the policies' thread */
 } call;
 
 struct brim_policy_caller {
@@ -205,26 +211,69 @@ static brim_status users(const brim_step_view *view, int32_t device, brim_device
   return BRIM_OK;
 }
 
-static void take_plan_query(call *c, brim_plan_query *copy, const brim_plan_query *own)
+/* ---- its query: all copied, as a policy that was abandoned may read it when the caller's data are gone ---- */
+
+static const void *show(call *c, const void *data, size_t bytes)
+{
+  char *copy = c->shown + c->shown_bytes;
+  if (!data) return NULL;
+  c->shown_bytes += brim_round_up(bytes, _Alignof(max_align_t));
+  assert(c->shown_bytes <= sizeof c->shown);
+  return memcpy(copy, data, bytes);
+}
+
+static const char *show_text(call *c, const char *text)
+{
+  return text ? show(c, text, strlen(text) + 1) : NULL;
+}
+
+static const brim_demands *show_demands(call *c, const brim_demands *own)
+{
+  if (!own) return NULL;
+  brim_demands demands = *own;
+  demands.device = show_text(c, own->device);
+  return show(c, &demands, sizeof demands);
+}
+
+static void take_device_query(call *c, brim_device_query *query)
+{
+  query->demands = show_demands(c, query->demands);
+  query->device = show(c, query->device, query->count * sizeof *query->device);
+}
+
+static void take_plan_query(call *c, brim_plan_query *query, const brim_plan_query *own)
 {
   c->plan = own;
   c->host = (brim_policy_host){figures, c};
-  copy->peak = peak;
-  copy->host = &c->host;
+  query->demands = show_demands(c, own->demands);
+  query->device = show(c, own->device, sizeof *own->device);
+  query->micro_batch = show(c, own->micro_batch, own->micro_batch_count * sizeof *own->micro_batch);
+  query->model = show_text(c, own->model);
+  query->peak = peak;
+  query->host = &c->host;
+}
+
+static void take_step_view(call *c, brim_step_view *view, const brim_step_view *own)
+{
+  c->step = own;
+  view->demands = show_demands(c, own->demands);
+  view->choice = show(c, own->choice, own->choice_count * sizeof *own->choice);
+  view->look = look_at_device;
+  view->peak_within = peak_within;
+  view->users = users;
+  view->peak_of = peak_of;
+  view->host = c;
 }
 
 static void take_query(call *c, const void *query)
 {
+  const brim_oom *event = query;
   memcpy(&c->query, query, hooks[c->hook].query_bytes);
+  if (c->hook == BRIM_HOOK_DEVICE) take_device_query(c, &c->query.device);
   if (c->hook == BRIM_HOOK_PLAN) take_plan_query(c, &c->query.plan, query);
-  if (c->hook == BRIM_HOOK_OOM) take_plan_query(c, &c->query.oom.plan, &((const brim_oom *)query)->plan);
-  if (c->hook != BRIM_HOOK_STEP) return;
-  c->step = query;
-  c->query.step.look = look_at_device;
-  c->query.step.peak_within = peak_within;
-  c->query.step.users = users;
-  c->query.step.peak_of = peak_of;
-  c->query.step.host = c;
+  if (c->hook == BRIM_HOOK_OOM) take_plan_query(c, &c->query.oom.plan, &event->plan);
+  if (c->hook == BRIM_HOOK_OOM) take_device_query(c, &c->query.oom.devices);
+  if (c->hook == BRIM_HOOK_STEP) take_step_view(c, &c->query.step, query);
 }
 
 /* ---- its answers ---- */
@@ -332,7 +381,7 @@ static brim_status destroy(void *context)
   return BRIM_OK;
 }
 
-/* Preserves the thread's error text, which may still have to be shown. */
+/* Preserves the thread's error text, which the caller may still have to print. */
 void brim_policy_destroy(brim_policy_caller *caller, const brim_config_choice *policy, void *self)
 {
   brim_error before;
@@ -358,7 +407,7 @@ brim_status brim_policy_caller_open(brim_policy_caller **out)
 
 void brim_policy_caller_close(brim_policy_caller *caller)
 {
-  if (!caller || brim_guard_is_lost(caller->guard)) return; /* a lost thread still uses it */
+  if (!caller || brim_guard_is_lost(caller->guard)) return; /* an abandoned thread still uses it */
   brim_guard_close(caller->guard);
   if (!brim_guard_any_lost()) free(caller);
 }

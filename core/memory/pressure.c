@@ -18,16 +18,16 @@ struct brim_pressure {
   brim_pressure_watch watch; /* of the thread */
   pthread_t thread;
   atomic_int due; /* enum brim_pressure_level */
-  /* guarded by the lock, which the thread holds while it takes a reading */
+  /* protects the fields below; the thread holds it while it takes a reading */
   pthread_mutex_t lock;
   pthread_cond_t wake;
   bool stop;
   brim_pressure_device device;
-  uint64_t others_before; /* at the first reading; UINT64_MAX: none yet */
+  uint64_t others_before; /* other processes' use at the first reading; UINT64_MAX: none yet */
   brim_pressure_reading reading;
-  uint64_t more; /* bytes that the run would take, of the host's memory or the device's; 0: none */
+  uint64_t more; /* bytes that the run may want to take, of the host's or the device's memory; 0: none */
   bool on_host;
-  int64_t found_room; /* consecutive checks that found room for them */
+  int64_t found_room; /* number of consecutive checks that found room for them */
 };
 
 /* ---- levels ---- */

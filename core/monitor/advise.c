@@ -1,5 +1,6 @@
-/* Advice for the user: a rule for each kind of finding, the most useful first, and at most one line of advice of each.
- * A rule only reads the look; it gives advice for the user's own runs, or about devices, and never does anything. */
+/* Makes advice for the user. There is a rule for each kind of finding, the most useful first, and each gives at most
+ * one line of advice. A rule only reads the look, gives advice about the user's own runs or about devices, and has no
+ * other effect. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,10 +10,10 @@
 #include "brim/backend.h"
 #include "monitor/look.h"
 
-#define LOADER_SHARE 0.2   /* of the step: from here on more loader threads are worth trying */
-#define BUSY_PERCENT 80    /* a GPU with more load does not wait for samples */
+#define LOADER_SHARE 0.2   /* fraction of a step from which more loader threads are worthwhile */
+#define BUSY_PERCENT 80    /* a GPU with a higher load does not wait for samples */
 #define SLOWER_FACTOR 1.3  /* than predicted */
-#define IDLE_SECONDS 600.0 /* of a device whose memory is in use */
+#define IDLE_SECONDS 600.0 /* seconds for a device whose memory is in use */
 #define IDLE_SHARE 0.1     /* of its memory */
 #define SILENT_SECONDS 60  /* without a step */
 
@@ -55,7 +56,7 @@ static bool is_own_waiting(const brim_look_ticket *t)
 
 /* ---- the rules; each returns whether it has given advice ---- */
 
-/* A run of mine waits for one device, and another of its backend has room now. */
+/* The user's run waits for one device, and another device of its backend has room now. */
 static bool another_device(brim_look *look)
 {
   char bytes[32];
@@ -78,7 +79,7 @@ static bool another_device(brim_look *look)
   return false;
 }
 
-/* A run of mine could give a waiting one enough room with a smaller micro-batch. */
+/* A run of the user could give a waiting run enough room if it used a smaller micro-batch. */
 static bool smaller_micro_batch(brim_look *look)
 {
   char bytes[32];
@@ -104,7 +105,7 @@ static bool smaller_micro_batch(brim_look *look)
   return false;
 }
 
-/* A process holds memory of a GPU that has done nothing for long. */
+/* A process has memory on a GPU that has been idle for long. */
 static bool idle_device(brim_look *look)
 {
   char bytes[32], time[32];
@@ -123,7 +124,7 @@ static bool idle_device(brim_look *look)
   return false;
 }
 
-/* A run of mine makes no step: it was stopped, or waits for a file system or another process. */
+/* A run of the user makes no step: it was stopped, or waits for a file system or another process. */
 static bool silent_run(brim_look *look)
 {
   char time[32];
@@ -144,13 +145,13 @@ static bool silent_run(brim_look *look)
   return false;
 }
 
-/* While a GPU computes, its run may wait for samples without a loss. */
+/* Whether a GPU is busy: its run may then wait for samples without losing time. */
 static bool is_busy_gpu(const brim_look *look, size_t device)
 {
   return device != BRIM_LOOK_NONE && look->device[device].uuid[0] && look->device[device].load >= BUSY_PERCENT;
 }
 
-/* A run of mine waits for its samples. */
+/* A run of the user waits for its samples. */
 static bool slow_loader(brim_look *look)
 {
   for (size_t i = 0; i < look->runs; i++) {
@@ -168,7 +169,7 @@ static bool slow_loader(brim_look *look)
   return false;
 }
 
-/* Steps take longer than the times in the device profile say. */
+/* Steps take longer than the device profile predicts. */
 static bool slower_than_predicted(brim_look *look)
 {
   for (size_t i = 0; i < look->runs; i++) {

@@ -18,7 +18,7 @@ static void add_failure(brim_backends *b, brim_arena *arena, const char *id, con
   add(b, arena, (brim_backend_seen){.id = brim_arena_string(arena, id), .failure = brim_arena_string(arena, reason)});
 }
 
-/* The id of a backend whose file could not be loaded: KIND/ID.so. NULL if the file is of another kind. */
+/* Returns the id of a backend whose file KIND/ID.so could not be loaded. NULL if the file is of another kind. */
 static const char *backend_of_file(brim_arena *arena, const char *file)
 {
   const char *slash = strrchr(file, '/');
@@ -61,7 +61,7 @@ void brim_backends_open(const brim_registry *registry, const brim_config *config
     const brim_plugin *plugin = entry->plugin;
     if (plugin->kind != BRIM_BACKEND) continue;
     if (!brim_registry_find(registry, BRIM_BACKEND, plugin->id))
-      continue; /* hidden by a file that failed, which is listed below */
+      continue; /* hidden by a file that failed to load, which is listed below */
     if (open_backend(out, entry, config, arena) != BRIM_OK) add_failure(out, arena, plugin->id, brim_error_text());
   }
   for (size_t i = 0; i < brim_registry_failure_count(registry); i++) {

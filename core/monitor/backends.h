@@ -7,10 +7,10 @@
 
 #define BRIM_USERS_MAX 256 /* listed per device */
 
-/* A backend, or why it cannot be used. */
+/* A backend, or the reason why it cannot be used. */
 typedef struct brim_backend_seen {
   const char *id;
-  const char *failure;              /* NULL: it can be used */
+  const char *failure;              /* NULL: the backend can be used */
   const brim_registry_entry *entry; /* NULL after a failure, like the next two */
   const brim_backend_ops *ops;
   void *self; /* an instance */
@@ -22,8 +22,9 @@ typedef struct brim_backends {
   size_t count, room;
 } brim_backends;
 
-/* [init] Loads all backends and makes an instance of each, with the parameters of `config` (NULL: none) for the one
- * that it chooses, else with defaults. Everything lives in `arena` and, like the registry, must outlive the result. */
+/* [init] Loads all backends and makes an instance of each. The backend that `config` chooses gets the parameters of
+ * `config` (which may be NULL); all others get defaults. `arena` owns everything; arena and registry must outlive the
+ * result. */
 void brim_backends_open(const brim_registry *registry, const brim_config *config, brim_arena *arena,
                         brim_backends *out);
 void brim_backends_close(brim_backends *backends);
@@ -32,11 +33,11 @@ typedef struct brim_device_seen {
   brim_device_info info;
   uint64_t key; /* see brim_device_key */
   bool has_users;
-  const char *users_failure; /* why the processes cannot be listed, if they should be; NULL: none */
+  const char *users_failure; /* why the processes cannot be listed; NULL: no failure, or nothing to list */
   brim_device_user *user;    /* [BRIM_USERS_MAX], in the arena */
   size_t users;
 } brim_device_seen;
-/* [init] Describes a device and lists the processes that use it. Every process uses the memory of the host, so these
- * are not listed. */
+/* [init] Describes a device and lists the processes that use it. Does not list the processes that use the memory of the
+ * host, because every process does. */
 brim_status brim_device_see(const brim_backend_seen *backend, int device, brim_arena *arena, brim_device_seen *out);
 #endif

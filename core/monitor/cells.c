@@ -32,7 +32,7 @@ const brim_paint_look brim_paints[BRIM_PAINT_COUNT] = {
     [BRIM_PAINT_KEY] = {30, 6, .bold = true},
 };
 
-/* brim's own glyphs for terminals without UTF-8. */
+/* brim's own glyphs, with replacements for terminals without UTF-8. */
 static const struct {
   uint32_t glyph;
   char ascii;
@@ -50,9 +50,9 @@ static uint32_t ascii_of(uint32_t glyph)
   return glyph < 0x80 ? glyph : REPLACEMENT;
 }
 
-/* brim never calls setlocale, so wcwidth() knows only ASCII here; this locale is part of the C library. The result is
- * 0 for combining and formatting characters, such as those that reverse the direction of text, and -1 for control
- * characters. */
+/* Returns a character's width. brim never calls setlocale, so without this locale, which is part of the C library,
+ * wcwidth() knows only ASCII. The result is 0 for combining and formatting characters, such as those that reverse the
+ * direction of text, and -1 for control characters. */
 static int width_of(int32_t c)
 {
   static locale_t utf8;
@@ -95,7 +95,7 @@ static void store(brim_cells *cells, int row, int column, enum brim_paint paint,
   *cell = (brim_cell){.glyph = glyph, .paint = (uint8_t)paint};
 }
 
-/* The next character of the text that can be shown, and its width; 0 at the end. */
+/* Returns the next character of the text that can be shown, and its width; 0 at the end. */
 static uint32_t next_shown(const brim_cells *cells, const char **s, const char *end, int *width)
 {
   while (*s < end) {
@@ -175,7 +175,7 @@ void brim_cells_reverse(brim_cells *cells, int row, int column, int end)
   for (int i = column; i < end; i++) {
     brim_cell *cell = cell_at(cells, row, i);
     if (!cell) continue;
-    cell->reversed = true; /* of one colour: reversed colours beside each other are hard to read */
+    cell->reversed = true; /* without its own colour, because reversed colours side by side are hard to read */
     cell->paint = brim_paints[cell->paint].bold ? BRIM_PAINT_STRONG : BRIM_PAINT_PLAIN;
   }
 }
@@ -188,7 +188,7 @@ static void add_glyph(brim_text *out, uint32_t c)
   brim_text_add_n(out, bytes, brim_utf8_put(c, bytes));
 }
 
-/* In the 8 colours that every terminal has, as its owner set them. */
+/* Uses only the 8 colours that every terminal has, as its user has set them. */
 static void add_paint(brim_text *out, enum brim_paint paint)
 {
   const brim_paint_look *look = &brim_paints[paint];

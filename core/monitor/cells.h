@@ -1,5 +1,5 @@
-/* A grid of character cells, on which the layout of `brim monitor` draws without knowledge of any terminal. Text is not
- * trusted: characters without a width, control characters among them, are never stored in a cell. */
+/* A grid of character cells, on which the layout of `brim monitor` draws without knowledge of any terminal. brim does
+ * not trust text: characters without a width, including control characters, are never stored in a cell. */
 #ifndef BRIM_MONITOR_CELLS_H
 #define BRIM_MONITOR_CELLS_H
 #include <stdbool.h>
@@ -8,14 +8,14 @@
 
 #include "base/text.h"
 
-/* The meaning of a cell. brim_paints gives each meaning its look; no meaning has colour as its only sign. */
+/* The meaning of a cell. brim_paints gives each meaning its look; no meaning is shown by colour alone. */
 enum brim_paint {
   BRIM_PAINT_PLAIN,
   BRIM_PAINT_DIM,     /* units, labels, frames */
-  BRIM_PAINT_STRONG,  /* names and figures that matter */
+  BRIM_PAINT_STRONG,  /* important names and figures */
   BRIM_PAINT_TITLE,   /* of a section */
   BRIM_PAINT_RUN,     /* memory and progress of a brim run */
-  BRIM_PAINT_CHOSEN,  /* memory of the chosen run */
+  BRIM_PAINT_CHOSEN,  /* memory of the run that the user chose */
   BRIM_PAINT_LIBRARY, /* memory of libraries and of the driver */
   BRIM_PAINT_OTHER,   /* memory of other programs */
   BRIM_PAINT_GOOD,
@@ -26,7 +26,7 @@ enum brim_paint {
 };
 
 typedef struct brim_paint_look {
-  int16_t color;     /* of 256: legible on white and on black; -1: the terminal's own */
+  int16_t color;     /* of 256 colours, chosen to be legible on white and on black; -1: the terminal's default */
   int16_t few_color; /* of the first 8 */
   bool bold, dim;
 } brim_paint_look;
@@ -44,10 +44,10 @@ typedef struct brim_cell {
 typedef struct brim_cells {
   brim_cell *cell; /* row by row */
   int columns, rows;
-  bool unicode; /* false: only ASCII is stored */
+  bool unicode; /* false: stores only ASCII */
 } brim_cells;
 
-/* A part of the grid. Writers clip at its edges, so no value can leave it. */
+/* A part of the grid. Writers clip at its edges, so no text can leave it. */
 typedef struct brim_area {
   int row, column, rows, columns;
 } brim_area;
@@ -61,16 +61,16 @@ void brim_cells_release(brim_cells *cells);
 int brim_cells_put(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
 int brim_cells_printf(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *format, ...)
     BRIM_PRINTF(6, 7);
-/* The same, to the right of [column, end). */
+/* The same, right-aligned in [column, end). */
 void brim_cells_put_right(brim_cells *cells, int row, int column, int end, enum brim_paint paint, const char *text);
-/* One glyph of brim's own; it has an ASCII form (cells.c). */
+/* Stores one of brim's own glyphs, which have ASCII forms (cells.c). */
 void brim_cells_glyph(brim_cells *cells, int row, int column, enum brim_paint paint, uint32_t glyph);
 void brim_cells_fill(brim_cells *cells, int row, int column, int end, enum brim_paint paint, uint32_t glyph);
 /* Reverses the cells of a row: the mark of the chosen line, which needs no colour. */
 void brim_cells_reverse(brim_cells *cells, int row, int column, int end);
-/* The columns that a text takes. */
+/* The number of columns that a text takes. */
 int brim_cells_width(const brim_cells *cells, const char *text);
 
-/* Appends the rows without spaces at their ends; with `color`, paints are escape sequences. */
+/* Appends the rows without trailing spaces; with `color`, paints are escape sequences. */
 void brim_cells_text(const brim_cells *cells, bool color, brim_text *out);
 #endif

@@ -1,7 +1,7 @@
 /* Divides the rows among the parts of the picture. See draw.h.
  *
- * If there is little room, runs have it before devices, and devices before the queue; the first row always names the
- * host, and the last one the keys. */
+ * If there is little room, runs come before devices, and devices before the queue. The first row always names the host,
+ * and the last row the keys. */
 #include "monitor/draw.h"
 
 #include <inttypes.h>
@@ -16,12 +16,12 @@
 
 #define HOSTS_SHOWN 4
 #define QUEUE_SHOWN 8
-#define PANEL_COLUMNS 150 /* width from which the chosen run stands beside the list */
+#define PANEL_COLUMNS 150 /* width from which the chosen run is shown beside the list */
 #define PANEL_ROWS 24
-#define WIDE 100         /* columns from which the head has all it can say */
-#define COMMAND_LEAST 24 /* fewest free columns that show a part of a command */
+#define WIDE 100         /* columns from which the head shows everything */
+#define COMMAND_LEAST 24 /* fewest free columns in which a part of a command is shown */
 #define DOUBLE_RUNS 8    /* most runs that have two rows each */
-#define PREVIEW_ROWS 11  /* fewest free rows in which the chosen run stands below the list */
+#define PREVIEW_ROWS 11  /* fewest free rows in which the chosen run is shown below the list */
 
 typedef struct frame {
   brim_cells *cells;
@@ -33,7 +33,7 @@ typedef struct frame {
 
 /* ---- the head ---- */
 
-/* "11 active, 5 waiting, 2 ended"; the last where there is room, or nothing else. */
+/* Formats "11 active, 5 waiting, 2 ended"; the last part only if there is room, or nothing else. */
 static const char *summary_of(char *out, size_t room, const brim_look *look, size_t host, bool is_wide)
 {
   size_t live = 0, waiting = 0, ended = 0, length;
@@ -107,7 +107,7 @@ static int keys_width(const key_name *keys, int most)
   return width;
 }
 
-/* The least important are dropped until the rest fits. */
+/* Drops the least important keys until the rest fits. */
 static void draw_keys(const frame *f, int row)
 {
   const key_name *keys = keys_of[f->view->mode];
@@ -121,7 +121,7 @@ static void draw_keys(const frame *f, int row)
   }
 }
 
-/* The answers are always there; if there is no room, the name is cut, and the consequences of a yes are left out. */
+/* Always shows the possible answers. If there is no room, cuts the name and leaves out the consequences of a yes. */
 static void draw_question(const frame *f, int row)
 {
   static const char effect[] = "it writes a checkpoint and ends";
@@ -140,7 +140,7 @@ static void draw_question(const frame *f, int row)
     brim_cells_put(f->cells, row, column, end, BRIM_PAINT_DIM, effect);
 }
 
-/* The last row: a question, a message, or the keys. */
+/* Draws the last row: a question, a message, or the keys. */
 static void draw_foot(const frame *f, int row)
 {
   const brim_view *v = f->view;
@@ -190,14 +190,14 @@ static void draw_advice(const frame *f, brim_area area)
   }
 }
 
-/* The rows that a text takes if it begins a new row at the edge. */
+/* Returns the number of rows that a text takes if it is wrapped at the edge. */
 static int wrapped_rows(const brim_cells *cells, const char *text)
 {
   const int width = brim_cells_width(cells, text);
   return 1 + (width > 0 ? (width - 1) / cells->columns : 0);
 }
 
-/* Writes a text over several rows, from the first column on, so that it can be copied. */
+/* Writes a text over several rows, beginning in the first column, so that users can copy it. */
 static void put_wrapped(brim_cells *cells, int row, int last, enum brim_paint paint, const char *text)
 {
   const char *stop = text + strlen(text);
@@ -215,7 +215,7 @@ static void put_wrapped(brim_cells *cells, int row, int last, enum brim_paint pa
   }
 }
 
-/* The advice that the user has asked for, above the last row, with its whole command. */
+/* Draws the advice that the user has requested, above the last row, with its whole command. */
 static void draw_chosen_advice(brim_cells *cells, const brim_look *look, const brim_view *view)
 {
   if (view->advice == 0 || view->advice > look->advices) return;
@@ -231,7 +231,7 @@ static void draw_chosen_advice(brim_cells *cells, const brim_look *look, const b
 
 /* ---- the runs ---- */
 
-/* "runs 1-9 of 20   filter "vit"   mine   by rate   paused" */
+/* Draws the title "runs 1-9 of 20   filter "vit"   mine   by rate   paused". */
 static void draw_runs_title(const frame *f, brim_area area, int shown)
 {
   const int end = area.column + area.columns;
@@ -254,7 +254,7 @@ static void draw_runs_title(const frame *f, brim_area area, int shown)
   if (v->is_paused) brim_cells_put(f->cells, area.row, column + 2, end, BRIM_PAINT_WARN, "PAUSED");
 }
 
-/* Says why there is nothing in the list. */
+/* Explains why the list is empty. */
 static void draw_no_runs(const frame *f, brim_area area)
 {
   const int end = area.column + area.columns;
@@ -439,7 +439,8 @@ void brim_picture_draw(const brim_look *look, brim_view *view, brim_cells *cells
   free(f.list);
 }
 
-/* Lines that a picture would cut: whole commands of the advice, all errors of reading, and why hosts are missing. */
+/* Adds the lines that a picture would cut: whole commands of the advice, all reading errors, and why hosts are
+ * missing. */
 static void add_lines(const brim_look *look, brim_text *out)
 {
   const char *gap = "\n";

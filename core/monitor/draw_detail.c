@@ -1,4 +1,4 @@
-/* A run in full: its figures, curves, memory by class and newest events. See draw.h. */
+/* Draws a run in full: its figures, curves, memory by class and newest events. See draw.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "monitor/draw.h"
 
 #define GAP 2              /* columns between two parts side by side */
-#define SIDE_BY_SIDE 64    /* columns from which curves stand side by side */
-#define TWO_HALVES 130     /* columns from which curves stand beside memory and events */
-#define CURVE_ROWS_LEAST 5 /* of several, one above the other */
+#define SIDE_BY_SIDE 64    /* columns from which curves are side by side */
+#define TWO_HALVES 130     /* columns from which curves are beside memory and events */
+#define CURVE_ROWS_LEAST 5 /* fewest rows of a curve if several are one above the other */
 #define CURVE_ROWS_MOST 16
 #define EVENT_KIND 11 /* columns */
 
@@ -72,7 +72,7 @@ static void draw_facts(brim_cells *cells, brim_area *at, int column, const brim_
   add_fact(cells, at, &column, "recoveries", count_text(text, run->retries));
 }
 
-/* cnn-lr3  training  cnn on fashion_mnist                       ann  7630  cuda:0 */
+/* Draws "cnn-lr3  training  cnn on fashion_mnist                       ann  7630  cuda:0". */
 static void draw_head(brim_cells *cells, int row, brim_area area, const brim_look *look, const brim_look_run *run)
 {
   char text[256];
@@ -95,7 +95,7 @@ static void draw_head(brim_cells *cells, int row, brim_area area, const brim_loo
   }
 }
 
-/* ━━━━━━━━╸────  93%  step 205/220  epoch 5/5  loss 0.48  1.3k/s  left 0:01 */
+/* Draws "━━━━━━━━╸────  93%  step 205/220  epoch 5/5  loss 0.48  1.3k/s  left 0:01". */
 static int draw_way(brim_cells *cells, brim_area *at, const brim_look *look, size_t index)
 {
   const brim_look_run *run = &look->run[index];
@@ -258,12 +258,12 @@ static brim_area part_of(brim_area from, int row, int rows)
   return (brim_area){from.row + row, from.column, rows, from.columns};
 }
 
-/* Memory and events in the lower rows of the area; returns the rows that are left above them. */
+/* Draws memory and events in the lower rows of the area; returns the number of rows left above them. */
 static int draw_below(brim_cells *cells, brim_area area, const brim_look_run *run, int least_above)
 {
   const int memory = memory_rows(run, &area);
   int left = area.rows, events = (int)run->events + 1;
-  const bool is_roomy = area.rows > 24; /* for a free row between memory and events */
+  const bool is_roomy = area.rows > 24; /* one free row between memory and events */
   const bool with_memory = memory > 0 && left - least_above >= memory + 1;
   if (with_memory) left -= memory + is_roomy;
   const int share = (left - least_above) > area.rows / 3 ? area.rows / 3 : left - least_above;
@@ -321,7 +321,7 @@ void brim_draw_detail(brim_cells *cells, brim_area area, const brim_look *look, 
     draw_curves(cells, at, run); /* says why there is none */
     draw_stack(cells, part_of(at, 2, at.rows - 2), run);
   } else {
-    const int least = at.rows < 12 ? at.rows : at.rows * 45 / 100; /* in little room the curves have all of it */
+    const int least = at.rows < 12 ? at.rows : at.rows * 45 / 100; /* if there is little room, curves get all of it */
     const int above = draw_below(cells, at, run, least);
     draw_curves(cells, part_of(at, 0, above), run);
   }

@@ -1,7 +1,7 @@
-/* The devices, in the largest form that there is room for. See draw.h.
+/* Draws the devices, in the largest form for which there is room. See draw.h.
  *
- * Memory is drawn from left to right by owner; a glyph and a colour for each: this user's runs, others' runs, memory of
- * these processes besides their plans, other programs, free. */
+ * Memory is drawn from left to right by owner; a glyph and a colour for each: this user's runs, others' runs, other
+ * memory of these processes, other programs, free memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,14 +86,14 @@ static int label_width(const brim_cells *cells, const brim_look *look)
   return most < LABEL_MOST ? most : LABEL_MOST;
 }
 
-/* "H100 80GB HBM3": names without the maker, which says nothing here. */
+/* Shortens a name to "H100 80GB HBM3", because the maker is not important here. */
 static const char *short_name(const char *name)
 {
   static const char maker[] = "NVIDIA ";
   return strncmp(name, maker, sizeof maker - 1) == 0 ? name + sizeof maker - 1 : name;
 }
 
-/* Load and temperature in the last columns before `end`; returns the column where they begin. */
+/* Draws load and temperature in the last columns before `end`; returns the column where they begin. */
 static int draw_load(brim_cells *cells, int row, int end, const brim_look_device *d, bool with_heat)
 {
   char text[BRIM_DRAW_TEXT];
@@ -116,7 +116,7 @@ static bool any_heat(const brim_look *look)
   return false;
 }
 
-/* "32.1 GiB free  41.2 mine  6.1 other": the free memory always, then owners as far as there is room. */
+/* Draws "32.1 GiB free  41.2 mine  6.1 other": always the free memory, then as many owners as fit. */
 static void draw_owners(brim_cells *cells, int row, int column, int end, const brim_look_device *d)
 {
   char text[BRIM_DRAW_TEXT];
@@ -241,7 +241,7 @@ void brim_draw_devices(brim_cells *cells, brim_area area, const brim_look *look,
   }
 }
 
-/* The title, with the meaning of the bars' glyphs. */
+/* Draws the title, with the meaning of the bars' glyphs. */
 void brim_draw_devices_title(brim_cells *cells, brim_area area)
 {
   int all = 0;

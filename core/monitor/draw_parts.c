@@ -1,4 +1,4 @@
-/* Bars, curves, and numbers as text. See draw.h. */
+/* Draws bars and curves, and formats numbers. See draw.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "monitor/draw.h"
 
 #define TIME_MAX 4e9   /* maximum plausible seconds since 1970 */
-#define LEFT_MAX 3.2e8 /* ten years: no longer time is shown */
+#define LEFT_MAX 3.2e8 /* ten years; longer times are not shown */
 #define DAY 86400.0
 
 /* ---- numbers ---- */
@@ -93,7 +93,7 @@ const char *brim_draw_clock(char *out, double time_of, bool with_seconds)
   return out;
 }
 
-/* Fewer digits until the number fits: 0.4802, 1.2e+09. */
+/* Uses fewer digits until the number fits: 0.4802, 1.2e+09. */
 const char *brim_draw_number(char *out, double value, int most)
 {
   out[0] = '\0';
@@ -124,7 +124,7 @@ void brim_draw_bar(brim_cells *cells, int row, int column, int width, const brim
   brim_cells_fill(cells, row, column + at, column + width, BRIM_PAINT_DIM, 0x2591);
 }
 
-/* Half a cell is the smallest step; the rest of the way is a thin line. */
+/* The smallest step is half a cell; a thin line shows the rest. */
 void brim_draw_progress(brim_cells *cells, int row, int column, int width, enum brim_paint paint, double share)
 {
   const int halves = (int)((share < 0 ? 0 : share > 1 ? 1 : share) * width * 2);
@@ -150,7 +150,7 @@ static bool extent_of(const float *value, size_t count, extent *out)
   return out->most >= out->least;
 }
 
-/* Where in [0, 1] a value lies; the middle of an empty extent. */
+/* Returns the place of a value in [0, 1]; the middle for an empty extent. */
 static double share_in(extent e, double value)
 {
   return e.most > e.least ? (value - e.least) / (e.most - e.least) : 0.5;
@@ -163,7 +163,7 @@ const brim_look_curve *brim_draw_find_curve(const brim_look_run *run, const char
   return NULL;
 }
 
-/* The mean of the curve's finite values in column `at` of `width`; NAN if it has none there. */
+/* Returns the mean of the curve's finite values in column `at` of `width`; NAN if it has none there. */
 static double mean_in(const brim_look_curve *curve, int at, int width)
 {
   const size_t from = curve->count * (size_t)at / (size_t)width;
@@ -220,7 +220,7 @@ static void set_dot(const plot *p, int x, int y)
   brim_cells_glyph(p->cells, row, column, p->paint, bits | braille_bit[y % 4][x % 2]);
 }
 
-/* A line between two dots, a dot for each step along its longer side. */
+/* Draws a line between two dots, with a dot for each step along its longer side. */
 static void set_line(const plot *p, int x0, int y0, int x1, int y1)
 {
   const int dx = x1 - x0, dy = y1 - y0;
@@ -274,7 +274,7 @@ static void draw_axes(brim_cells *cells, brim_area area, extent x, extent y)
   if (x.most > x.least) brim_cells_put_right(cells, bottom, axis + 8, end, BRIM_PAINT_DIM, text);
 }
 
-/* area: a row for the title, the dots, and the axis with its numbers. */
+/* The area has a row for the title, then the dots, and the axis with its numbers. */
 void brim_draw_curve(brim_cells *cells, brim_area area, enum brim_paint paint, const brim_look_curve *curve)
 {
   char text[BRIM_DRAW_TEXT];

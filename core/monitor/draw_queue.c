@@ -1,4 +1,4 @@
-/* The queue for devices. See draw.h. */
+/* Draws the queue for devices. See draw.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static const char *name_of(char *out, size_t room, const brim_look *look, const 
   return out;
 }
 
-/* "any cuda", "cuda:1", with several hosts "lab7 any cuda" */
+/* Formats "any cuda", "cuda:1", or with several hosts "lab7 any cuda". */
 static const char *wish_of(char *out, size_t room, const brim_look *look, const brim_look_ticket *t)
 {
   const bool is_any = strcmp(t->wish, "any") == 0, several = look->hosts > 1 && t->host < look->hosts;
@@ -52,7 +52,7 @@ static const char *wish_of(char *out, size_t room, const brim_look *look, const 
   return out;
 }
 
-/* 2  vit-b  ~08:46, without a width for more */
+/* Draws "2  vit-b  ~08:46", if there is no width for more. */
 static void draw_short(brim_cells *cells, int row, int column, int end, const brim_look *look,
                        const brim_look_ticket *t)
 {
@@ -65,7 +65,7 @@ static void draw_short(brim_cells *cells, int row, int column, int end, const br
   brim_cells_put(cells, row, column, end - 17, BRIM_PAINT_STRONG, name_of(name, sizeof name, look, t));
 }
 
-/* 2  vit-b   22.4 GiB  on any cuda  waits 12:31  starts ~08:46  ann */
+/* Draws "2  vit-b   22.4 GiB  on any cuda  waits 12:31  starts ~08:46  ann". */
 static void draw_ticket(brim_cells *cells, int row, brim_area area, const brim_look *look, const brim_look_ticket *t)
 {
   char text[BRIM_DRAW_TEXT], name[128], wish[128];

@@ -1,4 +1,4 @@
-/* The runs: a table whose columns depend on the width, with one or two rows for each run. See draw.h. */
+/* Draws the runs: a table whose columns depend on the width, with one or two rows for each run. See draw.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 
 #define MARK 2 /* columns before the table, for the mark of the chosen run */
 #define GAP 1
-#define WIDE 64 /* from here on states have their full names */
+#define WIDE 64 /* width from which states have their full names */
 #define STATE_SHORT 5
-#define ROOMY 100 /* from here on names are whole before further columns are added */
+#define ROOMY 100 /* width from which names are whole before further columns are added */
 #define NAME_MOST 28
 
 enum column_id {
@@ -100,7 +100,7 @@ static double share_of(const brim_look_run *run)
   return run->steps > 0 ? (double)run->step / (double)run->steps : NAN;
 }
 
-/* The time since a run ended: "12s ago", "2h ago". */
+/* Formats the time since a run ended: "12s ago", "2h ago". */
 static const char *ago_text(char *out, double seconds)
 {
   out[0] = '\0';
@@ -138,7 +138,7 @@ static const char *step_text(char *out, const brim_look_run *run)
   return out;
 }
 
-/* The text of a column, for those that are one. */
+/* Returns the text of a column that consists of text. */
 static const char *cell_text(char *out, enum column_id id, const brim_look *look, const brim_look_run *run, int width)
 {
   const double now = run->host < look->hosts ? look->host[run->host].time : NAN, share = share_of(run);
@@ -225,7 +225,8 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
   for (size_t i = 0; i < sizeof by_need / sizeof by_need[0]; i++) {
     const enum column_id id = by_need[i];
     int least = id == STATE && room >= WIDE ? columns[id].most : columns[id].least;
-    if (id == DEVICE || id == MODEL || id == PID || id == USER) { /* a column that no run needs, or shorter ones */
+    if (id == DEVICE || id == MODEL || id == PID ||
+        id == USER) { /* the column is empty for all runs, or needs less width */
       const int longest = longest_of(cells, look, id);
       if (longest == 0) continue;
       const int titled = (int)strlen(columns[id].title);
@@ -249,7 +250,7 @@ static widths choose_widths(const brim_cells *cells, const brim_look *look, int 
 
 /* ---- drawing ---- */
 
-/* Columns BAR to LEFT have no content before a run has begun, and RATE and LEFT mean nothing while it makes no step: a
+/* Columns BAR to LEFT are empty before a run has begun, and RATE and LEFT have no meaning while it makes no step, so a
  * sentence takes their place. Returns the first of these columns; COLUMNS: there is no sentence. */
 static enum column_id sentence_from(const brim_look_run *run)
 {
@@ -302,7 +303,7 @@ static void draw_row(brim_cells *cells, int row, brim_area area, const brim_look
                    sentence_of(text, sizeof text, look, index));
 }
 
-/* The second row of a run: figures for which the table has no column. */
+/* Draws the second row of a run: figures for which the table has no column. */
 static void draw_more(brim_cells *cells, int row, brim_area area, const brim_look *look, const brim_look_run *run,
                       const widths *w)
 {

@@ -1,5 +1,6 @@
-/* See folder.h. JSON lines are read from where the last look ended. In a new file only lines at regular distances are
- * parsed for the curves, because parsing takes most of the time: so the first look is quick even with many runs. */
+/* See folder.h. JSON lines are read from the place where the last look ended. In a new file only lines at regular
+ * distances are parsed for the curves, because parsing takes most of the time. So the first look is fast even with many
+ * runs. */
 #include "monitor/folder.h"
 
 #include <fcntl.h>
@@ -18,35 +19,35 @@
 #include "param/yaml.h"
 #include "store/record.h"
 
-#define CHUNK_BYTES ((size_t)1 << 16)   /* of reading; longer lines are skipped */
-#define READ_BYTES_MAX ((off_t)4 << 20) /* of a file, in one look */
-#define SKIMMED_BYTES ((off_t)1 << 20)  /* longer files are skimmed at first */
+#define CHUNK_BYTES ((size_t)1 << 16)   /* bytes read at a time; longer lines are skipped */
+#define READ_BYTES_MAX ((off_t)4 << 20) /* limit for the bytes of a file in one look */
+#define SKIMMED_BYTES ((off_t)1 << 20)  /* at first, only single lines of longer files are read */
 #define SKIMMED_LINES 64
-#define NEWEST_BYTES 1024 /* at a file's end, of which every line is read */
+#define NEWEST_BYTES 1024 /* bytes at a file's end, of which every line is read */
 #define LINE_BYTES 240    /* of a usual record */
 #define PLAN_BYTES_MAX ((off_t)4 << 20)
-#define TRIED_MAX 64 /* plans that the planner has tried */
+#define TRIED_MAX 64 /* most plans that the planner has computed */
 #define TEXT_BYTES 256
 #define TIME_MAX 1e11
 
 typedef struct tail {
-  off_t at; /* the first byte that was not read yet */
+  off_t at; /* offset of the first byte that was not read yet */
   ino_t file;
   off_t thin_until;      /* before this byte, only some records are parsed */
-  int64_t stride;        /* of those on training data: every stride-th; 0: events */
+  int64_t stride;        /* every stride-th record of training data is parsed; 0: the file has events */
   int64_t train, others; /* records met there */
 } tail;
 
-/* Points of the whole run: if they are too many, every second is dropped, and from then on only every second is
- * kept. */
+/* Points of the whole run. If there are too many, every second one is dropped, and from then on only every second new
+ * one is kept. */
 typedef struct curve {
   float step[BRIM_LOOK_POINTS_MAX], value[BRIM_LOOK_POINTS_MAX];
-  size_t count;         /* the last one is always the newest */
-  int64_t seen, stride; /* points; of these every stride-th is kept */
+  size_t count;         /* the last point is always the newest */
+  int64_t seen, stride; /* seen: number of points so far, of which every stride-th is kept */
   bool last_is_kept;
 } curve;
 
-/* The two splits, training and the one that judges, by loss and by score. */
+/* The two splits, training and the one by which the run is judged, with loss and score. */
 enum { TRAIN_LOSS, JUDGED_LOSS, TRAIN_SCORE, JUDGED_SCORE, CURVES };
 
 typedef struct event {
@@ -86,7 +87,7 @@ struct brim_folder {
   /* of events.jsonl */
   event event[BRIM_LOOK_EVENTS_MAX];
   size_t events_seen;          /* the newest is at (events_seen - 1) % BRIM_LOOK_EVENTS_MAX */
-  enum brim_look_state ending; /* BRIM_LOOK_STATES: the last process has not ended, as far as it says */
+  enum brim_look_state ending; /* BRIM_LOOK_STATES: the last process has recorded no end */
   double started, ended;
   int64_t retries;
   brim_openmetrics_counts decisions;
@@ -104,9 +105,9 @@ static bool says(const char *line, size_t length, const char *word)
   return memmem(line, length < 64 ? length : 64, word, strlen(word)) != NULL;
 }
 
-/* Whether a record is one of those that stand for their neighbours. Of events, all but old checkpoints count.
- * Evaluations are rarer than training records, and their number is not known before: of more than SKIMMED_LINES every
- * second one counts, of twice as many every fourth, and so on. */
+/* Whether a record represents its neighbours. Of events, all except old checkpoints do. Evaluations are rarer than
+ * training records, and their number is not known in advance: after SKIMMED_LINES every second one does, after twice as
+ * many every fourth, and so on. */
 static bool is_taken(tail *t, off_t at, const char *line, size_t length)
 {
   if (at >= t->thin_until) return true;
@@ -132,7 +133,7 @@ static void take_lines(brim_folder *f, int fd, tail *t, char *chunk, off_t end, 
   }
 }
 
-/* Reads single lines of a long file, and leaves the tail shortly before its end. */
+/* Reads single lines of a long file, and sets the tail to a place shortly before its end. */
 static void skim(brim_folder *f, int fd, tail *t, char *chunk, off_t bytes, line_fn take)
 {
   const off_t end = bytes - SKIMMED_BYTES / 4;
@@ -147,7 +148,7 @@ static void skim(brim_folder *f, int fd, tail *t, char *chunk, off_t bytes, line
   t->at = end;
 }
 
-/* A new file. Of records, about SKIMMED_LINES of the whole file, or of the part that skim() leaves. */
+/* Begins a new file. Of records, about SKIMMED_LINES of the whole file are read, or of the part that skim() leaves. */
 static void begin_thin(tail *t, off_t bytes, bool is_records)
 {
   const off_t rest = bytes > SKIMMED_BYTES ? SKIMMED_BYTES / 4 : bytes;
@@ -183,7 +184,7 @@ static int64_t whole(const json_t *object, const char *key)
 
 /* ---- metrics ---- */
 
-/* A run that went back to a checkpoint repeats steps. */
+/* Removes points of steps that a run repeats after going back to a checkpoint. */
 static void forget_later(curve *c, float step)
 {
   while (c->count > 0 && c->step[c->count - 1] >= step) {
@@ -207,7 +208,7 @@ static void add_point(curve *c, double step, double value)
   if (!isfinite(value) || !isfinite(step)) return;
   forget_later(c, (float)step);
   if (c->stride == 0) c->stride = 1;
-  if (c->count > 0 && !c->last_is_kept) c->count--; /* it was there as the newest only */
+  if (c->count > 0 && !c->last_is_kept) c->count--; /* the last point was only there as the newest one */
   if (c->count == BRIM_LOOK_POINTS_MAX) halve(c);
   c->step[c->count] = (float)step;
   c->value[c->count++] = (float)value;
@@ -258,7 +259,7 @@ static void take_record(brim_folder *f, const char *line, size_t length)
 
 /* ---- events ---- */
 
-/* A plan that the planner has tried, from the record of a policy's input. */
+/* Adds a plan that the planner has computed, from the record of a policy's input. */
 static void take_tried(brim_folder *f, const json_t *seen)
 {
   const int64_t micro_batch = whole(seen, "micro_batch"), peak = whole(seen, "peak_bytes");
@@ -287,7 +288,7 @@ static void keep_event(brim_folder *f, const json_t *record, const char *kind)
     snprintf(e->text, sizeof e->text, "%s", brim_json_string(record, "detail"));
 }
 
-/* A process begins with "started" or "resumed", and ends with one of the others, unless it is killed. */
+/* A process begins with "started" or "resumed", and ends with one of the other events, unless it is killed. */
 static void take_ending(brim_folder *f, const char *kind, double time)
 {
   static const enum brim_look_state ends[] = {BRIM_LOOK_FINISHED, BRIM_LOOK_INTERRUPTED, BRIM_LOOK_FAILED};
@@ -463,7 +464,7 @@ static void describe_events(const brim_folder *f, brim_arena *arena, brim_look_r
   run->events = count;
 }
 
-/* The plan in use, and the largest one with a smaller micro-batch. */
+/* Describes the plan in use, and the largest one with a smaller micro-batch. */
 static void describe_tried(const brim_folder *f, brim_look_run *run)
 {
   for (size_t i = 0; i < f->tried_count; i++) {

@@ -1,5 +1,5 @@
-/* NVML by dlopen, as in the cuda backend (plugins/backend/cuda/nvml.c), which reports memory and processes. The
- * functions are declared here because toolkits may come without nvml.h. */
+/* Loads NVML with dlopen, as the cuda backend does (plugins/backend/cuda/nvml.c), which reports memory and processes.
+ * The functions are declared here because toolkits may come without nvml.h. */
 #include "monitor/gauges.h"
 
 #include <dlfcn.h>

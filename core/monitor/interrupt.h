@@ -5,8 +5,8 @@
 
 #include "brim/status.h"
 
-/* [init] Sends SIGINT to the process `pid` if it is the run of this user that published its slot at `started` (see
- * memory/live.h) and still runs. Sends nothing to any other process, even if a slot is forged or a pid is
- * used again. EINVAL with the reason: no such run. */
+/* [init] Sends SIGINT to the process `pid` if it belongs to this user, published its slot at `started` (see
+ * memory/live.h), and still runs. Never sends it to another process, even if a slot is forged or another process has
+ * the pid now. EINVAL with the reason: no such run. */
 brim_status brim_interrupt(int64_t pid, double started);
 #endif

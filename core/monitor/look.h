@@ -1,10 +1,10 @@
-/* A look at one or several hosts: their devices, the queue for them, the runs, and advice. Commands
- * draw it, print it as JSON and export it as metrics; its JSON form can be read back, so that another host's look, or a
- * recorded one, is drawn in the same way.
+/* A look is a snapshot of one or several hosts: their devices, the queue for them, the runs, and advice. Commands draw
+ * it, print it as JSON and export it as metrics. They can also read the JSON form back, so they draw the look of
+ * another host, or a recorded one, in the same way.
  *
- * Sources are the boards in the shared folder (claims, ledgers and live slots), the backends, the driver, and the run
- * folders that this user may read. None of them is trusted: texts may contain anything (see brim_text_add_shown), and
- * all counts are bounded. */
+ * The sources are the boards in the shared folder (claims, ledgers and live slots), the backends, the driver, and the
+ * run folders that this user may read. brim trusts none of them: texts may contain anything (see brim_text_add_shown),
+ * and all counts are bounded. */
 #ifndef BRIM_MONITOR_LOOK_H
 #define BRIM_MONITOR_LOOK_H
 #include <jansson.h>
@@ -15,9 +15,9 @@
 #include "base/arena.h"
 #include "brim/status.h"
 
-#define BRIM_LOOK_VERSION 1 /* of the JSON form; readers accept this one and all before it */
+#define BRIM_LOOK_VERSION 1 /* version of the JSON form; readers accept it and all earlier ones */
 
-/* Limits of a look; a source that has more is cut, with a line in `problem`. */
+/* Limits of a look; if a source has more, brim leaves out the rest and adds a line to `problem`. */
 #define BRIM_LOOK_HOSTS_MAX 64
 #define BRIM_LOOK_DEVICES_MAX 256
 #define BRIM_LOOK_OWNERS_MAX 256 /* of a device */
@@ -26,21 +26,22 @@
 #define BRIM_LOOK_CLASSES_MAX 16 /* of a run's memory */
 #define BRIM_LOOK_CURVES_MAX 4   /* of a run */
 #define BRIM_LOOK_POINTS_MAX 128 /* of a curve */
-#define BRIM_LOOK_EVENTS_MAX 16  /* of a run: the newest */
+#define BRIM_LOOK_EVENTS_MAX 16  /* the newest events of a run */
 #define BRIM_LOOK_DECISIONS_MAX 16
 #define BRIM_LOOK_PROBLEMS_MAX 16
 #define BRIM_LOOK_ADVICE_MAX 3
 #define BRIM_LOOK_NONE SIZE_MAX /* an index: none */
 
-/* Numbers are NAN, and bytes BRIM_BYTES_UNKNOWN, if they are not known; texts are then "". Times are seconds since
+/* An unknown number is NAN, unknown bytes are BRIM_BYTES_UNKNOWN, an unknown text is "". Times are seconds since
  * 1970. */
 
 typedef struct brim_look_host {
   const char *name;
   double time;             /* when the look was taken */
-  double load, processors; /* runnable threads, mean of a minute; logical processors */
-  uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes, swap_total_bytes; /* of the control group, if limited */
-  const char *failure; /* why the host could not be looked at: nothing else of it is known. "": it could */
+  double load, processors; /* load: runnable threads, mean over a minute; processors: logical ones */
+  uint64_t ram_used_bytes, ram_total_bytes, swap_used_bytes,
+      swap_total_bytes; /* of the control group, if that has limits */
+  const char *failure;  /* why there is no information about the host; "": there is */
 } brim_look_host;
 
 /* A process that uses a device. */
@@ -48,20 +49,20 @@ typedef struct brim_look_owner {
   int64_t pid;
   uint64_t bytes;
   bool is_brim, is_mine;
-  const char *user, *name; /* of the process; "" for another container's */
+  const char *user, *name; /* of the process; name: "" for a process in another container */
 } brim_look_owner;
 
 typedef struct brim_look_device {
   size_t host;
-  const char *label;       /* "cuda:0", as processes without CUDA_VISIBLE_DEVICES number it */
+  const char *label;       /* "cuda:0", in the numbering of processes without CUDA_VISIBLE_DEVICES */
   const char *name, *uuid; /* "NVIDIA H100 80GB HBM3"; "GPU-8a5f2b1c-..." */
-  /* `total` is the sum of the others: plans of this user's runs and of others', memory of these processes besides their
-   * plans (contexts, libraries), other processes, and free */
+  /* total_bytes is the sum of the others: plans of this user's runs, plans of other users' runs, other memory of these
+   * processes (contexts, libraries), other processes, and free memory */
   uint64_t total_bytes, mine_bytes, brim_bytes, libraries_bytes, other_bytes, free_bytes;
-  bool is_host; /* the memory of the host, which all processes use */
-  double load;  /* percent of the time in which a kernel ran (GPUs), or processors' use (the host) */
+  bool is_host; /* this "device" is the memory of the host, which all processes use */
+  double load;  /* percent: of the time in which a kernel ran (GPUs), or of the processors in use (the host) */
   double celsius, watts, watts_max;
-  double idle_seconds;    /* how long the load has been 0 while processes held memory */
+  double idle_seconds;    /* seconds for which the load has been 0 while processes had memory */
   brim_look_owner *owner; /* most memory first */
   size_t owners;
 } brim_look_device;
@@ -69,21 +70,21 @@ typedef struct brim_look_device {
 /* A place in the queue: a run that waits, or one that has claimed a device and has not placed its plan yet. */
 typedef struct brim_look_ticket {
   size_t host;
-  size_t place;  /* from 1, among those that wait on this host; 0: has claimed */
+  size_t place;  /* from 1, among the runs that wait on this host; 0: it has claimed a device */
   size_t device; /* claimed; BRIM_LOOK_NONE: waits */
-  size_t run;    /* of this ticket, if known */
+  size_t run;    /* index of this ticket's run, if known */
   int64_t pid;
   uint64_t need_bytes;
   double since;
-  double starts; /* expected start; NAN if a run before it does not say how long it takes */
+  double starts; /* expected start; NAN if the duration of a run before it is not known */
   bool is_mine;
-  const char *user, *process, *backend, *wish; /* wish: "any" of the backend, or "cuda:1" */
+  const char *user, *process, *backend, *wish; /* wish: "any" device of the backend, or "cuda:1" */
   size_t *accepts;                             /* devices */
   size_t accept_count;
 } brim_look_ticket;
 
 enum brim_look_state {
-  /* of a process that lives; the order of brim_live_state */
+  /* of a living process; in the order of brim_live_state */
   BRIM_LOOK_PLANNING,
   BRIM_LOOK_WAITING,
   BRIM_LOOK_TRAINING,
@@ -96,7 +97,7 @@ enum brim_look_state {
   BRIM_LOOK_FINISHED,
   BRIM_LOOK_INTERRUPTED,
   BRIM_LOOK_FAILED,
-  BRIM_LOOK_KILLED, /* without a summary, and no process holds its lock */
+  BRIM_LOOK_KILLED, /* there is no summary, and no process holds the run's lock */
   BRIM_LOOK_STATES
 };
 extern const char *const brim_look_state_names[BRIM_LOOK_STATES]; /* "planning", ... */
@@ -117,10 +118,10 @@ typedef struct brim_look_curve {
 typedef struct brim_look_event {
   double time;
   int64_t step;
-  const char *kind, *text; /* "decision"; "auto_plan: micro-batch 64: the largest that fits" */
+  const char *kind, *text; /* kind: "decision"; text: "auto_plan: micro-batch 64: the largest that fits" */
 } brim_look_event;
 
-/* How often a policy has made decisions of one kind so far. */
+/* How often a policy has made decisions of one kind. */
 typedef struct brim_look_decision {
   const char *policy, *kind; /* "auto_plan", "choice"; "recovery", "cleanup" */
   int64_t count;
@@ -133,27 +134,27 @@ typedef struct brim_look_run {
   bool is_mine;
   const char *user;
   int64_t rank, ranks;
-  size_t device;           /* BRIM_LOOK_NONE: none yet, or not known here */
-  const char *device_text; /* "cuda:0", as the run numbers it; "" before it has one */
-  const char *command;     /* "train"; "" for a run that has ended */
-  double started;          /* begin of the process; tells runs apart whose pid is the same */
-  double since, changed;   /* begin of the state; last sign of life in its slot or folder */
-  double silent_seconds;   /* since its last step, if that is much longer than a step takes; else NAN */
+  size_t device;           /* BRIM_LOOK_NONE: none yet, or not known on this host */
+  const char *device_text; /* "cuda:0", in the run's numbering; "" before it has a device */
+  const char *command;     /* "train"; "" if the run has ended */
+  double started;          /* when the process began; distinguishes runs with the same pid */
+  double since, changed;   /* when the state began; when its slot or folder last changed */
+  double silent_seconds;   /* seconds since its last step, if that is much longer than a step takes; else NAN */
   bool is_stopped;         /* the kernel has stopped its process, by a signal such as Ctrl-Z's */
-  /* progress; of a federation `step` counts rounds */
+  /* progress; in a federation `step` counts rounds */
   int64_t step, steps; /* -1: not known */
   bool is_federated;
-  double rate; /* samples a second, or tokens (counts_tokens) */
+  double rate; /* samples per second, or tokens (counts_tokens) */
   bool counts_tokens;
   double seconds_left;
-  uint64_t device_bytes; /* of the placed plan; of a waiting run: the memory that it waits for */
+  uint64_t device_bytes; /* bytes of the placed plan; for a waiting run, the memory that it waits for */
   uint64_t libraries_bytes;
   brim_look_class *memory; /* the plan's peak by class */
   size_t classes;
 
-  /* From the folder if this user may read it, or if the run shows it to all (observe.live=all); else "", NAN. */
+  /* From the folder, if this user may read it or the run shows it to all users (observe.live=all); else "", NAN. */
   const char *folder; /* absolute */
-  const char *name;   /* short and unique in this look: end of the folder's path, else "pid 1234" */
+  const char *name;   /* short and unique in this look: the end of the folder's path, else "pid 1234" */
   const char *model, *dataset;
   double loss, score, epoch, epochs;
   const char *score_name; /* "accuracy" (in [0, 1]), "perplexity", "mae" */
@@ -167,16 +168,16 @@ typedef struct brim_look_run {
   size_t decided_count;
   int64_t micro_batch, batch; /* samples; 0: not known */
   double step_seconds, predicted_step_seconds;
-  double loader_share; /* of the step that it waits for samples */
+  double loader_share; /* fraction of the step in which the run waits for samples */
   int64_t workers;     /* threads that decode samples */
-  /* the largest plan with a smaller micro-batch that the planner has tried; 0: none */
+  /* the largest plan with a smaller micro-batch that the planner has computed; 0: none */
   int64_t smaller_micro_batch;
   uint64_t smaller_bytes;
   bool is_elastic; /* policy=elastic may give memory back */
 } brim_look_run;
 
 typedef struct brim_look_advice {
-  const char *text, *command; /* the command that does it, for a shell */
+  const char *text, *command; /* the shell command that carries out the advice */
 } brim_look_advice;
 
 typedef struct brim_look {
@@ -184,9 +185,9 @@ typedef struct brim_look {
   brim_look_host *host;
   brim_look_device *device;
   brim_look_ticket *ticket; /* by host, in the order of service */
-  brim_look_run *run;       /* by host: those that live by start, then those that ended, newest first */
+  brim_look_run *run;       /* by host: living runs by start, then ended ones, newest first */
   brim_look_advice advice[BRIM_LOOK_ADVICE_MAX];
-  const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* errors of reading, a line each */
+  const char *problem[BRIM_LOOK_PROBLEMS_MAX]; /* errors of reading, one line each */
   size_t hosts, devices, tickets, runs, advices, problems;
 } brim_look;
 
@@ -196,15 +197,16 @@ void brim_look_problem(brim_look *look, const char *format, ...) BRIM_PRINTF(2, 
 
 /* ---- look_json.c ---- */
 
-/* The JSON form, documented in docs/guide/watching.md. NULL never. */
+/* Returns the JSON form, documented in docs/guide/watching.md; never NULL. */
 json_t *brim_look_json(const brim_look *look);
-/* Adds the hosts of a JSON form to `look`. ELOAD: it is something else, of a later version, or damaged; the text says
- * where: "runs[3].step: a number is expected". `look` is then as before. */
+/* Adds the hosts of a JSON form to `look`. ELOAD: `root` is something else, of a later version, or damaged; the text
+ * gives the place: "runs[3].step: a number is expected". `look` is then unchanged. */
 brim_status brim_look_add_json(const json_t *root, brim_look *look);
 
 /* ---- look_expect.c: pure ---- */
 
-/* Sets `starts` of all tickets: serves them in order, as claims do, while runs end when they say. */
+/* Sets `starts` of all tickets. Assumes that the queue is served in order, and that runs end at their predicted
+ * times. */
 void brim_look_expect(brim_look *look);
 
 /* ---- advise.c: pure ---- */

@@ -1,6 +1,6 @@
-/* When places in the queue are expected to start: a replay of memory/claims.c. A ticket starts on a device that it
- * accepts, that no earlier ticket waits for, and that has room; room appears when runs end, at the time that they
- * expect. The time at which a waiting run would end is not known, so a waiting run never makes room here. */
+/* Predicts when runs in the queue start, by the rules of memory/claims.c. A ticket starts on a device that it accepts,
+ * that no earlier ticket waits for, and that has room; room becomes free when runs end, at the times that they predict.
+ * The time at which a waiting run would end is not known, so a waiting run never makes room here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static int by_time(const void *a, const void *b)
   return (x->time > y->time) - (x->time < y->time);
 }
 
-/* Lists the ends of runs that say when they end. A run that says 0 is about to end. */
+/* Lists the ends of runs that predict their end. A run that predicts 0 is about to end. */
 static size_t list_releases(const brim_look *look, size_t host, release *out)
 {
   size_t count = 0;
@@ -56,7 +56,7 @@ static bool has_earlier(const brim_look *look, size_t ticket, size_t device)
   return false;
 }
 
-/* The device with the most room, as device=auto chooses. */
+/* Returns the device with the most room, as device=auto chooses. */
 static size_t find_device(const brim_look *look, size_t ticket, const uint64_t *room)
 {
   const brim_look_ticket *t = &look->ticket[ticket];
@@ -86,7 +86,7 @@ void brim_look_expect(brim_look *look)
   uint64_t *room = BRIM_ARENA_NEW(&look->arena, uint64_t, look->devices);
   release *end = BRIM_ARENA_NEW(&look->arena, release, look->runs);
   for (size_t i = 0; i < look->devices; i++) room[i] = known(look->device[i].free_bytes);
-  for (size_t i = 0; i < look->tickets; i++) { /* a claimed device is about to be filled */
+  for (size_t i = 0; i < look->tickets; i++) { /* a claimed device is about to be used */
     const brim_look_ticket *t = &look->ticket[i];
     look->ticket[i].starts = NAN;
     if (t->device != BRIM_LOOK_NONE)

@@ -1,6 +1,6 @@
-/* The JSON form of a look. One table for each struct serves the writer and the reader, so that the reader accepts all
- * that the writer writes. A member that is missing, or null, is not known; a reader ignores members that it does not
- * know. */
+/* The JSON form of a look. Writer and reader use the same table for each struct, so that the reader accepts everything
+ * that the writer writes. A member that is missing, or null, is unknown; the reader ignores members that the table
+ * lacks. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum kind { TEXT, NUMBER, COUNT, BYTES, BOOL, STATE, HOST, DEVICE, RUN, PLACES, 
 typedef struct row {
   const char *key;
   enum kind kind;
-  size_t offset, count; /* of the member, and of its count */
+  size_t offset, count; /* offsets of the member, and of its count */
   const struct table *of;
 } row;
 
@@ -210,7 +210,7 @@ static json_t *number_json(double value)
   return json_real(value);
 }
 
-/* Six digits are enough for a picture. */
+/* Writes six digits, which are enough for a picture. */
 static json_t *points_json(const float *value, size_t count)
 {
   json_t *out = json_array();
@@ -303,8 +303,8 @@ json_t *brim_look_json(const brim_look *look)
 
 typedef struct reader {
   brim_arena *arena;
-  size_t base[PARTS], count[PARTS]; /* elements before this object's, and its own */
-  char path[128];                   /* of the member being read, for messages */
+  size_t base[PARTS], count[PARTS]; /* number of elements before this object's, and of its own */
+  char path[128];                   /* path of the member being read, for messages */
 } reader;
 
 static brim_status refuse(const reader *in, const char *what)
@@ -333,7 +333,7 @@ static brim_status read_state(reader *in, const json_t *value, enum brim_look_st
   return refuse(in, "a state such as \"training\"");
 }
 
-/* The arrays of a curve have the same length: `count` is set by the first. */
+/* The arrays of a curve have the same length; the first one sets `count`. */
 static brim_status read_points(reader *in, const json_t *value, size_t *count, bool is_first, float **out)
 {
   const size_t n = json_array_size(value);
@@ -404,7 +404,7 @@ static brim_status read_member(reader *in, const row *r, const json_t *value, vo
   return BRIM_OK;
 }
 
-/* The value of a member that is missing or null. */
+/* Sets the value of a member that is missing or null. */
 static void set_unknown(const row *r, void *to)
 {
   void *at = (char *)to + r->offset;
@@ -460,7 +460,7 @@ static brim_status check_version(const json_t *root)
                    json_integer_value(version), BRIM_LOOK_VERSION);
 }
 
-/* Joins the old elements of a part and the new ones. */
+/* Joins the old and the new elements of a part. */
 static brim_status join(reader *in, brim_look *look, int part, const void *added)
 {
   const size_t bytes = parts[part].of.bytes, old = in->base[part], count = in->count[part];
@@ -473,7 +473,7 @@ static brim_status join(reader *in, brim_look *look, int part, const void *added
   return BRIM_OK;
 }
 
-/* Lists must not exceed their limits together either. */
+/* Checks that lists do not exceed their limits together either. */
 static brim_status count_parts(reader *in, const json_t *root, const brim_look *look)
 {
   for (int i = 0; i < PARTS; i++) {

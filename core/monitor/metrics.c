@@ -156,7 +156,8 @@ static void describe(const brim_look *look, const brim_look_run *run, brim_openm
   out->decisions = counts;
 }
 
-/* Processes of different containers may have the same pid, and a run without a folder is named by it. */
+/* Whether two runs have the same labels: processes of different containers may have the same pid, which names a run
+ * without a folder. */
 static bool is_same(const brim_openmetrics_run *a, const brim_openmetrics_run *b)
 {
   return a->pid == b->pid && a->rank == b->rank && strcmp(a->run, b->run) == 0 && strcmp(a->host, b->host) == 0 &&

@@ -1,5 +1,5 @@
-/* A look in the text format of OpenMetrics. Labels are spelt as dcgm-exporter spells them (gpu, UUID, Hostname), so
- * that its series and these join. */
+/* A look in the text format of OpenMetrics. Labels have the names that dcgm-exporter uses (gpu, UUID, Hostname), so
+ * that users can join both series. */
 #ifndef BRIM_MONITOR_METRICS_H
 #define BRIM_MONITOR_METRICS_H
 #include "base/text.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define AGAIN_SECONDS 10.0  /* after ssh has ended */
-#define SILENT_SECONDS 15.0 /* beyond the interval: a host that says nothing for so long does not answer */
+#define SILENT_SECONDS 15.0 /* seconds beyond the interval after which a silent host counts as not answering */
 #define ERRORS_BYTES_MAX 4096
 
 brim_status brim_remote_check(const char *host)
@@ -155,7 +155,7 @@ static bool drain(brim_remote *r, int fd, brim_text *to, size_t most)
   }
 }
 
-/* The last line that ssh wrote says why it failed; those before it may be banners. */
+/* Reports the last line that ssh wrote, which says why it failed; earlier lines may be banners. */
 static void say_failure(brim_remote *r, int status)
 {
   char text[400];

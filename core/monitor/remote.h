@@ -1,5 +1,5 @@
-/* Another host, looked at by `brim monitor --json` there, through the system's ssh. A remote monitor that repeats its
- * look keeps the connection; each look here takes the newest that has arrived. */
+/* Looks at another host, by running `brim monitor --json` there through ssh. If the remote monitor repeats its look,
+ * the connection stays open, and each look here uses the newest one that has arrived. */
 #ifndef BRIM_MONITOR_REMOTE_H
 #define BRIM_MONITOR_REMOTE_H
 #include <sys/types.h>
@@ -11,12 +11,12 @@
 #define BRIM_REMOTE_CONNECT_SECONDS 10
 
 typedef struct brim_remote {
-  const char *host; /* as the user wrote it: "ann@lab7" */
+  const char *host; /* the host as the user wrote it: "ann@lab7" */
   double every;     /* seconds between two looks; 0: one look */
-  pid_t pid;        /* of ssh; 0: it has ended */
+  pid_t pid;        /* pid of ssh; 0: it has ended */
   int out, err;     /* its output; -1: closed */
   brim_text text, errors;
-  json_t *newest;           /* NULL: none yet, or the host does not answer */
+  json_t *newest;           /* the newest look; NULL: none yet, or the host does not answer */
   double started, answered; /* brim_now() */
   char failure[512];        /* "": connecting, or it answers */
 } brim_remote;
@@ -24,12 +24,12 @@ typedef struct brim_remote {
 /* [init] Starts ssh. `host` must outlive the result, and must have passed brim_remote_check. */
 void brim_remote_open(brim_remote *remote, const char *host, double every);
 void brim_remote_close(brim_remote *remote);
-/* ECONFIG for a word that ssh would not take as a host. */
+/* ECONFIG for a word that ssh would not interpret as a host. */
 brim_status brim_remote_check(const char *host);
-/* Reads the output that has arrived, without waiting, and starts ssh again some time after it has ended. */
+/* Reads the output that has arrived, without waiting; if ssh has ended, starts it again after some time. */
 void brim_remote_update(brim_remote *remote);
-/* Whether it has answered or failed. */
+/* Whether the host has answered or failed. */
 bool brim_remote_is_settled(const brim_remote *remote);
-/* Adds the newest look, or a host with the reason why there is none. */
+/* Adds the newest look to `look`, or else a host with the reason why there is none. */
 void brim_remote_add(const brim_remote *remote, brim_look *look);
 #endif

@@ -1,4 +1,5 @@
-/* The loop: a look every `every` seconds, and a picture after each look, key or change of size. See screen.h. */
+/* The loop: makes a look every `every` seconds, and draws a picture after each look, key or change of size. See
+ * screen.h. */
 #include "monitor/screen.h"
 
 #include <dlfcn.h>
@@ -30,7 +31,7 @@ static void note_signal(int number)
   was_signalled = 1;
 }
 
-/* Replaces the actions of the signals that end the program, so that the terminal is given back first. */
+/* Replaces the actions of signals that end the program, so that it first restores the terminal. */
 static const int watched[] = {SIGINT, SIGTERM, SIGHUP};
 #define WATCHED (sizeof watched / sizeof watched[0])
 static void watch_signals(struct sigaction before[WATCHED])
@@ -99,7 +100,7 @@ typedef struct screen {
   brim_source *source;
   brim_look look;
   brim_view view;
-  double every, next; /* seconds; brim_now() of the next look */
+  double every, next; /* seconds; next: brim_now() of the next look */
 } screen;
 
 static void draw(screen *s)
@@ -159,7 +160,7 @@ brim_status brim_screen_run(brim_source *source, double every, bool is_recorded)
   brim_status status = open_terminal(s.terminal);
   if (status == BRIM_OK) {
     watch_signals(before);
-    brim_log_set_level(BRIM_LOG_ERROR); /* warnings would go across the picture, which shows errors of reading itself */
+    brim_log_set_level(BRIM_LOG_ERROR); /* warnings would overwrite the picture, which itself shows reading errors */
     status = run(&s);
     s.terminal->close();
     restore_signals(before);

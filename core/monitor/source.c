@@ -15,7 +15,7 @@
 #define PAUSE_NANOSECONDS 10000000 /* between two checks for answers */
 
 struct brim_source {
-  brim_this_host *local; /* NULL: this host is not looked at */
+  brim_this_host *local; /* NULL: the source does not include this host */
   brim_remote *remote;
   size_t remotes;
   double wait_seconds;

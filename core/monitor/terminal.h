@@ -1,10 +1,10 @@
-/* The terminal as the monitor uses it. An object of its own implements it (plugins/terminal/ncurses), because only the
- * monitor needs ncurses: it draws cells and reads keys, and calls no function of brim. */
+/* The terminal for the monitor. A separate shared object implements it (plugins/terminal/ncurses), because only the
+ * monitor needs ncurses. That object draws cells and reads keys, and calls no function of brim. */
 #ifndef BRIM_MONITOR_TERMINAL_H
 #define BRIM_MONITOR_TERMINAL_H
 #include "monitor/cells.h"
 
-/* Keys: code points of the characters typed, and these. */
+/* Keys are code points of typed characters, or one of these. */
 enum brim_key {
   BRIM_KEY_NONE = -1, /* the time is over */
   BRIM_KEY_ENTER = 10,
@@ -19,7 +19,7 @@ enum brim_key {
   BRIM_KEY_HOME,
   BRIM_KEY_END,
   BRIM_KEY_RESIZE, /* the size has changed */
-  BRIM_KEY_CLOSED, /* there is no terminal any more */
+  BRIM_KEY_CLOSED, /* the terminal no longer exists */
   BRIM_KEY_OTHER
 };
 
@@ -30,9 +30,9 @@ typedef struct brim_terminal_setup {
 
 typedef struct brim_terminal {
   size_t size; /* sizeof(brim_terminal): both sides are from one build */
-  /* Takes the terminal over. False: it cannot, and `why` says why. */
+  /* Takes control of the terminal. False: it cannot, and `why` gives the reason. */
   bool (*open)(const brim_terminal_setup *setup, char *why, size_t room);
-  void (*close)(void); /* gives it back as it was */
+  void (*close)(void); /* restores the terminal */
   void (*measure)(int *columns, int *rows);
   void (*draw)(const brim_cells *cells);
   int (*key)(int wait_ms); /* enum brim_key */

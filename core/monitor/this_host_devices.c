@@ -1,4 +1,4 @@
-/* The devices of this host, and whose memory is in use on each. See this_host_parts.h. */
+/* Finds the devices of this host, and the owners of the memory in use on each. See this_host_parts.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool is_seen(const brim_looking *k, int64_t pid)
   return false;
 }
 
-/* `is_ledger`: the users come from a ledger, so all of them are processes of brim. */
+/* Adds the owners; `is_ledger`: they come from a ledger, so all of them are processes of brim. */
 static void add_owners(brim_looking *k, brim_look_device *d, const brim_device_user *user, size_t users, bool is_ledger)
 {
   d->owner = BRIM_ARENA_NEW(&k->look->arena, brim_look_owner, users);
@@ -91,7 +91,7 @@ static void look_at_backend(brim_looking *k, const brim_backend_seen *b)
   }
 }
 
-/* "cpu-2x67108864.ledger": 2 devices of backend cpu with 64 MiB each. */
+/* Reads "cpu-2x67108864.ledger": 2 devices of backend cpu with 64 MiB each. */
 static bool read_ledger_name(const char *file, char *backend, size_t room, int *devices, uint64_t *bytes)
 {
   const char *dash = strrchr(file, '-');
@@ -148,7 +148,7 @@ static void look_at_ledgers(brim_looking *k)
   }
 }
 
-/* How long a GPU has been idle although processes hold its memory. */
+/* Measures how long a GPU has been idle although processes have memory on it. */
 static void look_at_idleness(brim_looking *k)
 {
   brim_past_device now[BRIM_LOOK_DEVICES_MAX];
@@ -183,7 +183,7 @@ void brim_looking_devices(brim_looking *k)
 
 /* ---- memory by owner ---- */
 
-/* Takes as much of *left as is there. */
+/* Takes up to `bytes` from *left, and returns how many it took. */
 static uint64_t take(uint64_t *left, uint64_t bytes)
 {
   const uint64_t taken = bytes < *left ? bytes : *left;
@@ -196,7 +196,7 @@ static bool has_placed(const brim_look_run *run)
   return run->device != BRIM_LOOK_NONE && run->state != BRIM_LOOK_WAITING && run->device_bytes != BRIM_BYTES_UNKNOWN;
 }
 
-/* The driver's figure for a process includes its plan; the rest is memory of libraries. */
+/* Returns a process's memory of libraries: the driver's figure, which includes its plan, minus the plan. */
 static uint64_t libraries_of(const brim_look_device *d, const brim_look_run *run)
 {
   for (size_t i = 0; i < d->owners; i++)
@@ -230,8 +230,8 @@ static int by_bytes(const void *a, const void *b)
   return p != q ? (p < q ? 1 : -1) : (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* The memory of the host is a device of several backends, and no device that runs compete for: it is shown if a run
- * uses it, or if there is no other. */
+/* Whether to show a device. The memory of the host is a device of several backends, for which runs do not compete. It
+ * is shown only if a run uses it, or if there is no other device. */
 static bool is_shown(const brim_looking *k, size_t device)
 {
   const brim_look *look = k->look;

@@ -7,7 +7,7 @@
 #include "monitor/this_host.h"
 
 #define BRIM_USERS_KNOWN_MAX 64
-#define BRIM_ENDED_MAX 64 /* runs that have ended, of which a look shows the newest */
+#define BRIM_ENDED_MAX 64 /* most ended runs that are remembered; a look shows the newest */
 
 typedef struct brim_known_user {
   uid_t uid;
@@ -20,9 +20,9 @@ typedef struct brim_past_device {
   double idle_since; /* 0: it was not idle */
 } brim_past_device;
 
-/* A run whose folder is known: as long as its process lives, and for a while after. */
+/* A run whose folder is known. It is remembered while its process lives, and for some time after. */
 typedef struct brim_known_run {
-  brim_live_entry entry; /* as it was seen last */
+  brim_live_entry entry; /* the last state of its slot */
   char *dir;
   double ended; /* 0: its process lives */
 } brim_known_run;
@@ -38,42 +38,42 @@ struct brim_this_host {
   size_t users;
   brim_past_device past[BRIM_LOOK_DEVICES_MAX];
   size_t pasts;
-  uint64_t busy_ticks, ticks; /* of the processors, at the last look */
+  uint64_t busy_ticks, ticks; /* of the processors, at the time of the last look */
   brim_live_entry *live;      /* [BRIM_BOARD_SLOTS] */
   brim_known_run known[BRIM_BOARD_SLOTS + BRIM_ENDED_MAX];
   size_t knowns;
-  bool has_searched; /* for runs that had ended before the first look */
+  bool has_searched; /* looked for runs that had ended before the first look */
 };
 
 /* One look. */
 typedef struct brim_looking {
   brim_this_host *l;
   brim_look *look;
-  size_t host, first_device, first_run; /* of this host, in the look */
-  uint64_t key[BRIM_LOOK_DEVICES_MAX];  /* of the devices from the first */
+  size_t host, first_device, first_run; /* index of this host, and of its first device and run, in the look */
+  uint64_t key[BRIM_LOOK_DEVICES_MAX];  /* keys of the devices, from the first */
   size_t device_room, run_room, ticket_room;
   size_t lives;
-  const brim_live_entry **entry_of_run; /* [BRIM_LOOK_RUNS_MAX], from the first run; of one that has ended: NULL */
-  double load;                          /* of the processors; NAN: not known yet */
+  const brim_live_entry **entry_of_run; /* [BRIM_LOOK_RUNS_MAX], from the first run; NULL for a run that has ended */
+  double load;                          /* load of the processors; NAN: not known yet */
 } brim_looking;
 
 /* ---- this_host.c ---- */
 
-/* The name of a user, in `arena`. A name service may be slow, so each user is looked up once. */
+/* The name of a user, in `arena`. Looks up each user only once, because a name service may be slow. */
 const char *brim_looking_user(brim_looking *k, uid_t uid);
 /* The user of a process of this pid namespace; false if no such process exists. */
 bool brim_looking_find_uid(int64_t pid, uid_t *out);
-/* A copy of the text in the look. */
+/* Copies the text into the look. */
 const char *brim_looking_text(brim_looking *k, const char *text);
-/* The device with this key, or BRIM_LOOK_NONE. */
+/* Returns the device with this key, or BRIM_LOOK_NONE. */
 size_t brim_looking_device(const brim_looking *k, uint64_t key);
 
 /* ---- this_host_devices.c ---- */
 
-void brim_looking_devices(brim_looking *k); /* backends, ledgers, load and idleness */
-/* Shares out the memory in use among its owners; after the runs are known. */
+void brim_looking_devices(brim_looking *k); /* adds backends, ledgers, load and idle times */
+/* Divides the memory in use among its owners; call it when the runs are known. */
 void brim_looking_share_memory(brim_looking *k);
-/* Leaves out the memory of the host where no run uses it. */
+/* Removes the "device" of the host's memory if no run uses it. */
 void brim_looking_leave_out_devices(brim_looking *k);
 
 /* ---- this_host_runs.c ---- */

@@ -1,5 +1,5 @@
-/* The runs of this host: those whose processes live, by their slots, and those that have ended, by their folders. See
- * this_host_parts.h. */
+/* Finds the runs of this host: runs whose processes live, from their slots, and runs that have ended, from their
+ * folders. See this_host_parts.h. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -19,11 +19,11 @@
 #include "monitor/this_host_parts.h"
 #include "store/rundir.h"
 
-#define ENDED_SECONDS 600.0 /* how long a run is shown after its end */
-#define SEARCHED_MAX 4096   /* names in a folder of runs */
-#define SILENT_SECONDS 10.0 /* without a step: a run that is silent for longer, and for ten steps, is named */
+#define ENDED_SECONDS 600.0 /* time for which a run is shown after its end */
+#define SEARCHED_MAX 4096   /* limit for names in a folder of runs */
+#define SILENT_SECONDS 10.0 /* time without a step: a run that is silent for longer, and for ten steps, is reported */
 #define SILENT_STEPS 10
-#define SILENT_UNKNOWN 60.0 /* the same where the time of a step is not known */
+#define SILENT_UNKNOWN 60.0 /* the same if the time of a step is not known */
 
 /* ---- folders ---- */
 
@@ -70,7 +70,7 @@ void brim_looking_forget_runs(brim_this_host *l)
   while (l->knowns > 0) forget(l, l->knowns - 1);
 }
 
-/* Remembers a run as it is now; the oldest that has ended makes room. */
+/* Remembers a run in its current state; the oldest ended run makes room for it. */
 static void know(brim_this_host *l, const brim_live_entry *entry, const char *dir)
 {
   size_t i = 0;
@@ -93,7 +93,7 @@ static void know(brim_this_host *l, const brim_live_entry *entry, const char *di
 
 /* ---- runs whose processes live ---- */
 
-/* The slot's classes are those of its placed plan; none: it has not placed one. */
+/* The slot's classes are those of its placed plan; if all are 0, it has not placed one. */
 static void add_classes(brim_looking *k, const brim_live_slot *s, brim_look_run *run)
 {
   run->memory = BRIM_ARENA_NEW(&k->look->arena, brim_look_class, BRIM_LIVE_CLASSES);
@@ -169,8 +169,8 @@ static brim_look_run *add_run(brim_looking *k, const brim_live_entry *e, const c
   return run;
 }
 
-/* A run that makes no step for much longer than a step takes. Evaluations and checkpoints say nothing until they end.
- */
+/* Marks a run that makes no step for much longer than a step takes. Evaluations and checkpoints report nothing until
+ * they end. */
 static void look_for_silence(const brim_looking *k, const brim_live_entry *e, brim_look_run *run)
 {
   const double silent = k->look->host[k->host].time - run->changed;
@@ -228,7 +228,7 @@ static brim_live_entry *unknown_entry(brim_live_entry *e, const char *dir)
   return e;
 }
 
-/* The time of the newest change of the files that each run writes; 0 if the folder has none of them. */
+/* Returns the time of the newest change of the files that each run writes; 0 if the folder has none of them. */
 static double last_change(const char *dir)
 {
   static const char *const files[] = {"events.jsonl", "metrics.jsonl"};
@@ -248,7 +248,7 @@ static bool is_known(const brim_this_host *l, const char *dir)
   return false;
 }
 
-/* Finds runs in a folder of runs that had ended shortly before the first look. */
+/* Finds runs in a folder that ended shortly before the first look. */
 static void search(brim_looking *k, const char *folder)
 {
   const char **name, *whole;
@@ -267,7 +267,7 @@ static void search(brim_looking *k, const char *folder)
   }
 }
 
-/* Looks into `runs`, where runs are by default, and beside the runs that live. */
+/* Searches `runs`, the default folder of runs, and the parent folders of living runs. */
 static void search_once(brim_looking *k)
 {
   char parent[BRIM_PATH_MAX];
@@ -286,7 +286,7 @@ static bool lives(const brim_looking *k, const brim_known_run *known)
 {
   for (size_t i = k->first_run; i < k->look->runs; i++) {
     const brim_look_run *run = &k->look->run[i];
-    if (strcmp(run->folder, known->dir) == 0) return true; /* or another process has resumed it */
+    if (strcmp(run->folder, known->dir) == 0) return true; /* another process may have resumed it */
     if (run->pid == known->entry.of.pid && !(run->started < known->entry.of.started) &&
         !(run->started > known->entry.of.started))
       return true;
@@ -294,7 +294,7 @@ static bool lives(const brim_looking *k, const brim_known_run *known)
   return false;
 }
 
-/* Sets how a run has ended and when; false if it is no longer to be shown. */
+/* Sets how and when a run ended; false if it should no longer be shown. */
 static bool find_end(const brim_looking *k, brim_known_run *known, brim_look_run *run)
 {
   double time;
@@ -353,7 +353,7 @@ void brim_looking_runs(brim_looking *k)
 
 /* ---- names ---- */
 
-/* The last `parts` parts of a path. */
+/* Returns the last `parts` parts of a path. */
 static const char *end_of_path(const char *dir, int parts)
 {
   const char *s = dir + strlen(dir);

@@ -28,7 +28,8 @@ bool brim_view_is(const brim_view_run *id, const brim_look_run *run)
 {
   const brim_view_run other = identify(run);
   if (id->host != other.host) return false;
-  if (run->folder[0] && id->folder == other.folder && run->ranks <= 1) return true; /* even if its process has ended */
+  if (run->folder[0] && id->folder == other.folder && run->ranks <= 1)
+    return true; /* true even if its process has ended */
   return id->pid == other.pid && id->started >= other.started && id->started <= other.started;
 }
 
@@ -45,7 +46,7 @@ static bool matches(const brim_view *view, const brim_look *look, const brim_loo
   return false;
 }
 
-/* The figure by which runs are sorted; unknown ones come last. */
+/* Returns the figure by which runs are sorted; unknown ones come last. */
 static double figure_of(const brim_look_run *run, enum brim_view_sort sort)
 {
   const double unknown = -INFINITY;
@@ -107,7 +108,7 @@ static void say(brim_view *view, const char *text)
   snprintf(view->message, sizeof view->message, "%s", text);
 }
 
-/* Moves the choice by `by` runs, as far as there are any. */
+/* Moves the choice by `by` runs, but not beyond the list. */
 static void move_choice(brim_view *view, const brim_look *look, long by)
 {
   size_t *list = brim_xcalloc(look->runs + 1, sizeof *list);
@@ -146,7 +147,7 @@ static void ask_interrupt(brim_view *view, const brim_look *look)
   snprintf(view->asked_name, sizeof view->asked_name, "%s", run->name);
 }
 
-/* A filter is typed in place: the list follows each key. */
+/* Handles a key while the user types a filter; the list is updated after each key. */
 static void type_filter(brim_view *view, int key)
 {
   const size_t length = strlen(view->filter);

@@ -50,7 +50,7 @@ static void add_string(brim_text *m, unsigned field, const char *text)
   add_bytes(m, field, text, strlen(text));
 }
 
-/* Eight bytes, little-endian, as x86-64 has them. */
+/* Adds eight bytes, little-endian, as x86-64 stores them. */
 static void add_double(brim_text *m, unsigned field, double value)
 {
   add_number(m, field << 3 | FIXED64);
@@ -66,7 +66,8 @@ static void add_message(brim_text *m, unsigned field, brim_text *inner)
 
 /* ---- summaries ---- */
 
-/* Writes an event with one value, and releases it. `plugin`: whose data `content` is; NULL: none. */
+/* Writes an event with one value, and releases it. `plugin`: the plugin to which the data `content` belongs; NULL:
+ * none. */
 static brim_status add_value(brim_tensorboard *t, int64_t step, const char *tag, brim_text *value, const char *plugin,
                              brim_text *content)
 {
@@ -94,12 +95,12 @@ static void add_bucket(brim_text *limits, brim_text *counts, double limit, uint6
   brim_text_add_n(counts, (const char *)&number, sizeof number);
 }
 
-/* Buckets from the most negative values to the largest: a negative bin ends at its smaller magnitude. Zeros are between
- * them. The first and the last bins hold magnitudes beyond theirs too. */
+/* Adds buckets from the most negative values to the largest; a negative bin ends at its smaller magnitude. Zeros are in
+ * the middle. The first and the last bins also contain magnitudes beyond their limits. */
 static void add_buckets(const brim_histogram_figures *f, brim_text *out)
 {
   brim_text limits = {0}, counts = {0};
-  int low = BRIM_HISTOGRAM_BINS, high = -1; /* the bins that are not empty on a side, from the largest magnitude */
+  int low = BRIM_HISTOGRAM_BINS, high = -1; /* the bins of one sign that are not empty, from the largest magnitude */
   for (int i = 0; i < BRIM_HISTOGRAM_BINS; i++) {
     if (f->negative[i] > 0) low = i;
     if (f->positive[i] > 0) high = i;

@@ -18,7 +18,7 @@ static uint32_t bits_of(float value)
   return bits;
 }
 
-/* Numbers in the order of the finite values, from 1 on; 0 stands for no value. */
+/* Maps finite values to numbers in the same order, from 1; 0 stands for no value. */
 static uint32_t rank_of(uint32_t bits)
 {
   return bits & SIGN ? ~bits : bits | SIGN;
@@ -92,7 +92,7 @@ static int bin_of(int exponent)
   return bin < 0 ? 0 : bin < BRIM_HISTOGRAM_BINS ? bin : BRIM_HISTOGRAM_BINS - 1;
 }
 
-/* Sums in the fixed order of the cells, from the smallest magnitudes on. */
+/* Adds up in the fixed order of the cells, beginning with the smallest magnitudes. */
 void brim_histogram_read(const brim_histogram *h, brim_histogram_figures *out)
 {
   *out = (brim_histogram_figures){.zeros = h->zeros, .nans = h->nans};

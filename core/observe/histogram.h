@@ -1,6 +1,6 @@
 /* Histograms of a tensor's values by binary exponent. All counts and sums are integers, so a histogram does not depend
- * on the order of the values, nor on how they are divided among ranks, threads or micro-batches: two are merged by
- * adding them up. */
+ * on the order of the values, nor on how they are divided among ranks, threads or micro-batches: two histograms are
+ * merged by adding them. */
 #ifndef BRIM_OBSERVE_HISTOGRAM_H
 #define BRIM_OBSERVE_HISTOGRAM_H
 #include <stddef.h>
@@ -20,15 +20,17 @@
 /* Values by their highest 9 bits: sign and exponent. Zeroed: empty. */
 #define BRIM_HISTOGRAM_CELLS 512
 typedef struct brim_histogram {
-  uint64_t count[BRIM_HISTOGRAM_CELLS];   /* values, without zeros and NaN */
-  uint64_t sum[BRIM_HISTOGRAM_CELLS];     /* of their mantissas, as integers below 2^24 */
-  uint64_t squares[BRIM_HISTOGRAM_CELLS]; /* of the squares of these: below 2^64 for BRIM_HISTOGRAM_VALUES_MAX values */
+  uint64_t count[BRIM_HISTOGRAM_CELLS]; /* values, without zeros and NaN */
+  uint64_t sum[BRIM_HISTOGRAM_CELLS];   /* sums of their mantissas, as integers below 2^24 */
+  uint64_t
+      squares[BRIM_HISTOGRAM_CELLS]; /* sums of the squares of these: below 2^64 for BRIM_HISTOGRAM_VALUES_MAX values */
   uint64_t zeros, nans;
-  uint64_t least, most; /* the finite values in order: see histogram.c; 0: none yet */
+  uint64_t least, most; /* the smallest and largest finite value, encoded as in histogram.c; 0: none yet */
   uint64_t lost;        /* set by callers: parts whose values could not be read */
 } brim_histogram;
 
-/* [any thread] Adds values to the histogram, at most BRIM_HISTOGRAM_VALUES_MAX in all. `factor` multiplies each. */
+/* [any thread] Adds values to the histogram, at most BRIM_HISTOGRAM_VALUES_MAX in all. Each value is multiplied by
+ * `factor`. */
 void brim_histogram_add(brim_histogram *h, const float *values, size_t count, float factor);
 /* [any thread] Adds |after - before| / |before| for each value: 0 if nothing changed, infinite if `before` was 0.
  * `change` (may be NULL): gets the histogram of after - before. */
@@ -40,11 +42,11 @@ void brim_histogram_merge(brim_histogram *h, const brim_histogram *other);
 /* Figures of a histogram. */
 typedef struct brim_histogram_figures {
   uint64_t values, zeros, nans, infinite; /* `values` counts all of them */
-  double least, most;                     /* of the finite values; NAN: none */
+  double least, most;                     /* of the finite values; NAN: there are none */
   double sum, squares;                    /* of the finite values, and of their squares */
-  double mean, rms;                       /* over the finite values, zeros included; NAN: none */
-  /* Finite values by sign and magnitude: smaller magnitudes than the first bin's are in the first, larger ones than the
-   * last bin's in the last. */
+  double mean, rms;                       /* over the finite values, including zeros; NAN: there are none */
+  /* Finite values by sign and magnitude: smaller magnitudes are counted in the first bin, and larger ones in the
+   * last. */
   uint64_t negative[BRIM_HISTOGRAM_BINS], positive[BRIM_HISTOGRAM_BINS];
 } brim_histogram_figures;
 void brim_histogram_read(const brim_histogram *h, brim_histogram_figures *out);

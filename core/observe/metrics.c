@@ -20,7 +20,7 @@ static void grow(brim_arena *arena, brim_series *s)
   BRIM_ARENA_GROW(arena, s->step, s->count, s->room);
 }
 
-/* The index of a column; `columns` if there is none. */
+/* Returns the index of a column; `columns` if there is none. */
 static size_t find_metric(const brim_series *s, const char *name)
 {
   size_t i = 0;

@@ -41,7 +41,8 @@ void brim_openmetrics_begin(brim_text *out, const char *name)
   brim_text_add(out, "{");
 }
 
-/* Labels may come from other users: bytes that are not UTF-8 are replaced, and the format's own characters escaped. */
+/* Labels may come from other users, so bytes that are not UTF-8 are replaced, and the format's own characters are
+ * escaped. */
 void brim_openmetrics_label(brim_text *out, const char *key, const char *value)
 {
   const char *end = value + strlen(value);
@@ -58,7 +59,7 @@ void brim_openmetrics_label(brim_text *out, const char *key, const char *value)
     }
     const size_t bytes = brim_shown_take(&s, end, "", shown);
     if (shown[0] == '\\')
-      brim_text_add(out, "?"); /* a control character, shown as an escape that this format does not have */
+      brim_text_add(out, "?"); /* a control character, whose escape this format does not have */
     else
       brim_text_add_n(out, shown, bytes);
   }

@@ -1,4 +1,5 @@
-/* The progress line: parts in a fixed order, the least important left out until the line fits the terminal.
+/* The progress line consists of parts in a fixed order; the least important ones are left out until the line fits the
+ * terminal.
  *
  *   epoch 2/5  ━━━╸─  step 812/2345  loss 0.2871  acc 90.4%  2.4k samples/s  mem 61.2/61.2 MiB  eta 1:12 */
 #include "observe/progress.h"
@@ -20,7 +21,7 @@
 #define COLUMNS_DEFAULT 80
 #define BAR_MIN 6
 #define BAR_MAX 24
-#define ETA_SECONDS_MAX 1e9 /* beyond, the time is not shown */
+#define ETA_SECONDS_MAX 1e9 /* longer times are not shown */
 #define GAP 2               /* spaces between parts */
 #define CLEAR_LINE "\r\033[K"
 #define DIM "\033[2m"
@@ -33,7 +34,7 @@
 
 enum part_id { EPOCH, BAR, STEP, LOSS, ACCURACY, EPSILON, RATE, MEMORY, ETA, PARTS };
 
-/* Least important first: memory hardly changes, and the step, which always stays, implies the epoch. */
+/* The order in which parts are left out: memory hardly changes, and the step, which always stays, implies the epoch. */
 static const enum part_id drop_order[] = {MEMORY, EPOCH, BAR, RATE, EPSILON, ACCURACY, ETA, LOSS};
 
 typedef struct part {
@@ -145,7 +146,7 @@ static int line_width(const part *parts)
   return width;
 }
 
-/* Drops parts until the line fits, and gives the bar the rest. */
+/* Drops parts until the line fits, and gives the remaining width to the bar. */
 static void fit(part *parts, int room)
 {
   for (size_t i = 0; i < sizeof drop_order / sizeof drop_order[0] && line_width(parts) > room; i++)
@@ -161,7 +162,7 @@ typedef struct line {
   size_t length;
 } line;
 
-/* Adds whole strings only, so that no escape sequence or character is cut. */
+/* Adds only whole strings, so that no escape sequence or character is cut. */
 static void put(line *to, const char *text)
 {
   const size_t bytes = strlen(text);
@@ -186,7 +187,7 @@ static void put_ascii_bar(line *to, int cells, double share)
   put(to, "]");
 }
 
-/* Half a cell is the smallest step; the rest of the way is a thin line. */
+/* The smallest step is half a cell; a thin line shows the rest. */
 static void put_unicode_bar(line *to, int cells, double share, bool color)
 {
   const int halves = (int)(share * cells * 2);
@@ -229,7 +230,7 @@ size_t brim_progress_format(const brim_progress *p, double now, char *out)
   if (p->terminal) {
     parts[BAR].width = BAR_MIN;
     fit(parts, p->columns - 1);
-    if (line_width(parts) > p->columns - 1) return 0; /* not even the step fits: a terminal of a few columns */
+    if (line_width(parts) > p->columns - 1) return 0; /* not even the step fits, in a terminal of a few columns */
   }
   for (int i = 0; i < PARTS; i++) {
     if (parts[i].width == 0) continue;
@@ -251,7 +252,7 @@ static int terminal_columns(void)
   return COLUMNS_DEFAULT;
 }
 
-/* Errors are ignored: standard error itself is gone. */
+/* Ignores errors, because standard error itself is gone. */
 static void emit(const char *text, size_t bytes)
 {
   while (bytes > 0) {
@@ -283,7 +284,7 @@ static void print_line(brim_progress *p, double now)
   p->last_line = p->last.step;
 }
 
-/* Holds the lock from before a message until after it, so that no redraw gets in between. */
+/* Holds the lock from before a message until after it, so that no redraw happens in between. */
 static void around_message(void *context, bool before)
 {
   brim_progress *p = context;

@@ -1,5 +1,5 @@
-/* TensorBoard's event files, written by hand: TFRecords (tensorflow/core/lib/io/record_writer.h), each of them an Event
- * (tensorflow/core/util/event.proto) in protocol buffers' wire format.
+/* Writes TensorBoard's event files without a library: TFRecords (tensorflow/core/lib/io/record_writer.h), each of which
+ * is an Event (tensorflow/core/util/event.proto) in protocol buffers' wire format.
  *
  *     TFRecord   length: 8 bytes | masked CRC-32C of these | data | masked CRC-32C of the data      all little-endian
  *     Event      1: double wall_time   2: int64 step   3: string file_version   5: Summary   7: SessionLog
@@ -24,9 +24,9 @@
 #define HEAD_BYTES 12  /* length and its checksum */
 #define TAIL_BYTES 4   /* checksum of the data */
 #define TAG_BYTES 160  /* "accuracy_top5/validation" */
-#define VALUE_BYTES 16 /* most for a value besides its tag, and for its length field */
+#define VALUE_BYTES 16 /* limit for the bytes of a value besides its tag, and of its length field */
 #define SPLIT_BYTES 32
-#define SUMMARY_ROOM 128  /* of an event around its summary */
+#define SUMMARY_ROOM 128  /* bytes of an event around its summary */
 #define ATTEMPTS_MAX 1000 /* most files that are created in one second */
 
 enum wire { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
@@ -70,7 +70,7 @@ static void put_bytes(message *m, unsigned number, const void *bytes, size_t cou
   put(m, bytes, count);
 }
 
-/* An Event begins with the time and its step. `record`: `room` bytes for it and its record. */
+/* Begins an Event, which starts with the time and its step. `record`: `room` bytes for it and its record. */
 static message begin_event_in(unsigned char *record, size_t room, int64_t step)
 {
   message m = {record + HEAD_BYTES, 0, room - HEAD_BYTES - TAIL_BYTES};
@@ -89,7 +89,7 @@ static message begin_event(brim_tensorboard *t, int64_t step)
   return begin_event_in(t->record, sizeof t->record, step);
 }
 
-/* Omitted if there is no room. */
+/* Adds a value; omits it if there is no room. */
 static void put_value(message *summary, const char *tag, float value)
 {
   unsigned char inner[TAG_BYTES + VALUE_BYTES];
@@ -104,7 +104,7 @@ static void put_value(message *summary, const char *tag, float value)
 
 /* ---- records ---- */
 
-/* CRC-32C (Castagnoli), as TFRecords mask it. Records are small and few: no table. */
+/* CRC-32C (Castagnoli), masked as in TFRecords. Without a table, because records are small and few. */
 static uint32_t masked_crc(const unsigned char *bytes, size_t count)
 {
   uint32_t crc = 0xffffffffu;

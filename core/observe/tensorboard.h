@@ -6,7 +6,7 @@
 
 #include "brim/status.h"
 
-#define BRIM_TENSORBOARD_BYTES 8192 /* most for the scalars of a record; numbers that do not fit are omitted */
+#define BRIM_TENSORBOARD_BYTES 8192 /* limit for the scalars of one record; numbers that do not fit are omitted */
 
 typedef struct brim_tensorboard {
   int fd; /* -1: disabled */
@@ -15,16 +15,16 @@ typedef struct brim_tensorboard {
 } brim_tensorboard;
 
 /* [init] Creates <dir>/events.out.tfevents.<seconds since 1970>.brim, which sorts after all existing files.
- * `from_step`: steps from this one on in older files are void; -1: none. EIO; then nothing is open. */
+ * `from_step`: readers discard steps from this one on in older files; -1: they discard none. On EIO nothing is open. */
 brim_status brim_tensorboard_open(brim_tensorboard *t, const char *dir, int64_t from_step);
 /* [step] Makes readers discard steps from `from_step` on. EIO. */
 brim_status brim_tensorboard_rewind(brim_tensorboard *t, int64_t from_step);
 /* [step] Adds a record of metrics.jsonl, as brim_jsonl formats it: "step" and "split" come before the numbers.
  * Allocates nothing. EIO. */
 brim_status brim_tensorboard_add(brim_tensorboard *t, const char *line, size_t length);
-/* [between steps] Adds a summary, as a message, in an event of its own. Allocates. EIO, ENOMEM_HOST. */
+/* [between steps] Adds a summary message in a separate event. Allocates. EIO, ENOMEM_HOST. */
 brim_status brim_tensorboard_summary(brim_tensorboard *t, int64_t step, const void *summary, size_t bytes);
 /* After a failure: warns, with the thread's error text, and closes. */
 void brim_tensorboard_give_up(brim_tensorboard *t);
-void brim_tensorboard_close(brim_tensorboard *t); /* does nothing if closed already, or zeroed with fd = -1 */
+void brim_tensorboard_close(brim_tensorboard *t); /* does nothing if already closed, or zeroed with fd = -1 */
 #endif

@@ -11,7 +11,7 @@
 typedef struct reader {
   brim_arena *arena;
   const char *file, *at, *end;
-  const char *mark; /* up to here, lines and columns are counted */
+  const char *mark; /* lines and columns have been counted up to here */
   int line, column;
 } reader;
 
@@ -77,7 +77,7 @@ static void add_character(brim_text *out, int32_t c)
   brim_text_add_n(out, bytes, (size_t)rest + 1);
 }
 
-/* The character after \u; two halves of UTF-16 are one. */
+/* Reads the character after \u; a surrogate pair is one character. */
 static brim_status read_unicode(reader *r, brim_text *out)
 {
   int32_t c = hex4(r);
@@ -105,7 +105,7 @@ static brim_status read_escape(reader *r, brim_text *out)
   return BRIM_OK;
 }
 
-/* The text after its opening quote. */
+/* Reads the text after its opening quote. */
 static brim_status read_text(reader *r, brim_text *out)
 {
   while (r->at < r->end && *r->at != '"') {
@@ -183,7 +183,7 @@ static int by_text(const void *a, const void *b)
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Looks for a key that occurs twice, in time n log n: a map of labels may be long. */
+/* Looks for duplicate keys in time n log n, because a map of labels may be long. */
 static brim_status check_keys(reader *r, const brim_yaml *map)
 {
   if (map->count < 2) return BRIM_OK;

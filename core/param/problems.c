@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_MAX 3900 /* for all problems together; a thread's error text holds 4095 bytes */
+#define TEXT_MAX 3900 /* limit for all problems together; a thread's error text has room for 4095 bytes */
 
 static void add(brim_problems *p, const char *text)
 {

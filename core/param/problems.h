@@ -7,7 +7,7 @@ typedef struct brim_problems {
   brim_arena *arena;
   const char **text; /* each: a line with the error, and indented lines with its position and hints */
   size_t count, room;
-  bool load; /* one of them is a failure to load something */
+  bool load; /* at least one problem is a failure to load something */
 } brim_problems;
 
 /* Adds a problem, unless the same text was added before. `status` is ECONFIG or ELOAD. */
@@ -17,13 +17,13 @@ void brim_problem_at(brim_problems *problems, const brim_yaml_origin *origin, co
     BRIM_PRINTF(3, 4);
 /* Adds a line to the last problem. */
 void brim_problem_hint(brim_problems *problems, const char *format, ...) BRIM_PRINTF(2, 3);
-/* Adds names after a head, such as "available: a b c", on as many lines as necessary. `tail`, if not NULL, goes to the
- * end of the last line, or to a line of its own if that line is full. Omits lines that an earlier problem has already.
- */
+/* Adds names after a head, such as "available: a b c", on as many lines as necessary. Appends `tail`, if not NULL, to
+ * the last line, or as a new line if that line is full. Omits lines that an earlier problem already has. */
 void brim_problem_hint_names(brim_problems *problems, const char *head, const char *const *name, size_t count,
                              const char *tail);
-/* Adds the thread's error text. */
+/* Adds the thread's error text as a problem. */
 void brim_problem_last_error(brim_problems *problems, brim_status status);
-/* OK if there are none; else ELOAD or ECONFIG, with all of them in the thread's error text as far as it has room. */
+/* Returns OK if there are no problems; else ELOAD or ECONFIG, with all problems in the thread's error text as far as it
+ * has room. */
 brim_status brim_problems_status(const brim_problems *problems);
 #endif

@@ -1,5 +1,5 @@
-/* Values by declared type. Plain scalars follow YAML 1.2's core schema without its surprises: only `true` and `false`
- * are booleans, an integer may stand for a number but not the reverse, and anything quoted is a string. */
+/* Parses values by their declared type. Plain scalars follow a strict subset of YAML 1.2's core schema: only `true` and
+ * `false` are booleans, an integer may stand for a number but not the reverse, and anything quoted is a string. */
 #include "param/value.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static void print_got(const brim_yaml *node, brim_text *out)
     brim_text_printf(out, "%.100s", node->scalar);
 }
 
-/* Prints "must be ..., got ..."; returns ECONFIG without touching the thread's error text. */
+/* Prints "must be ..., got ..."; returns ECONFIG without changing the thread's error text. */
 BRIM_PRINTF(3, 4)
 static brim_status problem_is(brim_text *problem, const brim_yaml *got, const char *format, ...)
 {
@@ -87,7 +87,7 @@ static bool is_plain(const brim_yaml *node)
   return node->kind == BRIM_YAML_SCALAR && !node->quoted;
 }
 
-/* [-+]?[0-9]+, 0x and 0o. *fits is false if it needs more than 64 bits. */
+/* Reads an integer: [-+]?[0-9]+, 0x and 0o. *fits is false if it needs more than 64 bits. */
 static bool scan_integer(const char *s, int64_t *out, bool *fits)
 {
   static const char decimal[] = "0123456789", octal[] = "01234567", hex[] = "0123456789abcdefABCDEF";
@@ -144,7 +144,7 @@ static bool scan_number(const char *s, double *out)
   return isfinite(*out);
 }
 
-/* A number with or without a unit; without one *factor is 0. Units ignore case. */
+/* Reads a number with or without a unit; without a unit *factor is 0. The case of units does not matter. */
 static bool scan_quantity(const char *s, const unit *units, double *number, double *factor)
 {
   const size_t length = number_length(s);
@@ -168,7 +168,7 @@ static bool scan_quantity(const char *s, const unit *units, double *number, doub
 
 /* ---- ranges ---- */
 
-/* The length of a name before a range, such as "auto" in "auto|[1,64]"; 0: none. */
+/* Returns the length of a name before a range, such as "auto" in "auto|[1,64]"; 0: there is no name. */
 static size_t name_length(const char *text)
 {
   return text && text[0] >= 'a' && text[0] <= 'z' ? strcspn(text, "|") : 0;
@@ -199,7 +199,7 @@ static bool scan_range(const char *text, range *out)
          out->low <= out->high;
 }
 
-/* The numeric range of a row; NULL: any number. */
+/* Returns the numeric range of a row; NULL: any number. */
 static const char *numbers_of(const brim_param *row)
 {
   const size_t name = name_length(row->range);
@@ -209,7 +209,8 @@ static const char *numbers_of(const brim_param *row)
 static bool in_range(const brim_param *row, long double value)
 {
   range r;
-  if (!row->range || !scan_range(numbers_of(row), &r)) return true; /* tables are checked when they are loaded */
+  if (!row->range || !scan_range(numbers_of(row), &r))
+    return true; /* tables are checked when they are loaded, so this cannot fail later */
   const long double low = r.low, high = r.high;
   return (r.low_open ? value > low : value >= low) && (r.high_open ? value < high : value <= high);
 }
@@ -324,7 +325,7 @@ static brim_status parse_text(const brim_param *row, const brim_yaml *node, void
   return BRIM_OK;
 }
 
-/* The index of a name in "ring|tree"; -1 if it is not one of them. */
+/* Returns the index of a name in "ring|tree"; -1 if the list lacks it. */
 static int32_t find_name(const char *names, const brim_yaml *node)
 {
   int32_t i = 0;
@@ -490,7 +491,7 @@ brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena)
   if (row->type == BRIM_LIST || row->type == BRIM_SET || row->type == BRIM_SHARES || row->type == BRIM_NAMES) {
     const brim_status status = brim_yaml_parse_value(arena, row->def, origin, &node);
     if (status == BRIM_ENOMEM_HOST)
-      brim_out_of_memory(strlen(row->def)); /* otherwise it would look like a missing default */
+      brim_out_of_memory(strlen(row->def)); /* otherwise the default would seem to be missing */
     return status == BRIM_OK ? node : NULL;
   }
   node = brim_yaml_scalar(arena, row->def, origin);

@@ -1,4 +1,5 @@
-/* Values by declared type: one row of a parameter table, its text or YAML node, and the field. */
+/* Parses values by their declared type: from a row of a parameter table and a text or YAML node to the field of a
+ * struct. */
 #ifndef BRIM_PARAM_VALUE_H
 #define BRIM_PARAM_VALUE_H
 #include "brim/plugin.h"
@@ -22,10 +23,9 @@ typedef union brim_any_value {
   brim_names names;
 } brim_any_value;
 
-/* Whether two values are equal once they are parsed by the row's type, as `0x10` and `16` are. False if one of them is
- * not valid. */
+/* Whether two values are equal after parsing by the row's type: 0x10 equals 16. False if one of them is not valid. */
 bool brim_value_same(const brim_param *row, const brim_yaml *a, const brim_yaml *b, brim_arena *arena);
-/* The row's default as a node (origin "default"); NULL if it has none (required). */
+/* Returns the row's default as a node (origin "default"); NULL if the parameter is required. */
 brim_yaml *brim_value_default(const brim_param *row, brim_arena *arena);
 /* Checks a whole table: known types, widths that match them, fields inside `params_size`, unique keys
  * of [a-z0-9_.], parsable ranges, defaults that parse and lie in range, help not NULL. EINVAL naming the

@@ -58,7 +58,7 @@ static bool same_parsed(uint32_t type, const brim_any_value *a, const brim_any_v
 
 static bool read_value(const brim_param *row, const brim_yaml *node, brim_any_value *out, brim_arena *arena)
 {
-  brim_param at_zero = *row; /* the field's offset is its place in another struct */
+  brim_param at_zero = *row; /* `row` has the offset in its own struct; here the field is at 0 */
   brim_text problem = {0};
   at_zero.offset = 0;
   memset(out, 0, sizeof *out);

@@ -1,5 +1,5 @@
-/* Reading YAML: turns libyaml's events into a tree, and refuses everything that makes a configuration hard to reason
- * about, with its position. The tree's own small functions are here too; printing is in yaml_print.c. */
+/* Reads YAML: turns libyaml's events into a tree, and rejects, with the position, features that make a configuration
+ * hard to understand. The tree's own small functions are here too; printing is in yaml_print.c. */
 #include "param/yaml.h"
 
 #include <errno.h>
@@ -23,11 +23,11 @@ typedef struct reader {
   yaml_parser_t parser;
   brim_arena *arena;
   const char *file;
-  const brim_yaml_origin *fixed; /* not NULL: the origin of every node */
+  const brim_yaml_origin *fixed; /* not NULL: every node gets this origin */
   const char *text;              /* the text being parsed: UTF-8 */
   size_t bytes;
   size_t nodes;
-  anchor *anchors; /* the latest first, as names may be reused */
+  anchor *anchors; /* newest first, because names may be reused */
 } reader;
 
 /* ---- the tree ---- */
@@ -203,7 +203,7 @@ static brim_status refuse(const reader *r, const yaml_mark_t *mark, const char *
 
 /* ---- from events to nodes ---- */
 
-/* The character at an index of libyaml, which counts characters. */
+/* Returns the character at an index of libyaml, which counts characters instead of bytes. */
 static int32_t character_at(const reader *r, size_t index)
 {
   const char *s = r->text, *end = s + r->bytes;
@@ -408,7 +408,7 @@ static brim_status read_document(reader *r, brim_yaml **out)
   return BRIM_OK;
 }
 
-/* The bytes of a byte order mark, which libyaml takes for a character if it is given the encoding. */
+/* Returns the bytes of a byte order mark, which libyaml would treat as a character if the caller sets the encoding. */
 static size_t order_mark_bytes(const char *text, size_t bytes)
 {
   return bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -467,11 +467,11 @@ brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml
 brim_status brim_yaml_read_file(const char *path, char **text, size_t *bytes)
 {
   struct stat info;
-  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait for its writer */
+  if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* open() on a pipe would wait for a writer */
     return brim_fail(BRIM_ELOAD, "cannot read %s: it is %s", path, S_ISDIR(info.st_mode) ? "a folder" : "not a file");
   FILE *f = fopen(path, "rb");
   if (!f) return brim_fail(BRIM_ELOAD, "cannot open %s: %s", path, strerror(errno));
-  *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* one more byte shows that the file is too large */
+  *text = brim_xmalloc(BRIM_YAML_BYTES_MAX + 1); /* reads one more byte, to detect that the file is too large */
   *bytes = fread(*text, 1, BRIM_YAML_BYTES_MAX + 1, f);
   const int error = ferror(f) ? errno : 0;
   fclose(f);

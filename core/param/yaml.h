@@ -23,7 +23,7 @@ typedef struct brim_yaml_origin {
   const char *text, *from;
 } brim_yaml_origin;
 
-/* Whether a "${...}" in a value is still to be replaced, or is literal text. */
+/* Whether a "${...}" in a value must still be replaced, or is literal text. */
 enum brim_yaml_interpolation { BRIM_YAML_WRITTEN, BRIM_YAML_RESOLVED, BRIM_YAML_FAILED };
 
 typedef struct brim_yaml {
@@ -44,13 +44,13 @@ typedef struct brim_yaml {
 #define BRIM_YAML_DEPTH_MAX 64                /* maps and lists inside each other */
 #define BRIM_YAML_KEY_BYTES_MAX 200
 
-/* Everything lives in `arena`. ECONFIG with the position; ELOAD if the file cannot be read. */
+/* `arena` owns the tree. ECONFIG with the position; ELOAD if the file cannot be read. */
 brim_status brim_yaml_parse_file(brim_arena *arena, const char *path, brim_yaml **out);
 brim_status brim_yaml_parse(brim_arena *arena, const char *text, size_t bytes, const char *file, brim_yaml **out);
 /* Reads up to BRIM_YAML_BYTES_MAX + 1 bytes; the caller frees *text. ELOAD if the file cannot be read. */
 brim_status brim_yaml_read_file(const char *path, char **text, size_t *bytes);
-/* brim_yaml_parse for text that is not a file (a word of the command line, a default): every node and every error gets
- * this origin. */
+/* As brim_yaml_parse for text that is not from a file (a word of the command line, a default): every node and every
+ * error gets this origin. */
 brim_status brim_yaml_parse_value(brim_arena *arena, const char *text, brim_yaml_origin origin, brim_yaml **out);
 
 brim_yaml *brim_yaml_scalar(brim_arena *arena, const char *text, brim_yaml_origin origin);
@@ -64,7 +64,7 @@ bool brim_yaml_remove(brim_yaml *map, const char *key);
 brim_yaml *brim_yaml_clone(brim_arena *arena, const brim_yaml *node);
 /* The position of the node's key, or the node's own origin if it has no key. */
 brim_yaml_origin brim_yaml_key_origin(const brim_yaml *node);
-bool brim_yaml_is_null(const brim_yaml *node);    /* an unquoted null, ~ or empty */
+bool brim_yaml_is_null(const brim_yaml *node);    /* true for an unquoted null, ~ or empty scalar */
 bool brim_yaml_is_missing(const brim_yaml *node); /* an unquoted ??? */
 /* Prints YAML that parses to the same tree; `origins` adds each scalar's origin as a comment. A comment marks missing
  * values. */

@@ -29,7 +29,7 @@ static void print_quoted(const char *s, brim_text *out)
   while (s < end) {
     const char *start = s;
     const int32_t c = brim_utf8_next(&s, end);
-    if (c < 0) { /* cannot come from a document; keeps the output valid */
+    if (c < 0) { /* such a character cannot come from a document; this keeps the output valid */
       brim_text_printf(out, "\\x%02x", (unsigned)(unsigned char)*s++);
     } else if (c == '"' || c == '\\') {
       brim_text_printf(out, "\\%c", (char)c);
@@ -60,8 +60,8 @@ static void print_scalar(const brim_yaml *node, brim_text *out)
     print_text(node->scalar, node->quoted, out);
 }
 
-/* Fits on the line of its key: a scalar, an empty container, or a list of scalars. libyaml refuses a plain ??? in
- * brackets. */
+/* Whether a node fits on the line of its key: a scalar, an empty container, or a list of scalars. libyaml rejects a
+ * plain ??? in brackets. */
 static bool is_inline(const brim_yaml *node)
 {
   if (node->kind == BRIM_YAML_MAP) return node->count == 0;
@@ -105,7 +105,7 @@ static void print_comment(const brim_yaml_origin *origin, brim_text *out)
   brim_text_release(&where);
 }
 
-/* Prints a container's entries at `indent`; `continued`: the line has begun already. */
+/* Prints a container's entries at `indent`; `continued`: the current line already has text. */
 static void print_block(const brim_yaml *node, int indent, bool continued, bool origins, brim_text *out)
 {
   for (size_t i = 0; i < node->count; i++) {

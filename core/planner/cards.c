@@ -1,5 +1,5 @@
-/* See cards.h. A plan of a large model takes a tenth of a second, so few are made: peaks grow nearly linearly with the
- * context and with the micro-batch, and each next one to try is interpolated. All cards share the plans. */
+/* See cards.h. A plan of a large model takes a tenth of a second, so few are made. Peaks grow almost linearly with the
+ * context and with the micro-batch, so the next value to try is interpolated. All cards share the plans. */
 #include "planner/cards.h"
 
 #include <stdlib.h>
@@ -11,9 +11,9 @@
 #define POINTS_MAX 128
 #define CONTEXT_MAX ((int64_t)1 << 24)
 #define BATCH_MAX ((int64_t)1 << 12)
-#define REFUSED UINT64_MAX /* the model does not take such samples */
+#define REFUSED UINT64_MAX /* the model does not accept such samples */
 
-static const uint64_t sizes[BRIM_CARDS] = {8, 12, 16, 24, 48, 80}; /* of cards that are sold, in GiB */
+static const uint64_t sizes[BRIM_CARDS] = {8, 12, 16, 24, 48, 80}; /* memory of GPUs on the market, in GiB */
 
 typedef struct point {
   int64_t at;
@@ -26,11 +26,12 @@ typedef struct line {
   brim_choice choice;
   bool of_context;
   int64_t start, most;
-  point item[POINTS_MAX]; /* by `at`; the first is 0 with the persistent bytes */
+  point item[POINTS_MAX]; /* sorted by `at`; the first point is 0 with the persistent bytes */
   size_t count;
 } line;
 
-/* The distance to the next larger value that is tried: at most a 32nd for contexts; micro-batches are powers of two. */
+/* Returns the distance to the next larger value to try: for contexts at most a 32nd of the value; micro-batches are
+ * powers of two. */
 static int64_t step_after(const line *l, int64_t at)
 {
   int64_t step = l->of_context ? 16 : 1;
@@ -46,7 +47,7 @@ static int64_t rounded(const line *l, double at)
 
 /* ---- plans ---- */
 
-/* The peak for samples of another length. Such a planner has no data: its setup is only for plans. */
+/* Computes the peak for samples of another length. Such a planner has no data, because its setup is only for plans. */
 static brim_status peak_of_context(const brim_planner *p, const brim_choice *choice, int64_t context, uint64_t *peak)
 {
   brim_setup *setup = brim_xcalloc(1, sizeof *setup);
@@ -89,7 +90,7 @@ static brim_status add_point(line *l, int64_t at)
 
 /* ---- searching ---- */
 
-/* Where the line through two points reaches `room`. */
+/* Returns the place where the line through two points reaches `room`. */
 static double reach(const point *a, const point *b, uint64_t room)
 {
   if (b->peak <= a->peak) return 2 * (double)b->at;
@@ -97,7 +98,7 @@ static double reach(const point *a, const point *b, uint64_t room)
   return (double)a->at + ((double)room - (double)a->peak) / slope;
 }
 
-/* The next value to try for a room that item[low] is within; at most `most`. */
+/* Returns the next value to try for a room into which item[low] fits; at most `most`. */
 static int64_t guess(const line *l, size_t low, uint64_t room)
 {
   const point *a = &l->item[low], *b = low + 1 < l->count ? a + 1 : NULL;

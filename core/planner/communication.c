@@ -9,7 +9,7 @@
 #include "planner/figures.h"
 
 #define ROUNDS 4        /* the first is not timed */
-#define SECONDS_MAX 0.5 /* for the rounds of one size */
+#define SECONDS_MAX 0.5 /* limit for all rounds of one size */
 #define NAME_BYTES 160
 
 static const struct {
@@ -59,7 +59,7 @@ static enum want want_of(brim_planner *p)
   return HAS_ALL;
 }
 
-/* Decides whether to time collectives; all ranks decide the same. */
+/* Decides whether to time collectives. All ranks make the same decision. */
 static brim_status agree(brim_planner *p, bool *times)
 {
   const int32_t own = want_of(p);
@@ -86,7 +86,7 @@ static brim_status find_longest(brim_planner *p, double *seconds)
   return status;
 }
 
-/* The minimum of several rounds, as a late rank makes the others wait. */
+/* Returns the minimum of several rounds, because a late rank makes the others wait. */
 static brim_status time_one(brim_planner *p, uint32_t kind, void *buffer, uint64_t bytes, double *seconds)
 {
   const uint32_t real = p->setup->backend_ops->real;
@@ -134,7 +134,7 @@ brim_status brim_communication_time(brim_planner *p)
 
 /* ---- predicting ---- */
 
-/* A collective that was never timed adds nothing, as any number would be a guess about the network. */
+/* Returns 0 for a collective that was never timed, because any other number would be a guess about the network. */
 static double seconds_of(brim_planner *p, uint32_t kind, uint64_t bytes)
 {
   char name[NAME_BYTES];

@@ -9,6 +9,6 @@
  * together, which takes tenths of a second. Each keeps the longest time of all ranks. Does nothing if no rank needs
  * times. */
 brim_status brim_communication_time(brim_planner *planner);
-/* [plan] Seconds per step, in `micros` micro-batches, from the profile; 0: unknown. */
+/* [plan] Predicts the seconds per step, with `micros` micro-batches, from the profile; 0: unknown. */
 double brim_communication_predict(brim_planner *planner, const brim_plan *plan, double micros);
 #endif

@@ -17,7 +17,7 @@
 #include "planner/room.h"
 #include "planner/taken.h"
 
-#define TIMED_SECONDS 3.0                      /* limit of timing; after it, times are guessed */
+#define TIMED_SECONDS 3.0                      /* limit for timing; times that are still missing then are guessed */
 #define TIMED_HOST_BYTES ((uint64_t)512 << 20) /* limit of arenas placed on the host for timing */
 #define ROUNDS 7                               /* minimum number of timed rounds, to foresee the duration */
 
@@ -51,7 +51,7 @@ brim_status brim_planner_open_profile(brim_planner *p)
   const brim_status status = brim_profile_open(has_path ? path : NULL, &subject, &p->profile);
   if (status == BRIM_OK || (p->setup->settings->memory.profile[0] && !p->setup->options.resume)) return status;
   brim_log(BRIM_LOG_INFO, "continuing without a device profile: %s", brim_error_text());
-  if (!p->setup->options.resume) unlink(path); /* an unreadable cache is made again */
+  if (!p->setup->options.resume) unlink(path); /* a cached profile that cannot be read is made again */
   return brim_profile_open(p->setup->options.resume ? NULL : path, &subject, &p->profile);
 }
 
@@ -104,7 +104,7 @@ brim_prediction brim_planner_predict_samples(brim_planner *p, brim_profile *prof
   return out;
 }
 
-/* Preparing samples in the loader slows a step if its threads share processors with kernels: the threads of a kernel
+/* Adds the time by which the loader slows a step, if its threads share processors with kernels. The threads of a kernel
  * wait for each other, so a delay of one delays all. */
 static void add_loading(brim_planner *p, int64_t samples, brim_prediction *t)
 {
@@ -124,7 +124,7 @@ static double rated_copy(const brim_rates *rates, uint64_t bytes)
   return brim_rates_seconds(rates, (brim_cost){.bytes = bytes});
 }
 
-/* The program of the last micro-batch of the rank's share, if its size differs from the others. */
+/* Returns the program of the last micro-batch of the rank's share, if its size differs from the others. */
 static const brim_program *last_program(const brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const int64_t micros = brim_setup_step_micros(p->setup, batch),
@@ -132,7 +132,7 @@ static const brim_program *last_program(const brim_planner *p, const brim_plan *
   return micros > 1 && rest != batch ? brim_plan_program(plan, BRIM_PROGRAM_TRAIN, rest) : NULL;
 }
 
-/* A step as the trainer runs it: see accumulate in trainer.c. */
+/* Predicts a step as the trainer runs it: see `accumulate` in trainer_step.c. */
 static brim_prediction predict_step(brim_planner *p, const brim_plan *plan, int64_t batch)
 {
   const brim_rates rates = brim_rates_of(&p->device_info);
@@ -230,8 +230,8 @@ static brim_status time_plan(brim_planner *p, const brim_plan *plan, enum brim_c
   return status;
 }
 
-/* Continues without timing: times are guessed. An error of the device other than lack of memory will also affect the
- * run, so it is a warning. */
+/* Continues without timing, so that times are guessed. If the device failed for another reason than lack of memory,
+ * warns, because the run may fail in the same way. */
 static brim_status go_without(brim_planner *p, brim_status status)
 {
   const bool is_want = status == BRIM_ENOMEM_DEVICE || status == BRIM_ENODEVICE;

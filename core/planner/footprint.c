@@ -12,7 +12,9 @@
 #include "planner/updates.h"
 #include "store/checkpoint.h"
 
-#define THREAD_PAGES 3 /* touched by each loader thread: descriptor, thread-local variables, end of the stack */
+#define THREAD_PAGES                                                                                                   \
+  3 /* pages that each loader thread touches: descriptor, thread-local variables, end of the stack                     \
+     */
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -61,7 +63,8 @@ static uint64_t reading_bytes(const brim_setup *s, int64_t batch, int32_t lanes)
   return loader_bytes(&train);
 }
 
-/* The index of client states, whose file is on the disk; each lane's buffers for them; and the server's controls. */
+/* Bytes of the index of client states, whose file is on disk; of each lane's buffers for them; and of the server's
+ * controls. */
 static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
 {
   if (brim_setup_kept_bytes(s) == 0) return 0;
@@ -69,8 +72,8 @@ static uint64_t clients_bytes(const brim_setup *s, int32_t lanes)
   return brim_states_host_bytes(&layout) + (uint64_t)lanes * s->kept_scratch_bytes + s->control_bytes;
 }
 
-/* Twice the largest parameter in each lane, the client's and the global model's (federate/client.c), plus the memory of
- * an aggregator that gets all updates of a round. */
+/* Bytes of twice the largest parameter in each lane, for the client's and the global model's values
+ * (federate/client.c), plus the memory of an aggregator that gets all updates of a round. */
 static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0 || !brim_setup_reads_updates(s)) return 0;
@@ -79,7 +82,7 @@ static uint64_t updates_bytes(const brim_setup *s, const brim_plan *plan)
   return 2 * (uint64_t)plan->lane_count * largest + brim_updates_plan_of(s, plan).host_bytes;
 }
 
-/* Room in each lane of a federation to compress the updates of its clients. */
+/* Bytes in each lane of a federation with which it compresses its clients' updates. */
 static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0) return 0;
@@ -87,7 +90,8 @@ static uint64_t compressing_bytes(const brim_setup *s, const brim_plan *plan)
   return (uint64_t)plan->lane_count * brim_setup_compressing_bytes(s, brim_graph_largest(g, true));
 }
 
-/* With federate.edge_rounds: the global model while edges train, and their sum; see federate/round_edges.c. */
+/* With federate.edge_rounds: bytes of the global model while edges train, and of their sum; see
+ * federate/round_edges.c. */
 static uint64_t edges_bytes(const brim_setup *s, const brim_graph *g)
 {
   const brim_federate_settings *f = &s->settings->federate;
@@ -97,7 +101,7 @@ static uint64_t edges_bytes(const brim_setup *s, const brim_graph *g)
   return values * of_value + 3 * largest * sizeof(double) + (uint64_t)f->edges * of_edge;
 }
 
-/* With federate.async: for clients that are in flight. */
+/* With federate.async: bytes for clients that are in flight. */
 static uint64_t versions_bytes(const brim_setup *s, const brim_plan *plan)
 {
   if (plan->lane_count == 0) return 0;
@@ -124,9 +128,9 @@ static uint64_t evaluation_bytes(const brim_setup *p, int64_t batch)
   return bytes;
 }
 
-/* Histograms (train/histograms.h): the sampled values of all tensors before a step, which the first rank keeps, and
- * room for those of one. Worst answers (train/samples.h): those of a micro-batch, or the losses of its
- * tokens. */
+/* Bytes for histograms (train/histograms.h): the sampled values of all tensors before a step, which the first rank
+ * keeps, and those of one tensor. Bytes for worst answers (train/samples.h): the answers of a micro-batch, or the
+ * losses of its tokens. */
 static uint64_t insight_bytes(const brim_planner *p, const brim_plan *plan)
 {
   const brim_observe_settings *o = &p->setup->settings->observe;
@@ -151,7 +155,7 @@ int64_t brim_footprint_cells(const brim_setup *p)
   return info->task == BRIM_TASK_CLASS && info->classes < BRIM_MANY_CLASSES ? info->classes * info->classes : 0;
 }
 
-/* Allocated for the first evaluation, and kept. */
+/* Bytes that are allocated for the first evaluation, and kept. */
 static uint64_t score_bytes(const brim_planner *p)
 {
   const bool tests = p->setup->data.count[BRIM_PART_TEST] > 0,
@@ -167,8 +171,9 @@ static uint64_t mapped_bytes(const brim_planner *p)
   return mapped < p->data_bytes ? mapped : p->data_bytes;
 }
 
-/* The matrix and the figures of each class as JSON. A jansson value is a block of 32 bytes and a pointer in an array
- * that doubles; the text holds its line twice (store/record.c). A class is an object of five values. */
+/* Bytes of the matrix and of each class's figures as JSON. A jansson value takes a block of 32 bytes, and a pointer in
+ * an array whose size doubles; its line is in memory twice as text (store/record.c). A class is an object of five
+ * values. */
 static uint64_t summary_bytes(const brim_planner *p)
 {
   enum { CELL_BYTES = 72, CLASS_BYTES = 1536 };
@@ -182,8 +187,8 @@ static uint64_t piece_of(uint64_t bytes)
   return bytes < BRIM_CHECKPOINT_PIECE_BYTES ? bytes : BRIM_CHECKPOINT_PIECE_BYTES;
 }
 
-/* The largest piece of a checkpoint's tensors that is copied at a time. A resume also has that piece of the file in
- * memory; the file of a federation has its clients' tensors too, which are not copied by pieces. */
+/* Adds the largest piece of a checkpoint's tensors that is copied at a time. A resume also has that piece of the file
+ * in memory. A federation's file also has its clients' tensors, which are not copied in pieces. */
 static void add_pieces(brim_footprint *f, const brim_plan *plan)
 {
   const brim_graph *update = brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)->graph;
@@ -195,8 +200,8 @@ static void add_pieces(brim_footprint *f, const brim_plan *plan)
   f->resume_bytes = f->piece_bytes + piece_of(larger(largest, f->clients_bytes + f->versions_bytes));
 }
 
-/* The memory besides the arena while a frozen weight is placed; see setup/setup_weights.c. A host's arena takes values
- * in the type of computation without a copy, apart from one in single precision to be hashed. */
+/* Bytes outside the arena while a frozen weight is placed; see setup/setup_weights.c. A host's arena takes values in the
+ * type of computation without a copy; those of another type than single precision have one for their hash. */
 static uint64_t placing_bytes(const brim_planner *p, const brim_graph *g, const brim_tensor *t)
 {
   const uint64_t count = (uint64_t)brim_shape_count(&t->shape), wide = count * brim_dtype_bytes(g->real);
@@ -204,6 +209,7 @@ static uint64_t placing_bytes(const brim_planner *p, const brim_graph *g, const 
   return g->real == BRIM_DTYPE_F32 ? 0 : count * sizeof(float);
 }
 
+/* The largest placing_bytes() of all frozen weights. */
 static uint64_t frozen_bytes(const brim_planner *p, const brim_plan *plan)
 {
   const brim_graph *g = plan->program[0].graph;
@@ -220,7 +226,7 @@ static uint64_t kept_bytes(const brim_footprint *f)
          f->clients_bytes + f->updates_bytes + f->versions_bytes + f->noise_bytes;
 }
 
-/* The largest of the temporary needs, which follow one another. */
+/* The largest of the temporary amounts, which are needed one after another. */
 static uint64_t passing_bytes(const brim_footprint *f)
 {
   return larger(larger(f->evaluation_bytes, f->piece_bytes), f->summary_bytes);

@@ -6,8 +6,9 @@
 
 #include "planner/room.h"
 
-#define MICRO_BATCHES 8 /* examined besides the chosen one: the largest, and then halves */
-#define BETTER 0.995    /* minimum gain in time, relative to a choice with less memory, that is worth a row */
+#define MICRO_BATCHES 8 /* number of micro-batches to examine besides the chosen one: the largest, and then halves */
+#define BETTER                                                                                                         \
+  0.995 /* a choice is worth a row if its time is at most this factor of that of a choice with less memory */
 
 static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice *chosen, brim_frontier *f)
 {
@@ -19,8 +20,8 @@ static brim_status add(brim_planner *p, const brim_choice *v, const brim_choice 
   return BRIM_OK;
 }
 
-/* Adds a micro-batch with every recompute mode. `auto` is added as configured, and with shares of the peak without
- * recompute as the limit. */
+/* Adds a micro-batch with every recompute mode. Adds `auto` as configured, and with fractions of the peak without
+ * recompute as limits. */
 static brim_status add_levels(brim_planner *p, const brim_choice *chosen, int64_t batch, int32_t precision,
                               brim_frontier *f)
 {
@@ -64,7 +65,7 @@ static int by_peak(const void *a, const void *b)
   return (x->figures.step_seconds > y->figures.step_seconds) - (x->figures.step_seconds < y->figures.step_seconds);
 }
 
-/* Keeps the choices that no other beats in both memory and time, and the chosen one. */
+/* Keeps the choices for which no other has both less memory and less time, and the chosen one. */
 static void keep_best(brim_frontier *f)
 {
   size_t kept = 0;

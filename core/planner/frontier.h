@@ -1,5 +1,5 @@
 /* The possible choices for a run (micro-batch, recompute and, if open, precision) with the exact peak and the predicted
- * time of a step, reduced to those that no other beats in both: less memory costs time. */
+ * time of a step, reduced to the choices for which no other has both a lower peak and a shorter time. */
 #ifndef BRIM_PLANNER_FRONTIER_H
 #define BRIM_PLANNER_FRONTIER_H
 #include "planner/figures.h"
@@ -14,10 +14,10 @@ typedef struct brim_frontier_row {
 
 /* Ready when zeroed. */
 typedef struct brim_frontier {
-  brim_frontier_row
-      row[BRIM_FRONTIER_MAX]; /* by rising peak; the time falls, except at the chosen row, which is always included */
+  brim_frontier_row row[BRIM_FRONTIER_MAX]; /* sorted by rising peak; the time falls from row to row, except at the
+                                               chosen row, which is always included */
   size_t count;
-  uint64_t room_bytes; /* limit for a plan, within all other limits */
+  uint64_t room_bytes; /* bytes that a plan may use, within all limits */
 } brim_frontier;
 
 /* [plan] Finds the choices. `chosen`: the run's own. `precisions`: consider all precisions of the backend, not only the

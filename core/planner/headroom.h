@@ -3,14 +3,14 @@
 #define BRIM_PLANNER_HEADROOM_H
 #include "planner/planner.h"
 
-/* Left free on a GPU, unless memory.headroom_mb is smaller. */
+/* The bytes left free on a GPU, unless memory.headroom_mb is smaller. */
 #define BRIM_HEADROOM_LEAST_BYTES ((uint64_t)256 << 20)
 
 /* Whether the backend of a device measures the process's memory on it. */
 bool brim_taken_is_measured(const brim_backend_ops *ops);
 /* The same for the planner's backend; false in a simulation. */
 bool brim_headroom_grows(const brim_planner *planner);
-/* [plan] Memory that must stay free on a device besides a plan, for later allocations of the process:
- * memory.headroom_mb, less the growth since the device was selected. */
+/* [plan] The memory that must stay free on a device besides a plan, for later allocations of the process:
+ * memory.headroom_mb, minus the memory that the process has allocated since it selected the device. */
 uint64_t brim_planner_headroom(const brim_planner *planner, const brim_device_info *device);
 #endif

@@ -51,9 +51,9 @@ struct brim_peaks {
   size_t count, next; /* next: the entry to replace */
 };
 
-/* Whether two choices have the same peak. recompute=auto takes the first level that fits, so a budget between a plan's
- * peak and its own budget leads to the same plan; and if a plan's peak exceeds its budget, every budget below that peak
- * does too. */
+/* Whether two choices have the same peak. recompute=auto takes the first level that fits. So a budget between a plan's
+ * peak and the plan's own budget leads to the same plan. If a plan's peak exceeds its budget, no level fits, and any
+ * budget below that peak leads to the same plan. */
 static bool has_peak_of(const peak *known, const brim_choice *c)
 {
   const uint64_t most = known->choice.within_bytes > known->bytes ? known->choice.within_bytes : known->bytes - 1;
@@ -188,7 +188,7 @@ static void add_micro_batch(brim_planner *p, int64_t batch, bool multiples)
   const int64_t share = brim_setup_share(p->setup), grain = p->setup->grain;
   const bool own =
       batch ==
-      p->setup->settings->training.batch_size; /* the user's choice, which need not be a multiple of the grain */
+      p->setup->settings->training.batch_size; /* the user's choice, which may differ from all multiples of the grain */
   if (batch > BRIM_MICRO_BATCH_MAX || p->micro_batch_count == BRIM_MICRO_BATCHES_MAX) return;
   if (batch < p->setup->settings->min_batch_size && batch < share && !own) return;
   if (!brim_setup_allows(p->setup, batch)) return;
@@ -245,7 +245,7 @@ static void add_evaluation(brim_plan_request *r, int64_t count, int64_t batch)
   add_shape(r, BRIM_PROGRAM_EVALUATE, count % batch);
 }
 
-/* A rank without samples of a part still takes part in the sums of an evaluation. */
+/* A rank without samples of a part still takes part in the evaluation's sums, so it needs a shape too. */
 static void add_part(const brim_planner *p, brim_plan_request *r, enum brim_part part, int64_t batch)
 {
   int64_t first, count;
@@ -263,7 +263,7 @@ static void add_training(brim_plan_request *r, const brim_order *order, bool alo
   for (size_t i = 0; i < count && !alone; i++) add_shape(r, BRIM_PROGRAM_TRAIN, size[i]);
 }
 
-/* Sets the options of an optimizer's update that only the run knows. */
+/* Sets the options of an optimizer's update that follow from the run. */
 static void describe_update(const brim_planner *p, const brim_choice *choice, brim_plan_request *r)
 {
   const brim_training_settings *t = &p->setup->settings->training;
@@ -286,7 +286,7 @@ static brim_plan_request make_client_request(const brim_planner *p, const brim_c
   client.graph.squares = brim_setup_selector_needs(p->setup, BRIM_NEED_SQUARES);
   client.update.controlled = brim_setup_has_controls(p->setup);
   client.update.steered = client.update.controlled || brim_setup_mu(p->setup) > 0 || brim_setup_is_ditto(p->setup);
-  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* only the server's sums go over the ranks */
+  client.world = (brim_world){.ranks = 1, .local_ranks = 1}; /* the ranks add up only the server's sums */
   client.accumulates = choice->micro_batch < p->setup->settings->training.effective_batch_size;
   const size_t sizes = brim_setup_client_sizes(p->setup, choice->micro_batch, size);
   for (size_t i = 0; i < sizes; i++) add_shape(&client, BRIM_PROGRAM_TRAIN, size[i]);
@@ -302,7 +302,7 @@ brim_status brim_planner_plan_client(const brim_planner *p, const brim_choice *c
   return brim_plan_create(&client, out);
 }
 
-/* The server with its lanes; `alone`: plans one lane for all. */
+/* Plans the server with its lanes; `alone`: plans one lane that stands for all. */
 static brim_status plan_federation(const brim_planner *p, const brim_choice *choice, bool alone, brim_plan **out)
 {
   const brim_setup *s = p->setup;

@@ -5,13 +5,14 @@
 
 #include "base/alloc.h"
 
-/* The chosen plan, and the last that was compared with it. A plan of an 80-layer language model takes 20 MB. */
+/* Plans to remember: the chosen one, and the last that was compared with it. A plan of an 80-layer language model takes
+ * 20 MB. */
 #define KEPT 2
 
 typedef struct kept {
   brim_plan *plan; /* NULL: free */
   int32_t precision;
-  uint64_t used; /* when it was asked for last */
+  uint64_t used; /* when it was last requested */
 } kept;
 
 struct brim_plans {
@@ -47,14 +48,16 @@ static bool has_shapes(const brim_plan_request *a, const brim_plan_request *b)
   return same;
 }
 
-/* The rest of a request is the setup's and the device's, for which the cache is cleared. */
+/* Compares only what differs between requests: the rest depends on the setup and the device, and if these change the
+ * cache is cleared. */
 static bool is_same(const kept *k, const brim_plan_request *r, int32_t precision)
 {
   return k->plan && k->precision == precision && k->plan->request.recompute == r->recompute &&
          has_shapes(&k->plan->request, r) && brim_plan_is_same_within(k->plan, r->budget_bytes);
 }
 
-/* The entry to replace: the one that was not used for longest, if possible of a plan that only this cache holds. */
+/* Returns the entry to replace: the one that was unused for longest, preferably of a plan that only this cache
+ * holds. */
 static kept *oldest(brim_plans *p)
 {
   kept *out = NULL;

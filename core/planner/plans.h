@@ -8,11 +8,11 @@
 typedef struct brim_plans brim_plans;
 
 brim_plans *brim_plans_create(void);
-/* Forgets all plans; those that a caller still holds stay valid. */
+/* Forgets all plans; plans that a caller still holds stay valid. */
 void brim_plans_clear(brim_plans *plans);
 void brim_plans_free(brim_plans *plans);
 /* [plan] Returns a remembered plan that has the same inputs, or makes one and remembers it; the caller frees it with
- * brim_plan_free. `precision` (enum brim_precision) is the part of the choice that the request does not show. `plans`
+ * brim_plan_free. `precision` (enum brim_precision) must be given because the request does not contain it. `plans`
  * NULL: always makes one. Errors as for brim_plan_create. */
 brim_status brim_plans_get(brim_plans *plans, const brim_plan_request *request, int32_t precision, brim_plan **out);
 #endif

@@ -10,7 +10,7 @@
 #include "planner/headroom.h"
 #include "planner/room.h"
 
-/* The largest micro-batch below the chosen one that fits, or 0. */
+/* Returns the largest micro-batch below the chosen one that fits, or 0. */
 static int64_t find_fitting(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t *peak_bytes)
 {
   for (size_t i = 0; i < p->micro_batch_count; i++) {
@@ -36,7 +36,7 @@ static void add_floor(const brim_planner *p, const brim_choice *choice, brim_tex
 }
 
 /* Suggests the nearest micro-batch that would fit, or says how much memory the smallest one needs. `beside`: bytes that
- * the text adds to those of arenas. */
+ * the text counts in addition to the arena. */
 static void suggest_batch(brim_planner *p, const brim_choice *choice, uint64_t room, uint64_t beside, brim_text *text)
 {
   const int64_t effective = p->setup->settings->training.effective_batch_size;
@@ -113,7 +113,7 @@ static void suggest_evaluation(brim_planner *p, const brim_choice *choice, const
   brim_text_add(text, "\nno smaller training.eval_batch_size fits");
 }
 
-/* The smallest limit of the process on a device, with its name; 0: none. `cap`: a policy's limit (0: none). */
+/* Returns the smallest limit of the process on a device, with its name; 0: none. `cap`: a policy's limit (0: none). */
 static uint64_t least_limit(const brim_planner *p, const brim_device_info *device, uint64_t cap, char *name,
                             size_t room)
 {
@@ -142,7 +142,7 @@ static uint64_t taken_of(const brim_planner *p, const brim_device_info *device)
   return device->taken_bytes + p->comm_bytes;
 }
 
-/* Returns the part of a limit that is left for arenas, after the current and predicted memory of the process. */
+/* Returns the part of a limit that is left for arenas after the current and the predicted memory of the process. */
 static uint64_t left_of(const brim_planner *p, uint64_t limit, const brim_device_info *device)
 {
   return less(limit, taken_of(p, device) + brim_planner_headroom(p, device));
@@ -213,7 +213,8 @@ uint64_t brim_planner_room_beside(const brim_planner *p, const brim_device_info 
   return left < room ? left : room;
 }
 
-/* The device's free memory; `later`: once all others are gone, if the run may wait. */
+/* Returns the device's free memory; `later`: the memory that is free when all other processes are gone, if the run may
+ * wait. */
 static uint64_t has_of(const brim_planner *p, bool later)
 {
   const brim_device_info *device = &p->device_info;
@@ -264,7 +265,7 @@ static void add_causes(const brim_planner *p, const brim_choice *choice, const b
   if (!brim_plan_program(plan, BRIM_PROGRAM_UPDATE, 0)) return;
   brim_footprint_predict(p, plan, choice->micro_batch, &f);
   f.data_bytes -= f.mapped_bytes;
-  f.total_bytes = total; /* excludes memory that the process used earlier and has released since */
+  f.total_bytes = total; /* excludes memory that the process used before and has released */
   brim_text_add(text, "\n");
   brim_footprint_print(&f, text);
 }

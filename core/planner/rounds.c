@@ -7,7 +7,7 @@
 typedef struct lane {
   brim_planner *planner;
   const brim_choice *choice;
-  void *backend; /* the planner's own if there is one lane */
+  void *backend; /* the planner's own backend if there is one lane */
   brim_device_info info;
   brim_profile *profile;
   brim_plan *plan;
@@ -37,8 +37,8 @@ static void close_lane(lane *l)
 
 /* ---- a client ---- */
 
-/* The training program for micro-batches of `micro` samples. An average client may need one that no client needs: then
- * the next larger one, or else the largest. */
+/* Returns the training program for micro-batches of `micro` samples. An average client may need a size that no client
+ * has: then the next larger one, or else the largest. */
 static const brim_program *find_train(const lane *l, int64_t micro)
 {
   const brim_program *best = NULL;
@@ -71,12 +71,12 @@ static void add_steps(const lane *l, const brim_rates *rates, int64_t count, dou
                      brim_rates_seconds(rates, (brim_cost){.bytes = zeroed}), times, t);
 }
 
-/* Per value and client: the global model is copied, the distance from it measured, and the result added in double
- * precision. Small, so it is predicted by rates alone. */
+/* Bytes per value and client: the global model is copied, the distance from it is measured, and the result is added in
+ * double precision. This is little, so it is predicted by rates alone. */
 #define ROUND_BYTES (8 + 8 + 24)
 
-/* The least seconds that a client keeps a device busy, by the device's rates: for that time no lane gains from others.
- * On the host each lane has threads of its own. */
+/* The shortest time for which a client keeps a device busy, by the device's rates: during that time, other lanes gain
+ * nothing. On the host each lane has threads of its own. */
 static double busy_seconds(const lane *l)
 {
   const brim_setup *s = l->planner->setup;

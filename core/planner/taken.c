@@ -16,7 +16,7 @@
 
 /* ---- names in the profile ---- */
 
-/* The name of a measurement in the profile: "libraries gpt2 bf16". */
+/* Writes the name of a measurement in the profile: "libraries gpt2 bf16". */
 static const char *name_of(const brim_planner *p, const char *class_, int32_t precision, char out[NAME_ROOM])
 {
   snprintf(out, NAME_ROOM, "%s %.100s %s", class_, brim_config_choice_of(p->setup->config, "model")->plugin->id,
@@ -42,7 +42,8 @@ static uint64_t less(uint64_t bytes, uint64_t by)
 
 /* ---- measurements ---- */
 
-/* Predicts the growth of the process: from its own model's measurement, else from that of the model that grew most. */
+/* Predicts the growth of the process from the measurement for its own model, or else from that of the model that grew
+ * most. */
 static void find_growth(brim_planner *p)
 {
   char name[NAME_ROOM];
@@ -67,7 +68,7 @@ static void keep_most(brim_profile *profile, const char *name, uint64_t bytes)
   if (was == BRIM_BYTES_UNKNOWN || bytes > was) brim_profile_add_bytes(profile, name, bytes);
 }
 
-/* Stores the maximum for libraries, as a plan of few operations loads less of them. */
+/* For libraries, keeps the maximum, because a plan with few operations loads less of them. */
 void brim_taken_keep(brim_planner *p, int32_t precision)
 {
   char name[NAME_ROOM];
@@ -154,7 +155,7 @@ static uint64_t total_of(const brim_taken *t)
          known(t->lanes_bytes) + t->arena_bytes;
 }
 
-/* The larger of the current memory of this process and the profile's. */
+/* Returns the larger of this process's current libraries and the profile's. */
 static uint64_t predict_libraries(const brim_planner *p, const brim_device_takes *takes)
 {
   char name[NAME_ROOM];
@@ -170,7 +171,7 @@ static uint64_t predict_ranks(const brim_planner *p)
   return p->comm_bytes > 0 ? p->comm_bytes : brim_profile_bytes(p->profile, name_of_ranks(p->setup->world.ranks, name));
 }
 
-/* Several lanes have handles and recorded programs of their own. */
+/* If there are several lanes, each has handles and recorded programs of its own. */
 static uint64_t predict_lanes(const brim_planner *p, const brim_plan *plan)
 {
   if (plan->lane_count == 0 || plan->request.lanes < 2) return 0;

@@ -8,7 +8,7 @@
 #include "graph/signature.h"
 #include "planner/figures.h"
 
-/* The times of one program, being collected. */
+/* The times of one program while they are collected. */
 typedef struct gathering {
   brim_planner *planner;
   brim_times *out;

@@ -7,7 +7,7 @@
 #include "exec/ceiling.h"
 #include "exec/launches.h"
 #include "exec/predict.h"
-#include "graph/begins.h"
+#include "graph/overwritten.h"
 #include "graph/signature.h"
 #include "planner/figures.h"
 
@@ -44,7 +44,7 @@ static double over(double work, double rate)
   return work == 0 ? 0 : rate > 0 ? work / rate : NAN;
 }
 
-/* The rates of the data sheet; for a device without one, those of the kernels that brim times as ceilings. */
+/* Uses the rates of the data sheet; for a device without one, those of the kernels that brim times as ceilings. */
 static brim_status find_rates(brim_planner *p, brim_traffic *t)
 {
   t->rates = p->device_info.rates;
@@ -63,7 +63,8 @@ static bool is_small(uint32_t dtype)
   return dtype == BRIM_DTYPE_BF16 || dtype == BRIM_DTYPE_F16;
 }
 
-/* The type of a product's values: the smallest, as the others are parameters that are converted, or sums. */
+/* Returns the type of a product's values: the smallest one, because inputs of other types are parameters that are
+ * converted, or sums. */
 static uint32_t dtype_of(const brim_node *n)
 {
   for (uint32_t i = 0; i < n->in_count; i++)
@@ -91,7 +92,7 @@ static void add(brim_traffic_sum *to, const brim_traffic_sum *s)
   to->launch_seconds += s->launch_seconds;
 }
 
-/* Completes the times of a sum. */
+/* Returns a sum with its times. */
 static brim_traffic_sum priced(const brim_device_rates *rates, double flops_per_second, brim_traffic_sum s)
 {
   s.compute_seconds = over(s.flops, flops_per_second);
@@ -119,13 +120,13 @@ static brim_traffic_row *row_of(brim_traffic *t, const brim_node *n, const char 
   return &t->row[t->count++];
 }
 
-/* Gradients that the first micro-batch writes are not read there. */
+/* Gradients that the first micro-batch overwrites are not read in it. */
 static void add_node(brim_traffic *t, const brim_program *p, const brim_node *n, double launches, double runs)
 {
   const double times = brim_program_times(p, n->index, runs);
   const bool is_view = brim_launches_is_view(p, n);
   const brim_cost cost = is_view ? (brim_cost){0} : brim_op_cost(n);
-  const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_begins_bytes(p, n) : 0;
+  const double written = p->kind == BRIM_PROGRAM_TRAIN ? (double)brim_overwritten_bytes(p, n) : 0;
   const uint64_t further = p->need[n->index].further_bytes;
   brim_text signature = {0};
   if (is_view && launches == 0) return;
@@ -149,7 +150,7 @@ static void add_besides(brim_traffic *t, int kind, double launches, double bytes
   if (launches > 0 || bytes > 0) add_to_step(t, kind, &sum);
 }
 
-/* Each bucket of gradients is read, and its sum written. */
+/* Adds, for each bucket of gradients, one read and one write of the sum. */
 static void add_collectives(brim_traffic *t, const brim_plan *plan)
 {
   double bytes = 0;
@@ -165,7 +166,7 @@ static uint64_t input_bytes(const brim_program *p)
   return p->graph->input->bytes + p->graph->label->bytes;
 }
 
-/* The sum over the runs of a step, whose first may differ. */
+/* Adds up over the runs of a step, the first of which may differ. */
 static double over_runs(double first, double later, double times)
 {
   return times > 1 ? first + (times - 1) * later : times * first;

@@ -3,7 +3,7 @@
 #include "brim/aggregator.h"
 #include "graph/federate.h"
 
-#define BLOCK_BYTES (16 << 20) /* of the updates in a block; results do not depend on these three */
+#define BLOCK_BYTES (16 << 20) /* bytes of the updates in a block; results do not depend on these three numbers */
 #define BLOCK_LEAST 64         /* values */
 #define BLOCK_MOST 8192
 

@@ -1,7 +1,8 @@
-/* The checks of a module before brim uses anything of it.
+/* Checks a module before brim uses anything of it.
  *
- * The ABI is compared field by field, and every difference is reported, as an author who rebuilds wants to know whether
- * headers, compiler or both are wrong. After that only the first error is reported: later ones often follow from it. */
+ * Compares the ABI field by field and reports every difference, because an author who rebuilds needs to know whether
+ * headers, compiler or both are wrong. After that, reports only the first error, because later ones often follow from
+ * it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,8 +56,8 @@ static const required_op augment_ops[] = {REQUIRED(brim_augment_ops, apply), {NU
 static const required_op aggregator_ops[] = {{NULL, 0}};
 static const required_op selector_ops[] = {REQUIRED(brim_selector_ops, select), {NULL, 0}};
 
-/* The kinds that plugins may have, and the size of their tables; the smallest size is that of the oldest ABI whose
- * plugins of the kind are accepted: models and data sets of 1.0, policies and backends of 1.3 (tests/abi/kept). */
+/* The kinds of plugins, and the sizes of their tables. The smallest size is that of the oldest ABI whose plugins brim
+ * accepts: 1.0 for models and datasets, 1.3 for policies and backends (tests/abi/kept). */
 static brim_status check_backend(const void *table);
 static brim_status check_policy(const void *table);
 static brim_status check_comm(const void *table);
@@ -298,13 +299,13 @@ static brim_status check_twice(const brim_module *module, size_t index)
   return BRIM_OK;
 }
 
-/* Where to report: the first error as the status or, with a listener, all of them. */
+/* Where errors are reported: the first as the status or, with a listener, all to the listener. */
 typedef struct finding {
   brim_loader_report on_problem;
   void *context;
 } finding;
 
-/* Reports an error to the listener, if there is one, and then returns OK to continue. */
+/* Reports an error to the listener and returns OK to continue; without a listener returns the error. */
 static brim_status report(const finding *f, brim_status status)
 {
   if (status == BRIM_OK || !f->on_problem) return status;

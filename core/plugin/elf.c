@@ -1,7 +1,7 @@
 /* Reads a file's ELF headers and compares them with the file and with this machine.
  *
- * dlopen refuses such files too, but with "invalid ELF header" or "file too short", and the process dies of SIGBUS if
- * the segments of a truncated file lie beyond its end. */
+ * dlopen rejects such files too, but with messages such as "invalid ELF header" or "file too short". If the segments of
+ * a truncated file lie beyond its end, SIGBUS kills the process. */
 #include "plugin/elf.h"
 
 #include <elf.h>
@@ -64,7 +64,7 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-/* The file size that its segments and section table need; 0 if it cannot be read. */
+/* Returns the file size that the segments and the section table require; 0 if they cannot be read. */
 static uint64_t promised_bytes(int fd, const Elf64_Ehdr *header)
 {
   uint64_t end = header->e_shoff ? add_saturated(header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize) : 0;
@@ -104,7 +104,7 @@ static brim_status check_open_file(int fd)
 
 brim_status brim_elf_check(const char *file)
 {
-  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not block */
+  const int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* open() on a pipe must not block */
   if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   const brim_status status = check_open_file(fd);
   close(fd);

@@ -4,7 +4,7 @@
 
 #include "param/value.h"
 
-/* The last value given for this key; NULL: none. */
+/* Returns the last value given for this key; NULL: none. */
 static const char *value_given(const char *key, const char *const *word, size_t count)
 {
   const size_t length = strlen(key);
@@ -25,7 +25,7 @@ static brim_status check_words(const brim_plugin *plugin, const char *const *wor
   return BRIM_OK;
 }
 
-/* A given value replaces the default. */
+/* Fills a parameter with its given value or its default. */
 static brim_status fill(brim_param row, const char *given, brim_arena *arena, void *params)
 {
   if (given) row.def = given;

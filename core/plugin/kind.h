@@ -1,4 +1,4 @@
-/* The kinds of plugins by name, and which ids are valid. */
+/* The names of the kinds of plugins, and the rule for valid ids. */
 #ifndef BRIM_PLUGIN_KIND_H
 #define BRIM_PLUGIN_KIND_H
 #include "brim/plugin.h"

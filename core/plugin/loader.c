@@ -1,8 +1,8 @@
 /* Loads a shared object and calls its entry for the module.
  *
- * Symbols are resolved at once (RTLD_NOW), so that missing ones are reported here and not in the middle of a run, and
- * are hidden from other plugins (RTLD_LOCAL). Nothing is ever unloaded: pointers to a plugin's descriptors, kernels and
- * error texts may be anywhere until the process exits. */
+ * RTLD_NOW resolves symbols at once, so that brim reports missing symbols here and not in the middle of a run;
+ * RTLD_LOCAL hides them from other plugins. brim never unloads an object, because pointers to a plugin's descriptors,
+ * kernels and error texts may exist until the process exits. */
 #include "plugin/loader.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,8 @@
 
 #define ENTRY "brim_module_entry"
 
-/* Rewrites the dynamic linker's message if it is one of the two that authors meet. `message` begins with the name of
- * the object: `path`, or a library that it needs. */
+/* Rewrites the dynamic linker's message if it is one of the two common ones. `message` begins with the name of the
+ * object: `path`, or a library that it needs. */
 static brim_status fail_linking(const char *path, const char *message)
 {
   static const char undefined[] = "undefined symbol: ", missing[] = ": cannot open shared object file: ";
@@ -60,7 +60,7 @@ static const char *keep_name(const char *path)
   return brim_arena_string(&names, path);
 }
 
-/* Its constructors run here; they may crash or call exit(). */
+/* The object's constructors run here; they may crash or call exit(). */
 static void *open_object(const char *path)
 {
   brim_crash_loading(path);
@@ -72,7 +72,7 @@ static void *open_object(const char *path)
 brim_status brim_loader_enter(const char *file, const brim_module **out)
 {
   *out = NULL;
-  char path[PATH_MAX]; /* absolute: dlopen looks up names without a slash elsewhere */
+  char path[PATH_MAX]; /* an absolute path, because dlopen searches other places for names without a slash */
   if (!realpath(file, path)) return brim_fail(BRIM_ELOAD, "cannot be opened: %s", strerror(errno));
   BRIM_TRY(brim_elf_check(path));
   offer_brim();

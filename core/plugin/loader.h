@@ -1,4 +1,4 @@
-/* Turns a file into a module that is complete and of this ABI. */
+/* Loads a shared object and checks that it is a complete module for this ABI. */
 #ifndef BRIM_PLUGIN_LOADER_H
 #define BRIM_PLUGIN_LOADER_H
 #include "brim/plugin.h"

@@ -1,10 +1,10 @@
-/* Lists the files of the sources, loads them on demand, and decides which plugin of a name wins.
+/* Lists the files of the sources, loads them on demand, and decides which of several plugins of one name brim uses.
  *
  * A source is a folder or a file that the user named. Each of its files is listed with the kind and id that its path
  * suggests (".../model/cnn.so" is the home of model/cnn). Plugins are kept sorted by kind, id and rank; the rank is the
  * source, then the home file before others, then the file's name. The first plugin of a kind and id wins. find() never
- * returns a plugin that a later load would outrank: before it continues with the next source it has either tried this
- * source's home file or loaded all of the source. */
+ * returns a plugin if a later load could find one of a higher rank: before it goes to the next source, it has tried
+ * this source's home file or loaded the whole source. */
 #include "plugin/registry.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 #include "plugin/loader.h"
 
 #define DEPTH_MAX 4    /* sub-folders below a source */
-#define FILES_MAX 4096 /* in all sources: a plugin path to a whole disk is a mistake */
+#define FILES_MAX 4096 /* limit for all sources together: a plugin path to a whole disk is a mistake */
 
 enum file_state { FILE_LISTED, FILE_LOADED, FILE_FAILED };
 
 typedef struct plugin_file {
   const char *path;
-  uint32_t kind; /* home of this kind and id; 0: no home */
+  uint32_t kind; /* the file is the home of this kind and id; 0: of none */
   const char *id;
   size_t source; /* from 1; 0: the core itself */
   size_t index;  /* in registry->file */
@@ -35,7 +35,7 @@ typedef struct plugin_file {
   ino_t inode;
   enum file_state state;
   const brim_registry_failure *failure;
-  bool warned; /* a warning was logged that its home plugin is hidden */
+  bool warned; /* brim has warned that its home plugin is hidden */
 } plugin_file;
 
 typedef struct held_plugin {
@@ -47,7 +47,7 @@ struct brim_registry {
   brim_arena arena;
   plugin_file **file;
   size_t file_count, source_count, loaded_count;
-  uint32_t only;        /* kind of home files to enumerate; 0: all */
+  uint32_t only;        /* kind of home files to list; 0: all */
   held_plugin **plugin; /* sorted, hidden ones included */
   size_t plugin_count;
   const brim_registry_failure **failure;
@@ -192,10 +192,11 @@ static void load_file(brim_registry *r, plugin_file *file)
   for (size_t i = 0; module->plugins[i]; i++) add_plugin(r, module->plugins[i], module, file);
 }
 
-/* Loads all files of a source, or of all with source 0; only those of the registry's kind, if it has one. */
+/* Loads all files of a source, or of all sources if it is 0; if the registry is for one kind, only files of that
+ * kind. */
 static void load_source(const brim_registry *registry, size_t source)
 {
-  brim_registry *r = (brim_registry *)registry; /* loads more, but does not change which plugins exist */
+  brim_registry *r = (brim_registry *)registry; /* loads files, but does not change which plugins exist */
   if (r->loaded_count == r->file_count) return;
   for (size_t i = 0; i < r->file_count; i++) {
     plugin_file *file = r->file[i];
@@ -329,7 +330,7 @@ static plugin_file *home_of(const brim_registry *r, uint32_t kind, const char *i
   return NULL;
 }
 
-/* Warns about files KIND/ID.so in later sources, which the user may expect to be used. They need not be loaded for
+/* Warns about files KIND/ID.so in later sources, which the user may expect brim to use. They need not be loaded for
  * that. */
 static void warn_of_hidden_homes(const brim_registry *r, const brim_registry_entry *winner, size_t source)
 {
@@ -357,9 +358,11 @@ const brim_registry_entry *brim_registry_find(const brim_registry *registry, enu
   for (size_t source = 1; !entry && source <= registry->source_count; source++) {
     plugin_file *home = home_of(registry, kind, id, source);
     if (home) load_file((brim_registry *)registry, home);
-    if (home && home->state == FILE_FAILED) return NULL; /* never silently use another one than the user sees there */
+    if (home && home->state == FILE_FAILED)
+      return NULL; /* brim must not silently use another plugin than the one the user sees there */
     entry = winner_of(registry, kind, id, source);
-    if (!home || !entry || entry->file != home->path) { /* the file does not hold the plugin of its name */
+    if (!home || !entry ||
+        entry->file != home->path) { /* the file does not contain the plugin that its name suggests */
       load_source(registry, source);
       entry = winner_of(registry, kind, id, source);
     }

@@ -6,13 +6,13 @@
  * have the same kind and id, the first source wins, with a warning; within a source the file KIND/ID.so wins, then the
  * others sorted by name.
  *
- * A folder is only listed at first, as loading takes time (the cpu backend loads oneDNN). Looking up KIND/ID loads the
- * file of that name; operations that need all plugins (enumeration, an id without a file of its name) load the rest. So
- * lookups are const: they never change which plugins exist, only which are in memory. Not thread-safe: for the main
- * thread only.
+ * At first brim only lists a folder, because loading takes time (the cpu backend loads oneDNN). A lookup of KIND/ID
+ * loads the file of that name; operations that need all plugins (enumeration, an id without a file of its name) load
+ * the rest. Lookups are const, because they change only which plugins are loaded, never which exist. Not thread-safe:
+ * for the main thread only.
  *
- * A shared object that cannot be used is remembered with its reason and shown by `brim plugins`; it is an error only if
- * something of it is requested, or if the file itself was named. */
+ * If a shared object cannot be used, the registry keeps the reason for `brim plugins`. It is an error only if a plugin
+ * of that file is requested, or if the user named the file. */
 #ifndef BRIM_PLUGIN_REGISTRY_H
 #define BRIM_PLUGIN_REGISTRY_H
 #include "brim/plugin.h"
@@ -47,22 +47,21 @@ brim_status brim_registry_load(brim_registry *registry, const char *file);
  * exist. */
 brim_status brim_registry_scan(brim_registry *registry, const char *folder);
 
-/* The i-th folder of configurations that belongs to a folder of plugins, in their order, without the installation's
- * own; NULL: there are no more. */
+/* Returns the i-th folder of configurations that belongs to a folder of plugins, in the order of the folders; the
+ * installation's own is not among them. NULL: there are no more. */
 const char *brim_registry_configs(const brim_registry *registry, size_t i);
 
 /* The module's version; for the core's own plugins, brim's. */
 const char *brim_registry_version(const brim_registry_entry *entry);
 /* Finds a plugin; NULL if no plugin has this kind and id. Entries live until brim_registry_free. */
 const brim_registry_entry *brim_registry_find(const brim_registry *registry, enum brim_kind kind, const char *id);
-/* Why the file KIND/ID.so, which find would use, cannot be used; NULL if there is no such file, or it can. */
+/* Why the file KIND/ID.so, which find would use, cannot be used; NULL if there is no such file, or it can be used. */
 const brim_registry_failure *brim_registry_failure_of(const brim_registry *registry, enum brim_kind kind,
                                                       const char *id);
 /* The id of the i-th file KIND/ID.so, by its path: nothing is loaded, and an id may appear twice. NULL: there are no
  * more. */
 const char *brim_registry_home(const brim_registry *registry, enum brim_kind kind, size_t i);
-/* From now on this registry is for plugins of one kind: the functions below leave files KIND/ID.so of other kinds out.
- */
+/* From now on this registry is for plugins of one kind: the functions below ignore files KIND/ID.so of other kinds. */
 void brim_registry_narrow(brim_registry *registry, enum brim_kind kind);
 /* Enumerate all plugins; these load everything. */
 size_t brim_registry_count(const brim_registry *registry);

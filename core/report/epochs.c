@@ -8,7 +8,7 @@
 
 #include "report/runs.h"
 
-#define ROUNDING 1e-6 /* of epoch numbers computed from steps */
+#define ROUNDING 1e-6 /* rounding error of epoch numbers that are computed from steps */
 
 typedef struct records {
   const brim_series *series;
@@ -30,7 +30,7 @@ static double at(const double *values, size_t i)
   return values ? values[i] : NAN;
 }
 
-/* The weight of a record in a mean: its samples, or its steps if it does not say. */
+/* Returns the weight of a record in a mean: its samples or, if it does not give them, its steps. */
 static double weight_of(const records *r, size_t i)
 {
   const double samples = at(r->samples, i);
@@ -41,7 +41,7 @@ typedef struct rows {
   const records *train, *judged;
   brim_epoch *row;
   size_t count;
-  double weight; /* of the records of the last row */
+  double weight; /* weight of the records in the last row */
 } rows;
 
 static void begin_row(rows *r)
@@ -51,7 +51,7 @@ static void begin_row(rows *r)
   r->weight = 0;
 }
 
-/* The mean of `sum / weight` and one more value. */
+/* Returns the mean of `sum / weight` and one more value. */
 static double mean(double before, double weight, double value, double more)
 {
   return weight > 0 ? (before * weight + value * more) / (weight + more) : value;

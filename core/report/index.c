@@ -22,9 +22,9 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define CACHED_RUNS_MIN 100   /* fewer are read as quickly as a cache */
-#define TAIL_BYTES (64 << 10) /* of metrics.jsonl, read for a run without a summary */
-#define EVENT_BYTES 4096      /* of events.jsonl, whose first line has the run's start */
+#define CACHED_RUNS_MIN 100   /* reading fewer runs is as fast as reading a cache */
+#define TAIL_BYTES (64 << 10) /* bytes of metrics.jsonl, read for a run without a summary */
+#define EVENT_BYTES 4096      /* bytes of events.jsonl, whose first line has the run's start */
 #define CONFIG_DEPTH_MAX 16   /* deeper maps are one value */
 static const char *const files[BRIM_INDEX_FILES] = {"config.yaml", "summary.json", BRIM_NOTES_NAME, "metrics.jsonl"};
 
@@ -52,7 +52,7 @@ static bool is_same(brim_index_stamp a, brim_index_stamp b)
   return a.bytes == b.bytes && a.changed == b.changed && a.inode == b.inode;
 }
 
-/* Whether the cached run is as its folder is now. */
+/* Whether the cached run agrees with its folder as it is now. */
 static bool is_fresh(int folder, const char *name, const char *dir, const brim_index_run *run)
 {
   const int last = run->state == BRIM_INDEX_FINISHED ? BRIM_INDEX_METRICS : BRIM_INDEX_FILES;
@@ -61,8 +61,8 @@ static bool is_fresh(int folder, const char *name, const char *dir, const brim_i
   return run->state == BRIM_INDEX_FINISHED || (run->state == BRIM_INDEX_ENDED && !brim_run_is_open(dir));
 }
 
-/* Reads up to `room` - 1 bytes, the last ones of a longer file. Returns their number, or -1; *before: bytes left out.
- */
+/* Reads up to `room` - 1 bytes: the last ones of a longer file. Returns their number, or -1; *before: number of bytes
+ * left out. */
 static ssize_t read_end(const char *dir, const char *name, char *out, size_t room, int64_t *before)
 {
   char path[BRIM_PATH_MAX];
@@ -76,7 +76,7 @@ static ssize_t read_end(const char *dir, const char *name, char *out, size_t roo
   return n;
 }
 
-/* Appends an error, its lines joined to one. */
+/* Appends an error; its lines are joined to one. */
 static void add_problem(reader *r, const char *text)
 {
   if (r->problem.length > 0) brim_text_add(&r->problem, "; ");
@@ -149,7 +149,7 @@ static void add_results(reader *r, const json_t *record, const char *prefix)
   }
 }
 
-/* NULL: there is none, or a problem. */
+/* Returns NULL if there is no summary, or, with a problem added, if it is damaged. */
 static json_t *load_summary(reader *r)
 {
   char path[BRIM_PATH_MAX];
@@ -180,7 +180,8 @@ static int split_of(const json_t *record)
   return -1;
 }
 
-/* Adds the newest record of each split: how far a run without a summary got. Foreign lines are counted. */
+/* Adds the newest record of each split, which shows how far a run without a summary got. Counts lines of other
+ * programs. */
 static void read_tail(reader *r)
 {
   char *text = brim_arena_alloc(&r->arena, TAIL_BYTES + 1), prefix[40];
@@ -189,7 +190,7 @@ static void read_tail(reader *r)
   size_t foreign = 0;
   double step = NAN;
   ssize_t length = read_end(r->dir, "metrics.jsonl", text, TAIL_BYTES, &before);
-  while (length > 0 && text[length - 1] != '\n') length--; /* a killed run leaves a part of a line */
+  while (length > 0 && text[length - 1] != '\n') length--; /* a killed run may leave a part of a line */
   for (ssize_t end = length; end > 0;) {
     ssize_t start = --end;
     while (start > 0 && text[start - 1] != '\n') start--;
@@ -239,7 +240,8 @@ static void add_started(reader *r)
     brim_index_add_text(r->index, "started", text);
 }
 
-/* Adds the figure that judges the run: of validation data, else of test data, else, early in a run, of training. */
+/* Adds the figure by which the run is judged: of validation data, else of test data, else, early in a run, of
+ * training. */
 static void add_judged(reader *r, const char *name)
 {
   static const char *const judges[] = {"validation", "test", "train"};
@@ -296,7 +298,7 @@ static void read_run(brim_index *index, int folder, const char *name, const char
   static const char *const judged[] = {"loss", "accuracy", "perplexity", "mae"};
   reader r = {.index = index, .dir = dir};
   brim_index_begin_run(index, name);
-  for (int i = 0; i < BRIM_INDEX_FILES; i++) /* before reading, so that a later change is noticed */
+  for (int i = 0; i < BRIM_INDEX_FILES; i++) /* before reading, so that brim notices a later change */
     index->run[index->runs - 1].stamp[i] = stamp_of(folder, name, files[i]);
   brim_index_add_text(index, "name", name);
   if (error) add_problem(&r, brim_arena_printf(&r.arena, "cannot read '%s': %s", dir, strerror(error)));
@@ -307,7 +309,7 @@ static void read_run(brim_index *index, int folder, const char *name, const char
     add_notes(&r);
   } else {
     brim_index_add_text(index, "status", "unreadable");
-    index->run[index->runs - 1].state = BRIM_INDEX_OPEN; /* not to be cached: rights may change */
+    index->run[index->runs - 1].state = BRIM_INDEX_OPEN; /* not cached, because permissions may change */
   }
   if (r.problem.length > 0) {
     brim_index_add_text(index, "problem", brim_text_str(&r.problem));
@@ -320,7 +322,7 @@ static void read_run(brim_index *index, int folder, const char *name, const char
 /* ---- folders ---- */
 
 /* Adds the runs found: from the cache's index, which has them in the same order, or from their folders. True if a run
- * was read that the next call need not read again. */
+ * was read that the cache should have. */
 static bool merge(brim_index *index, int folder, const brim_found_list *found, brim_arena *arena)
 {
   brim_index_run *cached = index->run;

@@ -1,6 +1,6 @@
-/* The cache of an index: one file for each folder of runs, in the user's cache folder. It holds the arrays of the index
- * as they are in memory, with a hash; everything in it is checked before use, and any doubt discards it. See index.h.
- */
+/* The cache of an index: one file for each folder of runs, in the user's cache folder. It has the arrays of the index
+ * in their form in memory, with a hash. brim checks everything in it before use, and discards it if anything is wrong.
+ * See index.h. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ static uint64_t hash_words(const void *data, size_t bytes)
   return hash;
 }
 
-/* The file of a folder's cache and the folder's absolute path. False: there is no cache folder, or no such folder. */
+/* Finds the file of a folder's cache, and the folder's absolute path. False: there is no cache folder, or no such
+ * folder. */
 static bool find_file(const char *folder, char *path, char *real)
 {
   char cache[BRIM_PATH_MAX];
@@ -54,7 +55,7 @@ static size_t aligned(size_t bytes)
   return (bytes + 7) / 8 * 8;
 }
 
-/* The array at *at of the file, which is `bytes` long; advances *at. */
+/* Returns the array at *at of the file, which is `bytes` long; advances *at. */
 static void *take(const char *data, size_t *at, size_t bytes)
 {
   void *out = brim_xmalloc(bytes ? bytes : 1);
@@ -81,7 +82,7 @@ static bool is_sound(const brim_index *index)
   return true;
 }
 
-/* The length of the file that a header describes; 0: the header is invalid. */
+/* Returns the length of the file that a header describes; 0: the header is invalid. */
 static size_t length_of(const header *h)
 {
   const uint64_t most = (uint64_t)CACHE_BYTES_MAX;

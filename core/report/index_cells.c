@@ -1,4 +1,4 @@
-/* The cells of an index: texts and cells occur once, however many runs have them. See index.h. */
+/* The cells of an index: equal texts and equal cells are stored only once. See index.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 #include "report/index.h"
 #include "report/where.h"
 
-#define STRING_BYTES_MAX ((size_t)1 << 31) /* texts beyond are left out: an index of millions of runs */
+#define STRING_BYTES_MAX                                                                                               \
+  ((size_t)1 << 31) /* limit for all texts; further ones are left out, in an index of millions of runs */
 
 /* Makes room for `more` elements. */
 static void *grow(void *array, size_t count, size_t more, size_t *room, size_t bytes)
@@ -135,7 +136,7 @@ static uint32_t add_cell(brim_index *index, brim_index_cell cell)
   return (uint32_t)index->cells++;
 }
 
-/* Runs of a folder have their keys in the same order. */
+/* Fast for the usual case, in which runs of a folder have their keys in the same order. */
 static uint32_t add_key(brim_index *index, const char *name)
 {
   for (size_t k = 0; k < index->keys; k++) {
@@ -312,7 +313,7 @@ size_t brim_index_find_key(const brim_index *index, const char *name, uint32_t *
   char text[256];
   static const char *const forms[] = {"%s", "result.%s", "config.%s", "config.%s.id"};
   if (strlen(name) > 200 || room == 0) return 0;
-  const bool is_own = brim_index_is_known(name); /* loss is a figure, not the group of the configuration */
+  const bool is_own = brim_index_is_known(name); /* "loss" is a figure, not the group of the configuration */
   for (size_t i = 0; i < (is_own ? 2 : sizeof forms / sizeof forms[0]); i++) {
     snprintf(text, sizeof text, forms[i], name);
     if (find_exact(index, text, out)) return 1;

@@ -11,7 +11,7 @@
 #define BY_VALUE (-1) /* decimals: four digits */
 #define SCORE_PARTS 4
 
-/* Names for programs and for people; `unit`: factor for the value that people read. */
+/* Names for programs and for people; `unit`: factor for the value that people see. */
 static const struct {
   const char *key, *title;
   int decimals;
@@ -66,7 +66,7 @@ static double sum_of(const brim_series *s, const char *name)
   return value ? sum : NAN;
 }
 
-/* The mean value of the curve over rounds. */
+/* Returns the mean value of the curve over rounds. */
 static double area(const brim_series *judged)
 {
   const double *y = brim_series_values(judged, "accuracy"), *x = judged->step;
@@ -125,7 +125,7 @@ static void measure(const brim_compared *run, double *figure)
 
 /* ---- methods ---- */
 
-/* Runs that do not differ so far have the same number, that of the first of them, and the same name. */
+/* Runs that do not differ so far have the same number, which is that of the first of them, and the same name. */
 typedef struct grouping {
   brim_comparison *c;
   const brim_compared **run;
@@ -171,7 +171,7 @@ static void group(grouping *g, brim_comparison *c)
     if (strcmp(c->key[i], "seed") != 0) split(g, c->key[i], c->key[i]);
 }
 
-/* The means over the runs of a group; `value` has room for one figure of each. */
+/* Computes the means over the runs of a group; `value` has room for one figure of each. */
 static void add_up(brim_method *m, double figure[][BRIM_METHOD_FIGURES], const grouping *g, size_t first, double *value)
 {
   *m = (brim_method){.name = g->name[first], .run = BRIM_ARENA_NEW(&g->c->arena, const brim_compared *, g->count)};
@@ -187,7 +187,7 @@ static void add_up(brim_method *m, double figure[][BRIM_METHOD_FIGURES], const g
   }
 }
 
-/* Scaled from 0, the worst of the methods that have the figure, to 1. */
+/* Scales a figure from 0, for the worst of the methods that have it, to 1. */
 static double normalised(const brim_method *method, size_t count, int part, double value)
 {
   double worst = NAN, best = NAN;
@@ -337,7 +337,7 @@ brim_table brim_methods_table(brim_comparison *c, const brim_method *method, siz
   return table;
 }
 
-/* Names may contain commas and quotes. */
+/* Quotes a name, because names may contain commas and quotes. */
 static void add_quoted(brim_text *out, const char *s)
 {
   brim_text_add(out, "\"");

@@ -82,7 +82,7 @@ static const char parts[] =
     ".o-all{fill:var(--blue);color:var(--blue)}.o-least{fill:var(--deep);color:var(--deep)}"
     ".o-plan{fill:var(--amber);color:var(--amber)}";
 
-/* On a telephone an event is a paragraph, not a row of a table that is too wide. */
+/* On a narrow screen an event is a paragraph, because a row of a table would be too wide. */
 static const char narrow[] =
     "@media (max-width:40rem){body{padding:1rem}nav{margin:1rem -1rem 0;padding:.55rem 1rem}.card{flex:1 1 8.7rem}"
     ".events,.events tbody,.events tr{display:block}.events thead{display:none}"
@@ -92,7 +92,7 @@ static const char narrow[] =
     ".events td:last-child{display:block}"
     ".pairs th,.pairs td{display:block;border:0;padding:0}.pairs td{padding-bottom:.5rem}}";
 
-/* Nothing scrolls on paper, so wide elements must wrap or shrink. */
+/* Paper cannot scroll, so wide elements must wrap or shrink. */
 static const char paper[] =
     "@media print{@page{margin:14mm}body{max-width:none;padding:0;font-size:10px}nav,.age,.progress{display:none}"
     ".tall{max-height:none}.tall,.wide{overflow:visible}section{margin-top:1.4rem}"
@@ -104,7 +104,7 @@ static const char paper[] =
     ".chart{max-width:100%}svg{max-width:100%;height:auto}.bar{height:1.5rem}.sample{height:8px}"
     ".chart,.card,tr,.time{break-inside:avoid}}";
 
-/* A shade's number is the share in tenths. */
+/* Adds the shades; a shade's number is ten times the fraction. */
 static void add_shades(brim_text *out)
 {
   for (int i = 1; i <= BRIM_PAGE_SHADES; i++) {

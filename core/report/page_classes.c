@@ -1,4 +1,4 @@
-/* How well each class is distinguished from the others, on the test data. */
+/* Shows how well the model distinguishes each class from the others, on the test data. */
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void add_classes(const brim_page_run *page, const json_t *classes, brim_t
 
 /* ---- the confusion matrix ---- */
 
-/* A count; 0 if the value is not one. */
+/* Returns a count; 0 if the value is not a count. */
 static double count_of(const json_t *value)
 {
   const double count = json_is_number(value) ? json_number_value(value) : 0;

@@ -1,4 +1,4 @@
-/* A federation: how fast its model improved, and its clients' samples and participation. */
+/* Shows a federation: how fast its model improved, and its clients' samples and participation. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- accuracy ---- */
 
-/* Sum of a column over the rounds up to `step`. */
+/* Returns the sum of a column over the rounds up to `step`. */
 static double sum_until(const brim_series *s, const char *name, double step)
 {
   const double *value = brim_series_values(s, name);
@@ -19,7 +19,7 @@ static double sum_until(const brim_series *s, const char *name, double step)
   return value ? sum : NAN;
 }
 
-/* The best evaluation; the series' count if there are no accuracies. */
+/* Returns the best evaluation; the series' count if there are no accuracies. */
 static size_t find_best(const brim_series *judged)
 {
   const double *accuracy = brim_series_values(judged, "accuracy");
@@ -111,8 +111,8 @@ static double most_of(const double *value, int64_t count)
   return most;
 }
 
-/* The shade for a share of the maximum, by its square root: otherwise a few large numbers would leave all others
- * pale. */
+/* Returns the shade for a fraction of the maximum. It uses the square root, because otherwise a few large numbers would
+ * leave all others pale. */
 static int shade_of(double share)
 {
   return (int)fmax(1, ceil(BRIM_PAGE_SHADES * sqrt(share) - 1e-9));
@@ -133,7 +133,7 @@ static void add_squares(const brim_page_clients *c, int shade, double most, brim
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* A class's name from the test data's table, or its number. */
+/* Returns a class's name from the test data's table, or its number. */
 static const char *class_name(const brim_page_run *page, int64_t k)
 {
   const char *name =
@@ -204,7 +204,7 @@ static void add_partition(const brim_page_run *page, brim_text *out)
 /* ---- values per client ---- */
 
 typedef struct spread {
-  const char *title, *of_clients; /* titles of a chart with a bar per client, and of one with a bar per value */
+  const char *title, *of_clients; /* titles: of a chart with a bar per value, and of one with a bar per client */
   const char *what;               /* x axis of the second */
   size_t color;
 } spread;
@@ -216,7 +216,7 @@ static void draw_bars(const spread *s, const char *title, const char *x_label, c
   brim_svg_chart(&(brim_chart){title, x_label, &curve, 1}, out);
 }
 
-/* The number of clients by value: whole numbers, with a bar for each or for a range. */
+/* Draws the number of clients by value: whole numbers, with a bar for each value or for a range. */
 static void draw_piles(const spread *s, brim_arena *arena, const double *value, int64_t count, brim_text *out)
 {
   double least = INFINITY, most = 0;

@@ -15,7 +15,7 @@ static int64_t count_clients(const brim_page_run *page)
   return count <= CLIENTS_MAX ? count : 0;
 }
 
-/* The client's place in the picture; -1: not drawn. */
+/* Returns the client's place in the picture; -1: not drawn. */
 static int64_t place_of(const brim_page_clients *c, int64_t client)
 {
   const int64_t place = (client * c->shown + c->count - 1) / c->count;
@@ -91,8 +91,9 @@ static void add_classes(const brim_page_clients *c, int64_t client, uint64_t *wo
     if (c->has[i]) word[i] |= c->has[i][client];
 }
 
-/* The value of `name` in a line, after the colon and blanks, or NULL. Lines are brim's own (train/participants.h).
- * They are read in place, as building a tree for a million clients takes longer than their rounds. */
+/* Returns the value of `name` in a line, after the colon and blanks, or NULL. brim wrote the lines
+ * (train/participants.h). They are read in place, because building a tree for a million clients would take longer than
+ * their rounds. */
 static const char *value_of(const char *line, const char *name)
 {
   const char *at = strstr(line, name);
@@ -101,7 +102,7 @@ static const char *value_of(const char *line, const char *name)
   return at + strspn(at, ": ");
 }
 
-/* The next item of a list, starting at a bracket, or NULL. */
+/* Returns the next item of a list, or NULL; `at` is at first the list's bracket. */
 static const char *next_item(const char *at)
 {
   if (!at || *at == '\0' || *at == ']') return NULL;
@@ -109,7 +110,7 @@ static const char *next_item(const char *at)
   return *at == '\0' || *at == ']' ? NULL : at;
 }
 
-/* Returns the number of classes of all clients that trained, taken together. */
+/* Adds a round. Returns the number of different classes of all clients that trained in it. */
 static double add_round(brim_page_clients *c, const char *line)
 {
   const char *arrived = next_item(value_of(line, "\"arrived\""));
@@ -132,7 +133,7 @@ static double add_round(brim_page_clients *c, const char *line)
   return count_bits(classes);
 }
 
-/* The number of classes of all clients together. */
+/* Returns the number of different classes of all clients. */
 static double count_classes(const brim_page_clients *c)
 {
   uint64_t classes[BRIM_PAGE_CLASS_WORDS] = {0};
@@ -140,7 +141,7 @@ static double count_classes(const brim_page_clients *c)
   return count_bits(classes);
 }
 
-/* A round that was repeated after a resume has the same clients and counts once. */
+/* A round that was repeated after a resume has the same clients, and counts once. */
 static void read_participants(brim_page_run *page, brim_page_clients *c)
 {
   char *line = NULL;
@@ -159,7 +160,7 @@ static void read_participants(brim_page_run *page, brim_page_clients *c)
     rounds++;
     last = number;
   }
-  c->coverage += classes / (rounds * count_classes(c)); /* NAN: no rounds, or no classes */
+  c->coverage += classes / (rounds * count_classes(c)); /* NAN if there are no rounds or no classes */
   free(line);
   fclose(file);
 }

@@ -1,6 +1,6 @@
-/* The confusion matrix as a heat map: a table of numbers while they are readable, coloured squares for more classes,
- * and for many classes only the pairs that are confused most. Colours show the share of a label's samples: blue for
- * right answers, orange for wrong ones. */
+/* Draws the confusion matrix as a heat map: a table of numbers for few classes, coloured squares for more classes, and
+ * for many classes only the pairs that are confused most. Colours show the fraction of a label's samples: blue for
+ * correct answers, orange for wrong ones. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #define NUMBERS_CLASSES_MAX 24
 #define SQUARES_CLASSES_MAX 200
 #define PAIRS_MAX 12
-#define LABEL_BYTES_MAX 24 /* of a class name beside a square */
+#define LABEL_BYTES_MAX 24 /* limit for a class name beside a square */
 
-/* The shade of a cell, 1 to BRIM_PAGE_SHADES; 0: no samples. */
+/* Returns the shade of a cell, 1 to BRIM_PAGE_SHADES; 0: no samples. */
 static int shade_of(const brim_confusion *c, size_t label, size_t answer)
 {
   const double count = c->count[label * c->classes + answer];
@@ -68,7 +68,7 @@ static void add_squares(const brim_confusion *c, bool right, int shade, brim_tex
   if (any) brim_text_add(out, "\"/>\n");
 }
 
-/* The number of bytes of the name that are shown, without a partial character. */
+/* Returns the number of bytes of the name to show, without a partial character. */
 static size_t label_bytes(const char *name)
 {
   size_t n = strlen(name);
@@ -136,7 +136,7 @@ typedef struct pair {
   double count;
 } pair;
 
-/* Inserts into a list sorted by count; of equal ones, the earlier stays first. */
+/* Inserts into a list sorted by count; equal counts keep their order. */
 static void insert(pair *list, size_t *count, pair new)
 {
   size_t at = *count;

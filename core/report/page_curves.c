@@ -1,5 +1,5 @@
-/* Curves over steps: a chart for each figure of the records. The page of one run has a colour for each split, a page
- * of several runs one for each run. */
+/* Draws curves over steps: a chart for each figure of the records. The page of one run has a colour for each split, a
+ * page of several runs one for each run. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #define MEMORY_CURVES 3
 #define MIB 1048576.0
 
-/* Excludes coordinates, constants, and figures that have charts elsewhere. */
+/* Whether a figure has a chart here: not coordinates, constants, and figures that have charts elsewhere. */
 static bool is_drawn(const char *name)
 {
   static const char *const left_out[] = {"epoch",           "samples",       "tokens",    "seconds",
@@ -39,7 +39,7 @@ static brim_curve curve_of(const brim_series *series, const char *figure)
   return (brim_curve){.x = series->step, .y = value, .count = value ? series->count : 0};
 }
 
-/* Needs two points: one adds nothing to the table of figures. */
+/* A curve needs two points, because one adds nothing to the table of figures. */
 static bool is_curve(const brim_curve *c)
 {
   size_t points = 0;
@@ -108,7 +108,7 @@ void brim_page_curves(const brim_page_run *page, brim_text *out)
 
 /* ---- memory ---- */
 
-/* A curve of memory in MiB; without `figure`, of the largest planned peak. */
+/* Makes a curve of memory in MiB; without `figure`, of the largest planned peak. */
 static brim_curve memory_curve(const brim_page_run *page, const char *figure)
 {
   const brim_series *series = &page->run->metrics.split[BRIM_PART_TRAIN];

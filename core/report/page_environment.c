@@ -1,12 +1,12 @@
-/* The environment of the run's processes: host, versions, command lines. A table has a column for each process whose
- * values differ from those of the process before. */
+/* Shows the environment of the run's processes: host, versions, command lines. A table has a column for each process
+ * whose values differ from those of the process before it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "report/page_parts.h"
 
-#define COLUMNS_MAX 4 /* of processes: the first ones and the last */
+#define COLUMNS_MAX 4 /* most columns: the first processes and the last one */
 
 static const char *join_words(brim_arena *arena, const json_t *words)
 {
@@ -24,7 +24,7 @@ static const char *join_words(brim_arena *arena, const json_t *words)
   return out;
 }
 
-/* "dnnl 2.6, yaml 0.2": the pairs of an object. */
+/* Joins the pairs of an object: "dnnl 2.6, yaml 0.2". */
 static const char *join_pairs(brim_arena *arena, const json_t *object, const char *between)
 {
   const char *key;

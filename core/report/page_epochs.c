@@ -1,4 +1,4 @@
-/* The table of epochs, or of evaluations: see brim_epochs_list. */
+/* Shows the table of epochs, or of evaluations: see brim_epochs_list. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static void add_row(brim_table *table, const columns *c, const brim_epoch *e)
 {
   char text[64];
   snprintf(text, sizeof text, "%.4g", e->number);
-  brim_table_add(table, c->is_federated ? "" : text); /* a round is also an epoch */
+  brim_table_add(table, c->is_federated ? "" : text); /* in a federation a round is also an epoch */
   snprintf(text, sizeof text, "%.15g", e->step);
   brim_table_add(table, text);
   add_figure(table, "loss", e->loss);

@@ -1,4 +1,4 @@
-/* Names and formats of figures. An unknown figure is shown under its own name. */
+/* Names and formats of figures. An unknown figure keeps its own name. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum form { PLAIN, LOSS, PERCENT, RATE, SMALL };
 
-/* Figures that do not judge a model: training conditions and speed. */
+/* Figures by which a model is not judged: training conditions and speed. */
 static const struct {
   const char *name, *title;
   enum form form;

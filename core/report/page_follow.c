@@ -1,4 +1,4 @@
-/* See page_follow.h. A process of its own does this, so that a run never waits for its page. */
+/* See page_follow.h. A separate process does this, so that a run never waits for its page. */
 #include "report/page_follow.h"
 
 #include <errno.h>
@@ -14,13 +14,13 @@
 #include "store/rundir.h"
 
 #define SHARE 0.005      /* most processor time for pages */
-#define LOOK_SECONDS 1.0 /* between two looks whether the run has ended */
-#define KILLED_SECONDS 2 /* before the page of a run that was killed */
-#define LINE_ENDS 1      /* the run has said that it ends */
+#define LOOK_SECONDS 1.0 /* time between two checks whether the run has ended */
+#define KILLED_SECONDS 2 /* wait before the last page of a run that was killed */
+#define LINE_ENDS 1      /* the run has announced its end */
 #define LINE_BROKEN 2    /* its process is gone */
 
-/* Replaces the page by renaming. The temporary name has this process's number, as the next process of a run may have
- * begun to write its own page. A lost page is made again, so it is not synced. */
+/* Replaces the page by renaming. The temporary name contains this process's number, because the next process of a run
+ * may already be writing its own page. The page is not synced, because a lost page can be made again. */
 static brim_status replace(const char *path, const brim_text *page)
 {
   char aside[BRIM_PATH_MAX];
@@ -60,7 +60,7 @@ static double processor_seconds(void)
   return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0 ? (double)used.tv_sec + 1e-9 * (double)used.tv_nsec : 0;
 }
 
-/* Waits, at most until `until`, for the run's end. Returns LINE_ENDS, LINE_BROKEN, or 0: the time is over. */
+/* Waits for the run's end, at most until `until`. Returns LINE_ENDS, LINE_BROKEN, or 0 at that time. */
 static int await(const char *dir, int line, double until)
 {
   for (double left; (left = until - brim_now()) > 0;) {
@@ -87,7 +87,7 @@ brim_status brim_page_follow(const char *dir, const char *path, double every_sec
     end = await(dir, line, start + pause);
   }
   if (end == LINE_ENDS) return BRIM_OK;
-  if (line >= 0) { /* the user may delete the folder of a killed run, or resume it, right away */
+  if (line >= 0) { /* the user may delete the folder of a killed run, or resume it, at once */
     sleep(KILLED_SECONDS);
     if (!brim_is_folder(dir) || brim_run_is_open(dir)) return BRIM_OK;
   }

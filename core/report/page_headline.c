@@ -1,4 +1,4 @@
-/* The top of a run's page: its description, its end, and its figures. */
+/* Shows the top of a run's page: its description, how it ended, and its figures. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 
 #define CARDS_OF_SCORES 4
 
-/* A figure such as "validation_loss": from the summary or, without one, from the newest record. */
+/* Returns a figure such as "validation_loss": from the summary or, without one, from the newest record. */
 static double score(const brim_page_run *page, enum brim_part split, const char *name)
 {
   return page->summary ? brim_summary_number(page->summary, split, name)
                        : brim_series_last(&page->run->metrics.split[split], name);
 }
 
-/* The part after "test_", or NULL for other keys. */
+/* Returns the part after "test_", or NULL for other keys. */
 static const char *after_split(const char *key)
 {
   for (int i = 0; i < BRIM_PART_COUNT; i++) {
@@ -57,7 +57,7 @@ static void add_card(brim_text *out, const char *split, const char *title, const
   brim_text_add(out, "</span></div>\n");
 }
 
-/* Adds cards of the scores on the data that judges the model best. */
+/* Adds cards with the scores on the data by which the model is judged best. */
 static void add_score_cards(const brim_page_run *page, const brim_names *names, brim_text *out)
 {
   int split = BRIM_PART_COUNT - 1;
@@ -80,7 +80,7 @@ static void add_rate_card(const brim_page_run *page, const char *name, brim_text
   add_card(out, "", brim_figure_title(&page->all->arena, name), brim_figure_format(text, sizeof text, name, rate));
 }
 
-/* The memory of a run that went as planned is one number. */
+/* If a run went as planned, one number describes its memory. */
 static void add_memory_cards(const brim_page_run *page, brim_text *out)
 {
   char text[64];
@@ -92,13 +92,13 @@ static void add_memory_cards(const brim_page_run *page, brim_text *out)
   if (!is_kept) add_card(out, "", "memory placed", brim_figure_bytes(text, sizeof text, placed));
 }
 
-/* The last step that the run will make, as its newest process knows it. */
+/* Returns the last step that the run will make, according to its newest process. */
 static double steps_of(const brim_page_run *page)
 {
   return page->process_count == 0 ? NAN : brim_json_number(page->process[page->process_count - 1].environment, "steps");
 }
 
-/* The step at which the run is, and a bar; only while it has not ended. */
+/* Adds the run's current step, and a bar; only while the run has not ended. */
 static void add_progress(const brim_page_run *page, brim_text *out)
 {
   char left[32];

@@ -1,5 +1,5 @@
-/* Histograms of weights, gradients and updates by layer, from histograms.jsonl (train/histograms.h): the last ones as
- * areas, the first ones as outlines, and the ratio of update to weight over the run. */
+/* Draws histograms of weights, gradients and updates by layer, from histograms.jsonl (train/histograms.h): the last
+ * ones as areas, the first ones as outlines, and the ratio of update to weight over the run. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 #define FILE_BYTES_MAX (64 << 20)
 #define TENSORS_MAX 4096 /* read; more are ignored */
 #define ROWS_MAX 80      /* shown */
-#define POINTS_MAX 64    /* of the ratio over the run */
+#define POINTS_MAX 64    /* points of the ratio over the run */
 #define KINDS 3
-#define WIDTH 132.0 /* of a picture, in its own units */
+#define WIDTH 132.0 /* size of a picture, in its own units */
 #define HALF 15.0   /* height above and below its line */
-#define TAIL 0.002  /* bins at the ends with a smaller share are left out */
+#define TAIL 0.002  /* bins at the ends with a smaller fraction are left out */
 
 /* One histogram; count 0: none. */
 typedef struct shape {
@@ -36,7 +36,7 @@ typedef struct row {
 typedef struct table {
   const brim_page_run *page;
   row *row;
-  size_t count, next; /* next: where the next line's tensor is expected */
+  size_t count, next; /* next: index at which the next line's tensor is expected */
   double first_step, last_step;
   int low[KINDS], high[KINDS]; /* bins shown */
 } table;
@@ -58,7 +58,7 @@ const char *const brim_page_histograms_style =
 
 static row *find_row(table *t, const char *name)
 {
-  for (size_t i = 0; i < t->count; i++) { /* lines are in the order of the tensors, so mostly the next one */
+  for (size_t i = 0; i < t->count; i++) { /* lines have the order of the tensors, so it is usually the next one */
     row *r = &t->row[(t->next + i) % t->count];
     if (strcmp(r->name, name) != 0) continue;
     t->next = (size_t)(r - t->row);
@@ -104,7 +104,7 @@ static int kind_of(const char *name)
   return -1;
 }
 
-/* Of lines that are neither of the first nor of the last step, only updates are read, for their ratio. */
+/* From lines that belong neither to the first nor to the last step, reads only the updates, for their ratio. */
 static void read_line(table *t, const char *text, size_t length, double step)
 {
   static const char updates[] = "\"of\":\"updates\"";
@@ -235,7 +235,7 @@ static void add_picture(const table *t, const row *r, int kind, brim_text *out)
   brim_text_add(out, "</td>");
 }
 
-/* The ratio over the run, by its logarithm. */
+/* Draws the ratio over the run, on a logarithmic scale. */
 static void add_trend(const row *r, brim_text *out)
 {
   double low = INFINITY, high = -INFINITY;
@@ -246,7 +246,7 @@ static void add_trend(const row *r, brim_text *out)
   }
   brim_text_add(out, "<td>");
   if (r->points > 1 && low <= high) {
-    if (high - low < 1) { /* show at least one decade, so that noise stays small */
+    if (high - low < 1) { /* show at least one decade, so that noise looks small */
       low = (low + high) / 2 - 0.5;
       high = low + 1;
     }
@@ -265,7 +265,7 @@ static void add_trend(const row *r, brim_text *out)
   brim_text_add(out, "</td>");
 }
 
-/* The axis of a column: some powers of ten. */
+/* Draws the axis of a column: some powers of ten. */
 static void add_axis(const table *t, int kind, brim_text *out)
 {
   const double ten = log2(10), from = t->low[kind] + BRIM_HISTOGRAM_FIRST,
@@ -293,7 +293,7 @@ static void add_number(brim_text *out, double value)
     brim_text_add(out, "<td></td>");
 }
 
-/* The share of zeros in the gradient. */
+/* Adds the fraction of zeros in the gradient. */
 static void add_zeros(const row *r, brim_text *out)
 {
   const shape *gradient = &r->last[1];

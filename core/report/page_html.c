@@ -28,7 +28,7 @@ void brim_page_begin(brim_text *out, const char *heading)
   brim_text_add(out, "</h2>\n");
 }
 
-/* Text from files has no '<', so each mark is a section's. */
+/* Text from files contains no '<' here, so each mark begins a section. */
 void brim_page_jumps(const brim_text *body, brim_text *out)
 {
   const char *at = brim_text_str(body);

@@ -1,4 +1,4 @@
-/* The inputs of the run, folded: words of the command line, plugins, the configuration. */
+/* Shows the inputs of the run, folded: words of the command line, plugins, the configuration. */
 #include "report/page_parts.h"
 
 static void add_text(brim_text *out, const char *heading, const char *text)

@@ -1,4 +1,4 @@
-/* A page that follows its run: the text about its age, and the script that refreshes it. */
+/* Makes a page follow its run: the text about its age, and the script that refreshes it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "store/rundir.h"
 
 /* Reloads the page when its next version is due. The reader's place is kept as the section at the top of the window,
- * because earlier sections may have grown; open details and scrolled tables stay as they were. A page whose stamp has
- * not changed for three intervals is stale: it says so and stops. The first look uses this computer's clock, later ones
- * only its differences. Free of '<' and '&', so that the page is well-formed XML. */
+ * because earlier sections may have grown; open details and scrolled tables stay as they were. If the page's stamp has
+ * not changed for three intervals, the page reports that it is stale, and stops. The first check uses this computer's
+ * clock, later ones only time differences. The script contains no '<' and '&', so that the page is well-formed XML. */
 static const char script[] =
     "(function(){"
     "var d=document,b=d.body,every=1000*b.dataset.every,stamp=1000*b.dataset.written,old=history.state,now=Date.now(),"
@@ -52,7 +52,7 @@ bool brim_page_refreshes(const brim_page_run *page)
   return page->live && page->live->every_seconds > 0 && page->state == BRIM_PAGE_RUNNING;
 }
 
-/* Whether the newest event is that a process waits for its device. */
+/* Whether the newest event says that a process waits for its device. */
 static bool is_waiting(const brim_page_run *page)
 {
   const json_t *last = json_array_get(page->events, json_array_size(page->events) - 1);

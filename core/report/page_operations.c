@@ -1,5 +1,5 @@
-/* The time of a step by operation: measured in a traced step, predicted by the device profile, and the least possible
- * at the rates that the device reaches. */
+/* Shows the time of a step by operation: measured in a traced step, predicted from the device profile, and the lower
+ * bound at the rates that the device reaches. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 
 #include "report/page_parts.h"
 
-#define ROWS_MAX 14          /* kinds of operations; the others are added up */
+#define ROWS_MAX 14          /* most kinds of operations shown; the others are summed */
 #define NODES_MAX 60         /* rows of the folded table */
-#define OPERATIONS_MAX 20000 /* of the file; more are ignored */
+#define OPERATIONS_MAX 20000 /* limit for operations in the file; more are ignored */
 
-/* Times add up; a NAN stays one. */
+/* Times that can be added; NAN plus any time is NAN. */
 typedef struct times {
   const char *name, *detail;
   double runs, measured, predicted, least; /* seconds per step */
@@ -80,7 +80,7 @@ static void add_ms(double seconds, bool guessed, brim_text *out)
     brim_text_printf(out, "<td class=\"number\">%s%.*f</td>", guessed ? "~" : "", ms >= 100 ? 1 : ms >= 1 ? 2 : 3, ms);
 }
 
-/* The measured time as a bar, with a mark for the prediction and a darker part for the least possible. */
+/* Draws the measured time as a bar, with a mark for the prediction and a darker part for the lower bound. */
 static void add_bar(const times *t, double longest, brim_text *out)
 {
   const double unit = longest > 0 ? 100 / longest : 0;
@@ -99,7 +99,7 @@ static void add_bar(const times *t, double longest, brim_text *out)
 /* The scales of all rows of a table. */
 typedef struct scale {
   double whole, longest; /* seconds: of a step, and of the longest bar */
-  bool has_least;        /* else those columns are left out */
+  bool has_least;        /* if false, those columns are left out */
 } scale;
 
 static void add_row(const times *t, const scale *s, brim_text *out)
@@ -195,7 +195,7 @@ static void add_source(const brim_page_run *page, double whole, bool knows_least
                   "measured the rates of this device.</p>\n");
 }
 
-/* The predicted time of the traced step, from the device profile; NAN unless every operation has a prediction. */
+/* Predicts the time of the traced step from the device profile; NAN unless every operation has a prediction. */
 double brim_page_traced_prediction(const brim_page_run *page)
 {
   size_t i;

@@ -1,4 +1,4 @@
-/* Memory: planned, by class, and placed. */
+/* Shows memory: planned, by class, and by place. */
 #include <math.h>
 #include <stdio.h>
 
@@ -86,7 +86,7 @@ static void add_recompute(brim_table *table, const json_t *recompute)
 
 typedef const char *(*format_fn)(char *out, size_t room, double value);
 
-/* The difference as a reader compares it: "exactly", "+3.1 %". */
+/* Formats the difference for people: "exactly", "+3.1 %". */
 static const char *difference(brim_arena *arena, double predicted, double measured)
 {
   if (!(predicted > 0) || !(measured > 0)) return "";
@@ -155,7 +155,7 @@ static void add_details(const brim_page_run *page, brim_text *out)
   brim_page_table(out, &table);
 }
 
-#define BUFFERS_MAX 450 /* drawn on a page; the picture of `brim plan -o` has more */
+#define BUFFERS_MAX 450 /* limit for buffers on a page; the picture of `brim plan -o` has more */
 
 static void add_picture(const brim_page_run *page, brim_text *out)
 {

@@ -1,4 +1,4 @@
-/* The processes of a run, from its events: a run that was resumed has several. */
+/* Finds the processes of a run from its events: a run that was resumed has several. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "observe/progress.h"
 #include "report/page_parts.h"
 
-#define PROCESSES_MAX 10000 /* events of further ones count as the last one's */
+#define PROCESSES_MAX 10000 /* limit; events of further processes count as the last one's */
 
 bool brim_page_is_event(const json_t *event, const char *kind)
 {
@@ -42,7 +42,7 @@ static brim_page_process *begin_process(brim_page_run *page, size_t index, const
   return p;
 }
 
-/* The event of a wait has its own time, which may be before that of the start. */
+/* The event of a wait has its own time, which may be earlier than that of the start. */
 static void take_event(brim_page_process *p, const json_t *event)
 {
   const double time = brim_json_number(event, "time"), step = brim_json_number(event, "step");
@@ -58,7 +58,7 @@ static void take_event(brim_page_process *p, const json_t *event)
   if (repeated >= 0) p->recoveries++;
 }
 
-/* A process that has not recorded its end was there at least until its last record. */
+/* A process that has not recorded its end ran at least until its last record. */
 static void extend_last(brim_page_run *page)
 {
   char path[BRIM_PATH_MAX];
@@ -113,7 +113,7 @@ double brim_page_seconds_left(const brim_page_run *page, double steps)
   return isnan(left) ? left : fmax(0, left - fmax(0, now - record));
 }
 
-/* Records of a resumed run may include steps of an earlier process; their time is scaled already. */
+/* Records of a resumed run may include steps of an earlier process; their time is already scaled. */
 double brim_page_step_seconds(const brim_page_run *page)
 {
   const brim_series *train = &page->run->metrics.split[BRIM_PART_TRAIN];

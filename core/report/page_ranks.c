@@ -1,4 +1,4 @@
-/* The ranks of a job, or the processes of a federation's clients. */
+/* Shows the ranks of a job, or the processes of a federation's clients. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 
 #define RANKS_MAX 4096 /* more would be unreadable */
 
-/* The newest event of each rank; *count: number of ranks. */
+/* Finds the newest event of each rank; *count: number of ranks. */
 static const json_t **newest_of_ranks(const brim_page_run *page, size_t *count)
 {
   const json_t **out = BRIM_ARENA_NEW(&page->all->arena, const json_t *, RANKS_MAX);

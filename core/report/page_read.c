@@ -1,4 +1,4 @@
-/* Reads the data of a run's own page from its folder. Nothing there is trusted: files may be missing, damaged, or
+/* Reads the data of a run's own page from its folder. brim does not trust the files: they may be missing, damaged, or
  * written by anyone. */
 #include <errno.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "store/rundir.h"
 #include "store/summary.h"
 
-#define TEXT_BYTES_MAX (1 << 20) /* of a file that is shown verbatim */
+#define TEXT_BYTES_MAX (1 << 20) /* limit for a file that is shown verbatim */
 
 FILE *brim_page_open(brim_page_run *page, const char *name)
 {
@@ -24,7 +24,7 @@ FILE *brim_page_open(brim_page_run *page, const char *name)
   return file;
 }
 
-/* NULL: the file is missing, or damaged, which is noted. */
+/* Returns NULL if the file is missing, or, with a note, if it is damaged. */
 static json_t *read_object(brim_page_run *page, const char *name)
 {
   json_error_t error;
@@ -45,7 +45,7 @@ static json_t *read_object(brim_page_run *page, const char *name)
   return NULL;
 }
 
-/* The lines of a file that are objects with a text `key`. */
+/* Reads the lines of a file that are objects with a text `key`. */
 static json_t *read_lines(brim_page_run *page, const char *name, const char *key)
 {
   char *line = NULL;
@@ -64,7 +64,7 @@ static json_t *read_lines(brim_page_run *page, const char *name, const char *key
   return all;
 }
 
-/* The events decide: a summary may be that of an earlier process. */
+/* The events determine the state, because a summary may be that of an earlier process. */
 static enum brim_page_state find_state(const brim_page_run *page)
 {
   static const char *const begins[] = {"started", "resumed"}, *const ends[] = {"finished", "interrupted", "failed"};

@@ -1,4 +1,4 @@
-/* The samples of the last evaluation that the model got most wrong, from samples.json (train/samples.h). */
+/* Shows the samples of the last evaluation for which the model is most wrong, from samples.json (train/samples.h). */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "report/page_parts.h"
 
 #define SHOWN_MAX 32
-#define PICTURE_BYTES_MAX 16384 /* of a PNG file; larger ones are not shown */
+#define PICTURE_BYTES_MAX 16384 /* limit for a PNG file; larger ones are not shown */
 #define INPUTS_MAX 8
-#define TEXT_BYTES_MAX 240 /* of a text; those that train/samples.c writes are not longer */
+#define TEXT_BYTES_MAX 240 /* limit for a text; train/samples.c writes no longer ones */
 
 const char *const brim_page_samples_style =
     ".samples{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.7rem,1fr));gap:.7rem;margin:0}"
@@ -21,7 +21,7 @@ const char *const brim_page_samples_style =
     ".samples .more{color:var(--faint);font-variant-numeric:tabular-nums}"
     "@media print{.samples{grid-template-columns:repeat(6,1fr)}}";
 
-/* A picture that is base64 with the signature of PNG; other text is not shown. */
+/* Whether this is base64 with the signature of a PNG file; other text is not shown as a picture. */
 static bool is_picture(const char *text)
 {
   static const char signature[] = "\x89PNG\r\n\x1a\n";
@@ -38,7 +38,7 @@ static void add_text(const char *text, bool end, brim_text *out)
   brim_svg_escape_n(out, end ? text + length - most : text, most);
 }
 
-/* A token, in which spaces and line ends can be seen. */
+/* Adds a token, with visible spaces and line ends. */
 static void add_token(const json_t *sample, const char *key, const char *name_key, brim_text *out)
 {
   const char *name = brim_json_string(sample, name_key);
@@ -55,7 +55,7 @@ static void add_token(const json_t *sample, const char *key, const char *name_ke
     }
 }
 
-/* "...before [label] after..." and the token that the model expected instead. */
+/* Adds "...before [label] after..." and the token that the model expected instead. */
 static void add_token_sample(const json_t *sample, brim_text *out)
 {
   const double loss = brim_json_number(sample, "loss"), rank = brim_json_number(sample, "label_rank");
@@ -79,7 +79,7 @@ static void add_token_sample(const json_t *sample, brim_text *out)
                    brim_json_number(sample, "position"));
 }
 
-/* A class by its name or number; a list of real numbers. */
+/* Adds a class by its name or number, or a list of real numbers. */
 static void add_answer(const json_t *sample, const char *key, const char *name_key, brim_text *out)
 {
   const json_t *value = json_object_get(sample, key);
@@ -122,7 +122,7 @@ static void add_sample(const json_t *sample, brim_text *out)
   brim_text_add(out, "</span></figcaption></figure>\n");
 }
 
-/* "The test samples with the greatest losses after step 4690, of 780 wrong among 10000: ..." */
+/* Adds "The test samples with the greatest losses after step 4690, of 780 wrong among 10000: ..." */
 static void add_heading(const brim_page_run *page, brim_text *out)
 {
   const json_t *root = page->samples;

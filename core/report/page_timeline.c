@@ -5,11 +5,11 @@
 
 #include "report/page_parts.h"
 
-#define ROWS_MAX 200 /* half of them the first, half the last */
+#define ROWS_MAX 200 /* limit: half of them for the first events, half for the last */
 
 /* ---- words for events ---- */
 
-/* The bytes in a field of an event as text, such as "44.6 MiB"; "" if the event does not have the field. */
+/* Returns the bytes in a field of an event as text, such as "44.6 MiB"; "" if the event lacks the field. */
 static const char *bytes_of(brim_arena *arena, const json_t *event, const char *key)
 {
   char text[32];
@@ -23,7 +23,8 @@ static const char *seconds_of(brim_arena *arena, double seconds)
   return brim_arena_string(arena, brim_figure_seconds(text, sizeof text, seconds));
 }
 
-/* "on lab7, cpu:0 (AMD EPYC), micro-batch 64, 44.6 MiB planned", as far as the environment says. */
+/* Describes the place: "on lab7, cpu:0 (AMD EPYC), micro-batch 64, 44.6 MiB planned", with the parts that the
+ * environment gives. */
 static const char *describe_place(brim_arena *arena, const json_t *here)
 {
   const char *host = brim_json_string(here, "host"), *device = brim_json_string(here, "device");
@@ -62,7 +63,7 @@ static const char *tell_claim(brim_arena *arena, const json_t *event, const brim
                            seconds_of(arena, brim_json_number(event, "queue_seconds")));
 }
 
-/* "auto_plan: micro-batch 64: the largest that fits". */
+/* Formats "auto_plan: micro-batch 64: the largest that fits". */
 static const char *tell_decision(brim_arena *arena, const json_t *event, const brim_page_process *p)
 {
   const char *by = brim_json_string(event, "by"), *choice = brim_json_string(event, "choice");
@@ -93,7 +94,8 @@ static const char *tell_interrupted(brim_arena *arena, const json_t *event, cons
   return brim_arena_printf(arena, "by the signal %s, with a checkpoint of this step", signal[0] ? signal : "(unknown)");
 }
 
-/* Known kinds; others keep their names. tell NULL: not shown, as it is routine, or has a section of its own. */
+/* Known kinds of events; other events keep their names. tell NULL: not shown, because it is routine or has a section of
+ * its own. */
 static const struct kind {
   const char *event, *label, *tone;
   const char *(*tell)(brim_arena *, const json_t *, const brim_page_process *);
@@ -142,7 +144,7 @@ typedef struct row {
   const char *label, *tone, *detail;
 } row;
 
-/* The rungs of a recovery: the failure with brim's first measure, and further measures until the work was repeated. */
+/* Describes a rung of a recovery: the failure with brim's first measure, or a further measure. */
 static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row *out)
 {
   const char *reason = brim_json_string(event, "reason"), *choice = brim_json_string(event, "choice");
@@ -157,7 +159,7 @@ static void tell_rung(brim_arena *arena, const json_t *event, bool is_first, row
   out->detail = brim_arena_printf(arena, "%s; what brim did: %s", reason[0] ? reason : "unknown cause", choice);
 }
 
-/* *in_recovery: whether the events before are of a recovery that has not ended. */
+/* *in_recovery: whether the events before belong to a recovery that has not ended. */
 static row row_of(brim_arena *arena, const json_t *event, const brim_page_process *p, bool *in_recovery)
 {
   const struct kind *kind = kind_of(event);
@@ -169,7 +171,7 @@ static row row_of(brim_arena *arena, const json_t *event, const brim_page_proces
   return out;
 }
 
-/* A process that a later one replaced, or that is known to be gone, without having recorded its end. */
+/* Whether a process ended without recording its end: a later one replaced it, or it is known to be gone. */
 static bool is_lost(const brim_page_run *page, size_t process)
 {
   const brim_page_process *p = &page->process[process];
@@ -196,7 +198,7 @@ static int by_time(const void *a, const void *b)
   return (x->time > y->time) - (x->time < y->time); /* 0 without a time */
 }
 
-/* The rows of a process. Those of a wait come before the start that recorded them. */
+/* Lists the rows of a process. Rows of a wait come before the start that recorded them. */
 static size_t list_process(const brim_page_run *page, size_t process, row *out)
 {
   brim_arena *arena = &page->all->arena;
@@ -208,7 +210,7 @@ static size_t list_process(const brim_page_run *page, size_t process, row *out)
     const json_t *event = json_array_get(page->events, i);
     if (is_shown(event)) out[count++] = row_of(arena, event, p, &in_recovery);
   }
-  size_t early = 1; /* the waits that follow the start at once */
+  size_t early = 1; /* the waits that directly follow the start */
   while (early < count && out[early].time < out[0].time) early++;
   if (count > 0) qsort(out, early, sizeof *out, by_time);
   if (is_lost(page, process)) out[count++] = row_of_loss(arena, page, process);

@@ -1,5 +1,5 @@
-/* The picture of a run's events: time from left to right, a bar for each process, and the step that the run had
- * reached. The time between two processes has a fixed width, as it may be days. */
+/* Draws a run's events: time from left to right, a bar for each process, and the step that the run had reached. The
+ * time between two processes has a fixed width, because it may be days. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +17,9 @@
 #define AXIS_Y 184
 #define HEIGHT 198
 #define GAP 58           /* between two processes */
-#define PROCESSES_MAX 12 /* drawn; with more, the first and the last ones */
+#define PROCESSES_MAX 12 /* most processes drawn: if there are more, the first and the last ones */
 #define MARKS_MAX 400    /* drawn of a kind */
-#define SPAN_MIN 4.0     /* of a wait or a recovery, to be seen */
+#define SPAN_MIN 4.0     /* minimum width of a wait or a recovery, so that it is visible */
 
 typedef struct span {
   double from, to; /* seconds since 1970 */
@@ -31,10 +31,10 @@ typedef struct picture {
   span process[PROCESSES_MAX];
   size_t index[PROCESSES_MAX]; /* of each in the page */
   size_t count;
-  double steps; /* at the top of the curve */
+  double steps; /* number of steps at the top of the curve */
 } picture;
 
-/* Chooses the drawn processes: those with times; of too many the first and the last ones. */
+/* Chooses the processes to draw: those with times; of too many, the first and the last ones. */
 static void choose(picture *pic)
 {
   size_t timed = 0, number = 0;
@@ -108,7 +108,7 @@ static void add_bar(const picture *pic, size_t i, brim_text *out)
   if (isfinite(waiting)) add_span(x_of(s, waiting), s->right, "t-wait", "in the queue", s->to - waiting, out);
 }
 
-/* The end of a process, above its bar. */
+/* Draws how a process ended, above its bar. */
 static void add_end(const picture *pic, size_t i, brim_text *out)
 {
   const brim_page_run *page = pic->page;
@@ -124,7 +124,7 @@ static void add_end(const picture *pic, size_t i, brim_text *out)
                    fmax(pic->process[i].right, pic->process[i].left + 60), BAR_TOP - 8, how);
 }
 
-/* The time in which no process ran. */
+/* Draws the time in which no process ran. */
 static void add_gap(const span *before, const span *after, brim_text *out)
 {
   char text[32];
@@ -138,7 +138,7 @@ static void add_gap(const span *before, const span *after, brim_text *out)
 
 /* ---- steps ---- */
 
-/* A line through the steps of the events, and a dot for each checkpoint. */
+/* Draws a line through the steps of the events, and a dot for each checkpoint. */
 static void add_steps(const picture *pic, size_t i, brim_text *out)
 {
   const brim_page_run *page = pic->page;

@@ -1,9 +1,9 @@
 /* Draws the arena: operations of a step from left to right, offsets upwards, and a rectangle for each buffer from the
- * operation that makes it to the last that needs it. Recomputed buffers are hatched, with a dashed line from where
- * they were dropped. Rectangles too small to see are omitted and counted.
+ * operation that makes it to the last that needs it. Recomputed buffers are hatched, with a dashed line from the place
+ * where they were dropped. Rectangles too small to see are omitted and counted.
  *
- * The lanes of a federation are stacked on the server's memory; their clients' steps need not be synchronous as
- * drawn. */
+ * The lanes of a federation are drawn above the server's memory. In a run, their clients' steps need not be synchronous
+ * as in the picture. */
 #include "report/plan_svg.h"
 
 #include <math.h>
@@ -22,10 +22,10 @@
 #define LEGEND_Y 622
 #define HEIGHT 666
 
-#define DRAWN_MAX 4000 /* rectangles; limits the picture to a megabyte or two */
-#define LINKS_MAX 48   /* dashed lines; more would hide too much */
+#define DRAWN_MAX 4000 /* limit for rectangles, so that the picture has a megabyte or two */
+#define LINKS_MAX 48   /* limit for dashed lines; more would hide too much */
 #define SIDE_MIN 0.3   /* minimum side of a drawn rectangle */
-#define SIDE_THIN 3.0  /* thinner rectangles have no edge, which would hide the colour */
+#define SIDE_THIN 3.0  /* thinner rectangles are drawn without an edge, which would hide the colour */
 
 #define SERVERS "server's "
 
@@ -45,11 +45,11 @@ static const struct {
 
 typedef struct picture {
   const brim_pieces *d;
-  const brim_region *part; /* persistent: of the lane or the plan, or of the server */
+  const brim_region *part; /* persistent parts: of the lane or the plan, or of the server */
   uint64_t base_bytes;     /* offset of the plan in the arena */
   uint64_t top_bytes;
   const char *whose; /* "server's ", before the names of persistent parts; "" without a federation */
-  size_t end;        /* pieces before this one are drawn, unless they are too small to see */
+  size_t end;        /* pieces before this one have been drawn, unless they are too small to see */
   size_t drawn;      /* their number */
   int links;
 } picture;
@@ -103,13 +103,13 @@ static void draw_piece(const picture *pic, const brim_piece *x, brim_text *out)
   brim_text_add(out, "</title></rect>\n");
 }
 
-/* The name of a persistent part: "server's sum of updates". */
+/* Writes the name of a persistent part: "server's sum of updates". */
 static const char *name_of(const picture *pic, enum brim_piece_kind kind)
 {
   return kind == BRIM_PIECE_GRADIENT && strcmp(pic->whose, SERVERS) == 0 ? "sum of updates" : kinds[kind].text;
 }
 
-/* The persistent parts, over the whole width. */
+/* Draws the persistent parts, over the whole width. */
 static void draw_persistent(const picture *pic, brim_text *out)
 {
   char bytes[32];
@@ -128,7 +128,7 @@ static void draw_persistent(const picture *pic, brim_text *out)
   }
 }
 
-/* Draws lines from where the largest results were dropped to where they are recomputed. */
+/* Draws lines from the places where the largest results are dropped to those where they are recomputed. */
 static void draw_links(picture *pic, brim_text *out)
 {
   for (size_t i = 0; i < pic->end && pic->links < LINKS_MAX; i++) {
@@ -140,7 +140,8 @@ static void draw_links(picture *pic, brim_text *out)
   }
 }
 
-/* The bytes alive at each operation, wherever they are: the distance to the pieces above shows the cost of gaps. */
+/* Draws the bytes alive at each operation, wherever they are. The distance to the pieces above shows the cost of
+ * gaps. */
 static void draw_alive(const picture *pic, brim_text *out)
 {
   const brim_pieces *d = pic->d;
@@ -152,7 +153,7 @@ static void draw_alive(const picture *pic, brim_text *out)
   brim_text_printf(out, "H%d\"/>\n", RIGHT);
 }
 
-/* A distance between lines of 1, 2 or 5 times a power of two units. */
+/* Returns a distance between lines: 1, 2 or 5 times a power of two units. */
 static uint64_t choose_step(uint64_t bytes)
 {
   static const int digits[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
@@ -255,7 +256,7 @@ static void draw_legend(const picture *pic, brim_text *out)
   brim_text_add(out, "</text>\n");
 }
 
-/* The rules, each after `scope`, such as ".plan ". */
+/* Adds the rules, each after `scope`, such as ".plan ". */
 static void add_rules(brim_text *out, const char *scope, bool dark)
 {
   static const struct {

@@ -1,4 +1,4 @@
-/* A picture of a plan. */
+/* Draws a plan. */
 #ifndef BRIM_REPORT_PLAN_SVG_H
 #define BRIM_REPORT_PLAN_SVG_H
 #include "base/text.h"
@@ -13,8 +13,8 @@ typedef struct brim_plan_picture {
  * belongs to the plan of a lane, and every lane is drawn above the server's part. */
 void brim_plan_svg(const struct brim_plan *plan, const struct brim_program *p, const brim_plan_picture *say,
                    brim_text *out);
-/* The same as an <svg> of class "plan" for a page, with at most `drawn_max` buffers; and the page's style rules for it,
- * for light or dark backgrounds. */
+/* The same as an <svg> of class "plan" for a page, with at most `drawn_max` buffers; and the style rules for it, for
+ * light or dark backgrounds. */
 void brim_plan_svg_embedded(const brim_pieces *pieces, size_t drawn_max, brim_text *out);
 void brim_plan_svg_style(brim_text *out, bool dark);
 #endif

@@ -15,7 +15,7 @@
 #include "report/find.h"
 #include "store/record.h"
 
-#define KEY_DEPTH_MAX 16 /* of a configuration; deeper maps are compared as a whole */
+#define KEY_DEPTH_MAX 16 /* limit for the depth of keys; deeper maps are compared as a whole */
 
 /* ---- runs ---- */
 
@@ -78,7 +78,7 @@ static brim_status read_sweep(brim_comparison *c, const char *dir)
   return BRIM_OK;
 }
 
-/* Reads the runs below a folder. One that cannot be read causes a warning; the others are still added. */
+/* Reads the runs below a folder. If one cannot be read, warns and still adds the others. */
 static brim_status read_folder(brim_comparison *c, const char *dir)
 {
   brim_found_list found;
@@ -86,7 +86,7 @@ static brim_status read_folder(brim_comparison *c, const char *dir)
   if (!brim_is_folder(dir) || brim_find_runs(&c->arena, dir, &found) != BRIM_OK) found.count = 0;
   for (size_t i = 0; i < found.count; i++) {
     const char *run = brim_arena_printf(&c->arena, "%s/%s", dir, found.item[i].name);
-    if (c->count == BRIM_COMPARE_RUNS_MAX) return read_run(c, run); /* which says that there are too many */
+    if (c->count == BRIM_COMPARE_RUNS_MAX) return read_run(c, run); /* this call reports that there are too many */
     if (found.item[i].error)
       brim_log(BRIM_LOG_WARN, "left out: cannot read '%s': %s", run, strerror(found.item[i].error));
     else if (read_run(c, run) != BRIM_OK)
@@ -110,14 +110,14 @@ brim_status brim_compare_add(brim_comparison *c, const char *dir)
   while (length > 1 && dir[length - 1] == '/') length--;
   dir = brim_arena_string_n(&c->arena, dir, length);
   if (brim_path_join(path, dir, "config.yaml") == BRIM_OK && access(path, F_OK) == 0)
-    return read_run(c, dir); /* even if a sweep failed in its folder before */
+    return read_run(c, dir); /* even if a sweep has failed in this folder before */
   if (has_file(dir, "sweep.json")) return read_sweep(c, dir);
   return read_folder(c, dir);
 }
 
 /* ---- names ---- */
 
-/* The last `parts` parts of a path. */
+/* Returns the last `parts` parts of a path. */
 static const char *end_of_path(const char *dir, int parts)
 {
   const char *s = dir + strlen(dir);
@@ -140,7 +140,7 @@ static bool are_unique(const brim_comparison *c, int parts)
   return true;
 }
 
-/* The jobs of a sweep are numbered: such a name needs the sweep's before it. */
+/* Whether a name is a number, as the jobs of a sweep have: it needs the sweep's name before it. */
 static bool is_numbered(const char *name)
 {
   return strspn(name, "0123456789") == strlen(name);

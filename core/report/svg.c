@@ -23,8 +23,8 @@
 #define TICKS 5          /* approximate number */
 #define PIECES_MAX 400   /* per curve; two points each */
 
-/* Okabe and Ito's colours, which colour-blind people can distinguish; beyond them, dashes. Brighter ones for a dark
- * background. */
+/* Okabe and Ito's colours, which colour-blind people can distinguish, with brighter ones for a dark background. Further
+ * curves are dashed. */
 static const struct {
   const char *light, *dark;
 } colors[] = {{"#0072b2", "#4aa8e0"}, {"#d55e00", "#ff8a3d"}, {"#009e73", "#2cc79c"}, {"#cc79a7", "#e59bc6"},
@@ -46,7 +46,7 @@ static double place(const axis *a, double value)
   return a->from + (value - a->low) / (a->high - a->low) * (a->to - a->from);
 }
 
-/* Ends at round numbers around the values; an axis that counts something ends at the values. */
+/* Makes an axis that ends at round numbers around the values; an axis that counts something ends at the values. */
 static axis make_axis(double low, double high, bool whole, double from, double to)
 {
   if (!(low <= high)) low = 0, high = 1; /* no values */
@@ -65,7 +65,7 @@ static axis make_axis(double low, double high, bool whole, double from, double t
   return (axis){begin, end, tick, begin, from, to};
 }
 
-/* Bars are centred on their values, so the first begins before its value. */
+/* Bars are centred on their values, so the first bar begins before its value. */
 static void begin_at(axis *a, double low)
 {
   a->low = low;
@@ -85,7 +85,7 @@ void brim_svg_escape_n(brim_text *out, const char *s, size_t bytes)
     const char *from = s;
     const char *entity = *s == '&' ? "&amp;" : *s == '<' ? "&lt;" : *s == '>' ? "&gt;" : *s == '"' ? "&quot;" : NULL;
     const int32_t c = brim_utf8_next(&s, end);
-    if (c < 0) s++; /* not part of a valid character */
+    if (c < 0) s++; /* this byte is not part of a valid character */
     if (entity)
       brim_text_add(out, entity);
     else if (c < 0 || c == 0xfffe || c == 0xffff)
@@ -118,7 +118,7 @@ static const char *format_tick(char *out, size_t room, double value, double tick
   return out;
 }
 
-/* Number of ticks; the values are first, first + tick, ... up to high. */
+/* Returns the number of ticks; their values are first, first + tick, ... up to high. */
 static int tick_count(const axis *a)
 {
   return (int)floor((a->high - a->first) / a->tick + 1e-6) + 1;
@@ -221,7 +221,7 @@ static void draw_curve(brim_text *out, const brim_curve *c, const axis *x, const
     if (low != high) add_point(out, c, low < high ? high : low, x, y, &pen_down);
   }
   brim_text_add(out, "\"/>\n");
-  const bool dots = !c->faint && c->count <= 60; /* makes few points clearer, and a single one visible */
+  const bool dots = !c->faint && c->count <= 60; /* makes a few points clearer, and a single one visible */
   for (size_t i = 0; dots && i < c->count; i++)
     if (is_point(c, i))
       brim_text_printf(out, "<circle class=\"color%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.6\"/>\n", c->name % COLORS,
@@ -264,7 +264,7 @@ static size_t legend_columns(const char *const *legend, size_t count, double wid
   return columns == 0 ? 1 : columns < count ? columns : count ? count : 1;
 }
 
-/* The sample line of a legend entry. */
+/* Draws the sample line of a legend entry. */
 static void add_sample(brim_text *out, size_t name, double x, double y, double to)
 {
   brim_text_printf(out, "<path class=\"curve color%zu\"%s d=\"M%.1f %.1fH%.1f\"/>\n", name % COLORS,

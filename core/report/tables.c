@@ -1,4 +1,4 @@
-/* Runs side by side: the tables of brim compare and of reports. See runs.h. */
+/* Makes tables that compare runs, for `brim compare` and for reports. See runs.h. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,7 @@ brim_table brim_compare_keys(brim_comparison *c)
 
 /* ---- runs that differ in their seeds ---- */
 
-/* The differing keys of a run except the seed: "method=random model.width=8". */
+/* Returns the differing keys of a run except the seed: "method=random model.width=8". */
 static const char *without_seed(brim_comparison *c, const brim_compared *run)
 {
   brim_text text = {0};
@@ -99,7 +99,7 @@ void brim_table_mean(brim_table *table, brim_mean m, int decimals)
                    brim_arena_printf(table->arena, "%.*f \xc2\xb1 %.*f", decimals, m.mean, decimals, m.deviation));
 }
 
-/* The runs from `first` on that differ from it only in their seeds; none if an earlier run does so too. */
+/* Adds the runs from `first` on that differ from it only in their seeds; adds none if an earlier run is one of them. */
 static void add_seeds(brim_comparison *c, brim_table *table, const char *const *group, size_t first, double *value)
 {
   const enum brim_score kind = brim_compare_score(c);

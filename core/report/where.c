@@ -1,4 +1,4 @@
-/* A recursive-descent parser, and a walk over its tree. See where.h. */
+/* Parses an expression by recursive descent, and evaluates its tree. See where.h. */
 #include "report/where.h"
 
 #include <fnmatch.h>
@@ -16,10 +16,10 @@ enum kind { OR, AND, NOT, PRESENT, EQUAL, UNEQUAL, LESS, AT_MOST, GREATER, AT_LE
 typedef struct brim_where_node {
   enum kind kind;
   const struct brim_where_node *left, *right;
-  size_t key, at; /* at: the byte of the expression where the value begins */
+  size_t key, at; /* at: position in the expression where the value begins */
   const char *text;
   double number;  /* NAN: compares as text */
-  double seconds; /* of a time such as 1:30; NAN: not a time */
+  double seconds; /* seconds of a time such as 1:30; NAN: not a time */
 } node;
 
 typedef struct parser {
@@ -37,7 +37,7 @@ static const struct {
 
 /* ---- errors ---- */
 
-/* The number of characters in the first `bytes` of a text. */
+/* Returns the number of characters in the first `bytes` of a text. */
 static int characters(const char *text, size_t bytes)
 {
   int count = 0;
@@ -61,7 +61,7 @@ static brim_status fail(const parser *p, const char *problem)
   return brim_where_fail(p->filter, (size_t)(p->at - p->filter->text), problem);
 }
 
-/* The keyword for a sign of other languages at the current place; NULL: none. */
+/* Returns the keyword for an operator of other languages at the current place; NULL: none. */
 static const char *keyword_for_sign(const parser *p)
 {
   return *p->at == '&'                                         ? "and"
@@ -70,7 +70,7 @@ static const char *keyword_for_sign(const parser *p)
                                                                : NULL;
 }
 
-/* "expected a value, found 'and'": names the word at the current place. */
+/* Reports "expected a value, found 'and'", with the word at the current place. */
 static brim_status fail_expected(const parser *p, const char *expected)
 {
   char problem[160];
@@ -95,7 +95,7 @@ static void skip_space(parser *p)
   p->at += strspn(p->at, " \t\n");
 }
 
-/* The length of the unquoted word at the current place. */
+/* Returns the length of the unquoted word at the current place. */
 static size_t word_length(const parser *p)
 {
   return strcspn(p->at, " \t\n()'\"=!<>~&|");
@@ -128,7 +128,7 @@ double brim_where_number(const char *text)
   return *end == '\0' || strcmp(end, "%") == 0 ? value : NAN;
 }
 
-/* The seconds of a time as brim_format_seconds writes it, 1:30 or 2:01:30; NAN for other texts. */
+/* Returns the seconds of a time in the form of brim_format_seconds, 1:30 or 2:01:30; NAN for other texts. */
 static double seconds_of(const char *text)
 {
   double out = 0;
@@ -327,7 +327,7 @@ static const char *list_names(brim_arena *arena, const brim_where_values *v)
   return out;
 }
 
-/* The number that a value of this kind compares with; NAN: none. */
+/* Returns the number with which a value of this kind is compared; NAN: none. */
 static double number_of(const node *n, enum brim_where_kind kind)
 {
   return kind == BRIM_WHERE_SECONDS && isnan(n->number) ? n->seconds : n->number;
@@ -384,7 +384,7 @@ static bool is_like(const char *text, const char *pattern)
   return strpbrk(pattern, "*?[") ? fnmatch(pattern, text, 0) == 0 : strstr(text, pattern) != NULL;
 }
 
-/* Whether `end`, without "./" and slashes at its end, is the path or the last parts of it. */
+/* Whether `end`, without "./" at its start and slashes at its end, is the path or the last parts of it. */
 static bool is_end_of_path(const char *path, const char *end)
 {
   if (brim_starts_with(end, "./")) end += 2;
@@ -395,7 +395,7 @@ static bool is_end_of_path(const char *path, const char *end)
   return length == whole || path[whole - length - 1] == '/' || end[0] == '/';
 }
 
-/* Whether a path, or its last parts, match a pattern; a text without pattern characters need only be in it. */
+/* Whether a path, or its last parts, match a pattern; a text without pattern characters need only occur in the path. */
 static bool is_path_like(const char *path, const char *pattern)
 {
   for (const char *s = path; s; s = strchr(s, '/'), s = s ? s + 1 : NULL)
@@ -403,7 +403,8 @@ static bool is_path_like(const char *path, const char *pattern)
   return false;
 }
 
-/* Whether a list shows the number as the value is written: 0.95312 for 0.953125, and 1:31 for 90.5 seconds. */
+/* Whether a list shows the number in the form in which the value is written: 0.95312 for 0.953125, and 1:31 for 90.5
+ * seconds. */
 static bool is_shown_as(const node *n, enum brim_where_kind kind, double number)
 {
   char shown[BRIM_WHERE_SHOWN_BYTES];

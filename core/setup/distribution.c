@@ -29,7 +29,8 @@ bool brim_distribution_weigh(const uint64_t *sample_time, int32_t ranks, int64_t
     weight[r] = (int64_t)((uint64_t)(parts - ranks) * speed[r] / sum) + 1; /* every rank gets something */
     given += weight[r];
   }
-  for (; given < parts; given++) { /* to the ranks that lost most, relative to their speed, when rounding down */
+  for (; given < parts;
+       given++) { /* when rounding down, the remaining parts go to the ranks that lost most, relative to their speed */
     int32_t best = 0;
     for (int32_t r = 1; r < ranks; r++)
       if (speed[r] * (uint64_t)(weight[best] + 1) > speed[best] * (uint64_t)(weight[r] + 1)) best = r;

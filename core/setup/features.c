@@ -1,5 +1,5 @@
-/* See features.h. The file of features is an internal dataset that replaces the configured one; loader, order and
- * plans treat it as any other. */
+/* See features.h. The file of features is an internal dataset that replaces the configured one; loader, order and plans
+ * treat it like any other dataset. */
 #include "setup/features.h"
 
 #include <ftw.h>
@@ -41,8 +41,8 @@ static brim_status describe_features(const void *self, const char *split, brim_d
   return out->count > 0 ? BRIM_OK : BRIM_ENOTSUP;
 }
 
-/* A plan needs the number of features but does not compute them, so they cannot be read then, for example for timing.
- */
+/* A plan needs only the number of features and does not compute them, so they cannot be read then, for example for
+ * timing. */
 static brim_status open_features(void *self, const char *split)
 {
   const brim_feature_set *set = self;
@@ -85,7 +85,7 @@ static void describe_as(brim_dataset_info *out, const brim_dataset_info *raw, in
   out->pixels_max = out->side_max = 0;
 }
 
-/* Makes the features the setup's data. */
+/* Makes the features the data of the setup. */
 static brim_status take_place(brim_setup *s, brim_feature_set *set)
 {
   describe_as(&set->train, &s->data.train, set->file.shape.values);
@@ -94,7 +94,7 @@ static brim_status take_place(brim_setup *s, brim_feature_set *set)
   set->settings.dataset.mean = set->settings.dataset.std = (brim_list){0};
   set->settings.transform = (brim_transform_settings){0};
   set->raw = *s;
-  set->raw.distribution = (brim_distribution){0}; /* it belongs to the setup, as its words do */
+  set->raw.distribution = (brim_distribution){0}; /* the distribution belongs to the setup, and so do its arrays */
   set->raw.arena = (brim_arena){0};
   s->features = set;
   return brim_data_describe(&s->data, &features_plugin, set, &set->settings);
@@ -105,8 +105,8 @@ static brim_status take_place(brim_setup *s, brim_feature_set *set)
 static _Thread_local uint64_t files_hash; /* nftw passes no context to its callback */
 static _Thread_local size_t files_root;
 
-/* Added up, so that the order of files does not matter. Includes the time of the last status change, which programs
- * cannot set back, unlike the modification time; and the path below the folder, which may name the class. */
+/* Adds the file to a sum, so that the order of files does not matter. Includes the time of the last status change,
+ * which, unlike the modification time, programs cannot set; and the path below the folder, which may name the class. */
 static int add_file(const char *path, const struct stat *info, int kind, struct FTW *at)
 {
   const int64_t of[] = {info->st_size, info->st_mtim.tv_sec, info->st_mtim.tv_nsec, info->st_ctim.tv_sec,
@@ -123,8 +123,8 @@ static const char *text_of(const brim_config_choice *choice, const brim_param *p
   return *text;
 }
 
-/* Adds the files that a parameter names: as a path, or as a text that leads out of the folder that contains the other
- * files, as names of single files may. */
+/* Adds the files that a parameter names: as a path, or as a text that leads out of the dataset's folder, as names of
+ * single files may. */
 static void add_files(const brim_config_choice *choice, const brim_param *p, brim_text *key)
 {
   char path[BRIM_PATH_MAX];
@@ -138,11 +138,11 @@ static void add_files(const brim_config_choice *choice, const brim_param *p, bri
     snprintf(path, sizeof path, "%s/%s", folder, text);
   files_hash = 0;
   files_root = strlen(path);
-  (void)nftw(path, add_file, 32, 0); /* reading the dataset has reported missing files */
+  (void)nftw(path, add_file, 32, 0); /* missing files were reported when the dataset was read */
   brim_text_printf(key, "%s %016llx\n", p->key, (unsigned long long)files_hash);
 }
 
-/* Adds a plugin with all its parameters, and its file. */
+/* Adds a plugin to the hash: all its parameters, and its file. */
 static brim_status add_choice(const brim_setup *s, const brim_config_choice *choice, brim_text *key)
 {
   uint64_t bytes = 0, hash = 0;
@@ -173,7 +173,7 @@ static brim_status find_key(const brim_setup *s, uint64_t weights, uint64_t *out
 
 /* ---- opening ---- */
 
-/* Features are computed from unaugmented samples: drops the configuration's augmentation, and says so. */
+/* Features are computed from samples that are not augmented: removes the configuration's augmentation, and says so. */
 static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id;
@@ -194,7 +194,7 @@ static brim_status leave_out_augmentation(brim_setup *s, brim_feature_set *set)
   return BRIM_OK;
 }
 
-/* A new last layer is trained on features of samples with one class each. */
+/* Checks the data: only features of samples with one class each are supported. */
 static brim_status check_data(const brim_setup *s)
 {
   const char *model = brim_config_choice_of(s->config, "model")->plugin->id, *dataset = s->data.plugin->id;
@@ -214,7 +214,7 @@ static brim_status check_data(const brim_setup *s)
                    model, dataset);
 }
 
-/* Finds the number of values per sample and, where needed, the hashes of the inputs. */
+/* Finds the number of values per sample and, if needed, the hashes of the inputs. */
 static brim_status find_shape(const brim_setup *s, brim_feature_set *set)
 {
   brim_graph *g = NULL;

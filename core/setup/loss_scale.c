@@ -4,8 +4,8 @@
 #include <math.h>
 
 #define SCALE_MIN 1.0
-/* Consecutive steps that may be skipped at a constant scale. Non-finite values then do not come from the scale, and
- * most often do not go away. */
+/* Limit for consecutive steps that are skipped at the lowest scale. Non-finite values then do not come from the scale,
+ * and usually do not disappear. */
 #define SKIPS_MAX 8
 
 bool brim_loss_scale_is_on(const brim_settings *settings)

@@ -35,8 +35,8 @@ static void drop_instance(const brim_config *config, const char *group, void *se
 
 /* ---- checks ---- */
 
-/* The default grain. Results are independent of the micro-batch on hosts in single precision; double precision, which
- * serves as a reference, does without. */
+/* The default grain. On hosts, results in single precision do not depend on the micro-batch; double precision, which
+ * serves as a reference, has no grain. */
 static int64_t choose_grain(const brim_setup *s, const brim_device_info *device)
 {
   if (s->settings->training.grain >= 0) return s->settings->training.grain;
@@ -122,7 +122,7 @@ static brim_status check_evaluated(const brim_setup *s)
   return BRIM_OK;
 }
 
-/* An asynchronous device must copy states by itself. */
+/* Checks offload: an asynchronous device must be able to copy states itself. */
 static brim_status check_offload(const brim_setup *s)
 {
   if (s->settings->memory.offload == BRIM_OFFLOAD_NONE || !BRIM_HAS(brim_backend_ops, s->backend_ops, run_program) ||
@@ -150,8 +150,8 @@ static brim_status read_kept(brim_setup *s, const char *run)
   return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }
 
-/* Describes the samples of a query without a run and without data: their shape and classes are those that the dataset
- * sets before it looks for its files. */
+/* Describes samples without a run and without data: uses the shape and the classes that the dataset sets before it
+ * looks for its files. */
 static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
 {
   const brim_dataset_ops *ops = plugin->ops;
@@ -165,8 +165,8 @@ static brim_status describe_unread(brim_setup *s, const brim_plugin *plugin)
   return brim_data_recall(&s->data, plugin, s->dataset, s->settings, info);
 }
 
-/* Describes the data from its files, which must then match the run's record; or, for a setup that does not read them,
- * from that record. A dataset other than the run's is the user's choice. */
+/* Describes the data from its files, which must then match the run's record; a setup that does not read files uses that
+ * record instead. If the user chose another dataset than the run's, the two are not compared. */
 static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
 {
   const char *run = s->options.run ? s->options.run : s->options.resume;
@@ -190,7 +190,7 @@ static brim_status describe_data(brim_setup *s, const brim_plugin *plugin)
                        run);
 }
 
-/* The default configuration is for images: does not tell users of other data that mirroring has no effect. */
+/* The default configuration is for images, so users of other data get no message that mirroring has no effect. */
 static brim_status open_data(brim_setup *s)
 {
   const brim_config_choice *dataset = brim_config_choice_of(s->config, "dataset");
@@ -232,7 +232,7 @@ brim_status brim_setup_open(brim_setup *s)
   return make_instance(brim_config_choice_of(c, "backend"), &s->backend);
 }
 
-/* The size of the model's output. */
+/* Returns the size of the model's output. */
 static int64_t count_answers(const brim_setup *s)
 {
   const brim_dataset_info *info = &s->data.train;
@@ -288,7 +288,7 @@ brim_status brim_setup_finish_data(brim_setup *s)
   return s->data.opening ? brim_data_open_finish(&s->data) : BRIM_OK;
 }
 
-/* The run has already failed for another reason, which is the one to show. */
+/* The run has already failed for another reason, whose message is the one to print. */
 static void abandon_data(brim_data *data)
 {
   brim_error error;

@@ -17,18 +17,18 @@
 #include "store/states.h"
 
 #define BRIM_AGAIN_MAX 4
-#define BRIM_SETUP_DATA_NAME "data.json" /* in a run's folder: the record of its data */
+#define BRIM_SETUP_DATA_NAME "data.json" /* the file in a run's folder with the record of its data */
 
-/* A request of a policy or of the data for another configuration: words that replace others. */
+/* A policy's or the data's request for another configuration: words that replace others. */
 typedef struct brim_again {
   const char *word[BRIM_AGAIN_MAX];
   size_t count; /* 0: no request */
-  bool by_data; /* made by the data, not by a policy */
+  bool by_data; /* requested by the data, not by a policy */
 } brim_again;
 
 struct brim_setup;
 
-/* Replaces brim_setup_open and brim_setup_finish: for simulations. */
+/* Functions that replace brim_setup_open and brim_setup_finish, for simulations. */
 typedef struct brim_setup_maker {
   void *context;
   brim_status (*open)(void *context, struct brim_setup *setup);
@@ -37,16 +37,16 @@ typedef struct brim_setup_maker {
 } brim_setup_maker;
 
 typedef struct brim_setup_options {
-  bool read_data;           /* a thread reads the data, from brim_setup_start_data on */
-  const char *resume;       /* folder of the run to resume; NULL: a new run */
-  const char *run;          /* folder of a run whose model is queried; may be NULL */
-  bool unread;              /* the query uses samples from elsewhere, so the data, of a run or not, may be missing */
-  const volatile int *stop; /* waiting for a device ends when it becomes nonzero; may be NULL */
-  bool whole;               /* evaluate a model together with its backbone, even if features could be kept */
-  bool no_timing;           /* disables timing, whatever memory.timing says */
-  brim_dist *dist;          /* the job of which this process is a rank; NULL: a single process */
-  brim_world world;         /* without a job, the rank to plan for; ranks 0: one of one */
-  const brim_setup_maker *maker; /* NULL: none, as in every run */
+  bool read_data;                /* let a thread read the data, from brim_setup_start_data on */
+  const char *resume;            /* folder of the run to resume; NULL: a new run */
+  const char *run;               /* folder of a run whose model evaluates or predicts; may be NULL */
+  bool unread;                   /* the samples come from elsewhere, so the configured data may be missing */
+  const volatile int *stop;      /* the wait for a device ends when it becomes nonzero; may be NULL */
+  bool whole;                    /* evaluate a model together with its backbone, even if it could use stored features */
+  bool no_timing;                /* disables timing, overriding memory.timing */
+  brim_dist *dist;               /* the job of which this process is a rank; NULL: a single process */
+  brim_world world;              /* without a job, the rank to plan for; ranks 0: a single rank */
+  const brim_setup_maker *maker; /* NULL: no replacement, as in every run */
 } brim_setup_options;
 
 typedef struct brim_feature_set brim_feature_set; /* setup/features.h */
@@ -57,10 +57,10 @@ typedef struct brim_setup {
       *own_config; /* the configuration made on request (brim_again), which replaces the caller's; may be NULL */
   const brim_settings *settings;
   brim_setup_options options;
-  brim_world world;                /* this rank and the number of ranks */
+  brim_world world;                /* this rank, and the number of ranks */
   void *model, *dataset, *backend; /* instances */
-  void *backbone;                  /* the wrapped model's; may be NULL */
-  brim_feature_set *features;      /* the features that replace samples in training; NULL: samples */
+  void *backbone;                  /* the instance of the wrapped model; may be NULL */
+  brim_feature_set *features;      /* the features that replace samples in training; NULL: training uses samples */
   const brim_backend_ops *backend_ops;
   const brim_plugin *optimizer;
   const brim_plugin *schedule;
@@ -68,46 +68,47 @@ typedef struct brim_setup {
   brim_graph_loss loss;
   int32_t top_k;                  /* resolved; 0: off */
   int64_t answers;                /* numbers that the model outputs: see brim_classes */
-  brim_list class_weights;        /* of the loss; count 0: unweighted */
+  brim_list class_weights;        /* the loss's weights; count 0: unweighted */
   brim_list label_weights;        /* the weight of each class's samples in the mean loss; count 0: all 1 */
-  uint8_t *view;                  /* of an isolated client: a bit for each sample that it may read; else NULL */
-  double *counted;                /* storage of label_weights if a class does not count at all; else NULL */
+  uint8_t *view;                  /* for an isolated client: a bit for each sample that it may read; else NULL */
+  double *counted;                /* memory for label_weights if a class has no weight; else NULL */
   int64_t grain;                  /* resolved */
   int32_t precision;              /* enum brim_precision; resolved: never auto or policy */
   int64_t norm_group;             /* 0: the model has no statistics over groups of samples */
-  uint64_t buffer_bytes;          /* of the model's moving averages (brim_graph_buffer) that are not frozen */
+  uint64_t buffer_bytes;          /* bytes of the model's moving averages (brim_graph_buffer) that are not frozen */
   uint64_t kept_bytes;            /* of a client state */
-  uint64_t kept_scratch_bytes;    /* that a lane needs at work with that */
+  uint64_t kept_scratch_bytes;    /* host memory of a lane that works with client states */
   uint64_t control_bytes;         /* host memory of the server's controls */
   brim_distribution distribution; /* each rank's part of a step */
   brim_data data;
-  brim_partition partition;            /* of a federation: each client's samples; clients is 0 without a federation */
+  brim_partition partition;            /* in a federation: each client's samples; without a federation `clients` is 0 */
   const brim_plugin *server_optimizer; /* of a federation */
   const void *server_params;
-  brim_account account;  /* of a federation with noise */
+  brim_account account;  /* for a federation with noise */
   bool drops_remainder;  /* clients train on whole batches only */
   bool halves_remainder; /* an incomplete batch is divided into powers of two, to limit the number of sizes */
-  bool reads;            /* brim_setup_start_data was called, and the data is to be read */
-  json_t *kept;          /* description of the data, as in data/keep.h */
-  json_t *was;           /* the same from the run's record; NULL: no record */
+  bool reads;            /* brim_setup_start_data was called, and the data must be read */
+  json_t *kept;          /* the description of the data: see data/keep.h */
+  json_t *was;           /* the description that the run's folder has; NULL: none */
   brim_again again;      /* the data's request */
   brim_arena arena;      /* of its words */
 } brim_setup;
 
 /* ---- opening ---- */
 
-/* [init] Makes a setup for a configuration, which must outlive it; `own`: the same if the setup is to free it, else
- * NULL. */
+/* [init] Makes a setup for a configuration, which must outlive it; `own`: the same configuration if the setup must free
+ * it, else NULL. */
 brim_setup *brim_setup_create(const brim_config *config, brim_config *own, const brim_setup_options *options);
-/* [init] Makes the instance of the backend, and no others yet. ECONFIG, ENODEVICE, and errors of the backend. */
+/* [init] Makes the instance of the backend, and no other instance yet. ECONFIG, ENODEVICE, and errors of the
+ * backend. */
 brim_status brim_setup_open(brim_setup *setup);
 /* [init] Completes the setup for a device like the chosen one: describes the data, makes the other instances, and
- * inspects the model. For a run's folder: ELOAD, naming the differences, if the data does not match the run's record.
- * ECONFIG with setup->again if the data requests another configuration. */
+ * inspects the model. If the setup is for a run's folder: ELOAD, naming the differences, if the data does not match the
+ * run's record. ECONFIG with setup->again if the data requests another configuration. */
 brim_status brim_setup_finish(brim_setup *setup, const brim_device_info *device);
 /* [init] May be NULL. */
 void brim_setup_close(brim_setup *setup);
-/* [init] Starts reading the data on a thread, if it is to be read. Further calls do nothing. */
+/* [init] Starts reading the data on a thread, if it must be read. Later calls do nothing. */
 brim_status brim_setup_start_data(brim_setup *setup);
 /* [init] Waits until the data is read; afterwards samples are available. */
 brim_status brim_setup_finish_data(brim_setup *setup);
@@ -116,16 +117,16 @@ brim_status brim_setup_finish_data(brim_setup *setup);
 
 /* The configured one: "cpu". */
 const char *brim_setup_backend_id(const brim_setup *setup);
-/* The configured one. For `auto` that of the device, and fp32 until brim_setup_see_device; for `policy` fp32, until a
+/* The configured precision. For `auto` the device's, and fp32 until brim_setup_see_device; for `policy` fp32, until a
  * policy requests another configuration. */
 int32_t brim_setup_precision(const brim_setup *setup);
-/* The precision that `auto` means on a device: bf16 if it is not the host, multiplies bf16 by its own instructions, and
- * the backend stores it; else fp32. It depends on nothing else, and so not on memory or times. */
+/* The precision that `auto` means on a device: bf16 if the device is not the host and has instructions that multiply
+ * bf16, and the backend stores bf16; else fp32. It does not depend on memory or times. */
 int32_t brim_setup_auto_precision(const brim_setup *setup, const brim_device_info *device);
 /* [init] Resolves precision=auto for the chosen device; call it before plans are made. */
 void brim_setup_see_device(brim_setup *setup, const brim_device_info *device);
-/* Whether the device multiplies values of this precision (enum brim_precision) by its own instructions. If not, it
- * converts them to fp32 first, which saves memory but no time. */
+/* Whether the device has instructions that multiply values of this precision (enum brim_precision). If not, it converts
+ * them to fp32 first, so the precision saves memory but no time. */
 bool brim_setup_multiplies(const brim_setup *setup, const brim_device_info *device, int32_t precision);
 /* Samples in a micro-batch as configured; for `auto` the effective batch. */
 int64_t brim_setup_micro_batch(const brim_setup *setup);
@@ -141,10 +142,10 @@ bool brim_setup_may_recompute(const brim_setup *setup);
 bool brim_setup_may_time(const brim_setup *setup);
 /* Whether the backend plans for a device that is only described (backend.card). */
 bool brim_setup_is_described(const brim_setup *setup);
-/* Whether the run lists samples with wrong answers (observe.samples): its plans keep the answers of evaluations. Not
- * for tokens, nor with very many classes, as the loss then need not have the answers (graph/build.c). */
+/* Whether the run lists samples with wrong answers (observe.samples): its plans keep the answers of evaluations. False
+ * for tokens, and with very many classes, because the loss then may not compute the answers (graph/build.c). */
 bool brim_setup_keeps_answers(const brim_setup *setup);
-/* Whether it lists the tokens with the greatest losses instead. */
+/* Whether the run lists the tokens with the greatest losses instead. */
 bool brim_setup_keeps_token_losses(const brim_setup *setup);
 /* The options of the model's graph for a precision, except for batch and programs. */
 brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t precision);
@@ -154,33 +155,36 @@ brim_graph_options brim_setup_graph_options(const brim_setup *setup, int32_t pre
 /* Whether micro-batches of `batch` samples are possible without changing the effective batch: not if they split norm
  * groups. With several ranks, a micro-batch larger than the rank's share of a step means the whole share. */
 bool brim_setup_allows(const brim_setup *setup, int64_t batch);
-/* With several ranks, limits the micro-batch to the rank's share, or to the smallest that can be planned if it has
- * none. */
+/* With several ranks, limits the micro-batch to the rank's share; for a rank without samples, to the smallest that can
+ * be planned. */
 int64_t brim_setup_limit_batch(const brim_setup *setup, int64_t batch);
-/* The order of training in micro-batches of `batch` samples. A single rank divides steps into whole ones even if they
- * do not divide the effective batch: `brim plan` shows some of those. */
+/* The order of training in micro-batches of `batch` samples. A single rank divides steps into whole micro-batches even
+ * if `batch` does not divide the effective batch: `brim plan` shows some such sizes. */
 brim_order brim_setup_order(const brim_setup *setup, int64_t batch);
-/* Samples per evaluation batch, if `batch` are trained on at a time: as configured, or the same. */
+/* The number of samples in an evaluation batch, if training's micro-batches have `batch` samples: as configured, or
+ * `batch`. */
 int64_t brim_setup_eval_batch(const brim_setup *setup, int64_t batch);
-/* Ranks evaluate whole units of samples. In a federation it is a batch of the configured size, so that sums over a unit
- * depend neither on ranks nor, as far as batches divide it, on the plan; else a sample. */
+/* The number of samples in a unit of evaluation; each rank evaluates whole units. In a federation a unit is a batch of
+ * the configured size, so that sums over a unit do not depend on ranks, nor on the plan if its batches divide the unit.
+ * Otherwise a unit is one sample. */
 int64_t brim_setup_eval_unit(const brim_setup *setup);
 /* This rank's samples of a full step, which may be none; with one rank the effective batch. */
 int64_t brim_setup_share(const brim_setup *setup);
-/* The number of micro-batches in them. */
+/* The number of micro-batches in this rank's share. */
 int64_t brim_setup_micros(const brim_setup *setup, int64_t batch);
 /* Samples of a step on all ranks: the effective batch, or all training samples if they are fewer. */
 int64_t brim_setup_all_samples(const brim_setup *setup);
-/* This rank's part of them, and its number of micro-batches. */
+/* This rank's part of these samples, and its number of micro-batches. */
 int64_t brim_setup_step_samples(const brim_setup *setup);
 int64_t brim_setup_step_micros(const brim_setup *setup, int64_t batch);
-/* Whether results differ by rounding from those of micro-batches that are multiples of the grain. */
+/* Whether results with this micro-batch differ by rounding from those with multiples of the grain. */
 bool brim_setup_rounds(const brim_setup *setup, int64_t batch);
-/* "64 x 2", or if the last one is smaller "64 x 2 + 16"; "none" for a rank without samples. Writes to `out` and
- * returns it. */
+/* Formats "64 x 2", or "64 x 2 + 16" if the last micro-batch is smaller; "none" for a rank without samples. Writes to
+ * `out` and returns it. */
 #define BRIM_CUT_ROOM 96
 const char *brim_setup_format_cut(const brim_setup *setup, int64_t batch, char *out, size_t room);
-/* The work of a rank in a run, apart from its micro-batches: ranks with the same load have the same plans. */
+/* The work of a rank in a run, apart from its division into micro-batches: ranks with the same load have the same
+ * plans. */
 typedef struct brim_load {
   int64_t share, last_share; /* samples of a full step, and of an epoch's last step */
   int64_t validation, test;  /* samples that it evaluates */
@@ -188,12 +192,12 @@ typedef struct brim_load {
 brim_load brim_setup_load(const brim_setup *setup, int32_t rank);
 /* This rank's samples of a part in evaluation: an even share, perhaps none. */
 void brim_setup_part(const brim_setup *setup, enum brim_part part, int64_t *first, int64_t *count);
-/* Groups of batch norm in a step with this many samples, on all ranks. */
+/* The number of batch norm's groups in a step with this many samples, on all ranks. */
 int64_t brim_setup_norm_groups(const brim_setup *setup, int64_t samples);
-/* The weight of the samples in the mean loss: 1 each, or the weight of their class; for tokens the sum over those
- * that count. *tokens: the number of these, for tokens. Both are added to. */
+/* Adds the samples' weight in the mean loss to *weight: 1 each, or the weight of their class; for tokens, the sum over
+ * the tokens that count, whose number is added to *tokens. */
 void brim_setup_weigh(const brim_setup *setup, const brim_batch *batch, double *weight, double *tokens);
-/* Losses per sample: one, or for tokens one per token. */
+/* The number of losses of a sample: one, or for tokens one per token. */
 int64_t brim_setup_losses_each(const brim_setup *setup);
 
 /* ---- the clients of a federation ---- */
@@ -209,7 +213,7 @@ static inline bool brim_setup_is_isolated(const brim_setup *setup)
   return brim_setup_is_federated(setup) && setup->settings->federate.mode == BRIM_FEDERATE_PROCESSES &&
          setup->world.ranks > 1;
 }
-/* The client of such a process; -1: the server. */
+/* The client that this process trains; -1: this process is the server. */
 static inline int64_t brim_setup_own_client(const brim_setup *setup)
 {
   return setup->world.rank - 1;
@@ -218,7 +222,7 @@ static inline int32_t brim_setup_rank_of_client(int64_t client)
 {
   return (int32_t)client + 1;
 }
-/* FedProx's mu, or FedDyn's alpha, of the distance from the global model; 0: there is no such term. */
+/* The factor of the distance from the global model, FedProx's mu or FedDyn's alpha; 0: the loss has no such term. */
 static inline double brim_setup_mu(const brim_setup *setup)
 {
   const int32_t local = setup->settings->federate.local;
@@ -244,19 +248,20 @@ static inline bool brim_setup_is_ditto(const brim_setup *setup)
 {
   return setup->settings->federate.personal == BRIM_PERSONAL_DITTO;
 }
-/* Whether the global model is evaluated at the end after each client has trained it. */
+/* Whether the global model is evaluated at the end of the run after each client has trained it. */
 static inline bool brim_setup_finetunes(const brim_setup *setup)
 {
   return setup->settings->federate.finetune_epochs > 0 && setup->settings->federate.train &&
          setup->data.train.task == BRIM_TASK_CLASS;
 }
-/* Whether models of clients are evaluated in the lanes at the end. */
+/* Whether the lanes evaluate models of clients at the end of the run. */
 static inline bool brim_setup_scores_clients(const brim_setup *setup)
 {
   const bool is_personal = brim_setup_is_ditto(setup) && setup->settings->federate.client_accuracy;
   return brim_setup_finetunes(setup) || (is_personal && setup->data.train.task == BRIM_TASK_CLASS);
 }
-/* Whether clients and server send each other controls. FedDyn's server computes its own from the updates. */
+/* Whether clients and server send each other controls. False for FedDyn, whose server computes its control from the
+ * updates. */
 static inline bool brim_setup_sends_controls(const brim_setup *setup)
 {
   return brim_setup_has_controls(setup) && !brim_setup_is_feddyn(setup);
@@ -268,8 +273,8 @@ static inline bool brim_setup_is_personal(const brim_setup *setup)
 }
 /* Samples of a local epoch of a client that has `samples`. */
 int64_t brim_setup_client_samples(const brim_setup *setup, int64_t samples);
-/* The size of the next micro-batch when `left` samples of a client's step remain, with full micro-batches of `batch`.
- */
+/* The size of the next micro-batch when `left` samples of a client's step remain; full micro-batches have `batch`
+ * samples. */
 int64_t brim_setup_client_micro(const brim_setup *setup, int64_t batch, int64_t left);
 /* The aggregator, which combines the updates of a federation's clients. */
 const struct brim_aggregator_ops *brim_setup_aggregator(const brim_setup *setup);
@@ -283,36 +288,39 @@ int64_t brim_setup_compressed_bytes(const brim_setup *setup, int64_t count);
 uint64_t brim_setup_compressing_bytes(const brim_setup *setup, int64_t count);
 /* Whether the selector needs this (enum brim_selector_need). */
 bool brim_setup_selector_needs(const brim_setup *setup, uint32_t need);
-/* Whether the host reads the updates of clients: lanes then have room for twice the largest parameter. */
+/* Whether the host reads clients' updates; each lane then has room for twice the largest parameter. */
 bool brim_setup_reads_updates(const brim_setup *setup);
 /* The maximum number of clients that a round selects. */
 int64_t brim_setup_round_clients(const brim_setup *setup);
-/* The versions of the global model that are kept for clients in flight, with the present one; 0: none. */
+/* The number of versions of the global model that are kept for clients in flight, including the current one; 0:
+ * none. */
 int64_t brim_setup_versions(const brim_setup *setup);
-/* The smallest number of updates of a round. With noise it may have none: a client must not be missed. */
+/* The smallest number of updates of a round. With noise it is 0, because the result must not show that a client is
+ * missing. */
 int64_t brim_setup_least_clients(const brim_setup *setup);
 /* Epsilon after this number of releases; see brim_privacy_releases. 0 without noise. */
 double brim_setup_epsilon(const brim_setup *setup, int64_t releases);
 /* Whether the parameter's value is part of a client state; see federate/kept.h. */
 bool brim_setup_keeps(const brim_setup *setup, const brim_parameter *parameter);
-/* Bytes of a client state (0: clients keep nothing); the layout of the file of states, except for the hash; and the
- * most bytes that this file will take. */
+/* Bytes of a client state (0: clients have none); the layout of the file of states, except for its hash; and the most
+ * bytes that this file will take. */
 uint64_t brim_setup_kept_bytes(const brim_setup *setup);
 brim_states_layout brim_setup_states_layout(const brim_setup *setup);
 uint64_t brim_setup_states_bytes(const brim_setup *setup);
-/* Checks that the disk of the run's folder has room for it. EBUDGET with the numbers. */
+/* Checks that the disk of the run's folder has room for that file. EBUDGET with the numbers. */
 brim_status brim_setup_check_disk(const brim_setup *setup);
-/* Lists the different micro-batch sizes of all clients, with full ones of `batch`; returns their number. */
+/* Lists the different sizes of micro-batches of all clients, where full ones have `batch` samples; returns their
+ * number. */
 size_t brim_setup_client_sizes(const brim_setup *setup, int64_t batch, int64_t size[BRIM_PROGRAMS_MAX]);
 
-/* The largest of these sizes, and the host memory for one such micro-batch of a client and its readers. */
+/* The largest of these sizes, and the host memory for one such micro-batch with its readers. */
 int64_t brim_setup_client_batch_max(const brim_setup *setup, int64_t batch);
 uint64_t brim_setup_client_bytes(const brim_setup *setup, int64_t batch);
 
-/* The options of training's loader, with micro-batches of `batch` samples, and of the loader for evaluating a part,
- * except for their streams. */
+/* The options of the loader for training, with micro-batches of `batch` samples, and of the loader for evaluating a
+ * part. The caller adds their streams. */
 brim_loader_options brim_setup_train_loader(const brim_setup *setup, int64_t batch);
 brim_loader_options brim_setup_part_loader(const brim_setup *setup, enum brim_part part, int64_t batch);
-/* Warns of ranks without samples, which only take part in sums: probably a mistake of the user. */
+/* Warns of ranks without samples, which only take part in sums: the user probably did not intend that. */
 void brim_setup_warn_of_idle_ranks(const brim_setup *setup);
 #endif

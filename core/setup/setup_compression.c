@@ -1,4 +1,4 @@
-/* How much of clients' updates is sent. See setup.h. */
+/* Computes how much of clients' updates is sent. See setup.h. */
 #include <math.h>
 
 #include "setup/setup_parts.h"
@@ -25,7 +25,8 @@ int64_t brim_setup_compressed_bytes(const brim_setup *s, int64_t count)
   }
 }
 
-/* The client's values and the global model's; with top_k also magnitudes; and one parameter in the backend's type. */
+/* Memory for the client's values and the global model's; with top_k also for magnitudes; and for one parameter in the
+ * backend's type. */
 uint64_t brim_setup_compressing_bytes(const brim_setup *s, int64_t count)
 {
   const int32_t kind = s->settings->federate.compression;

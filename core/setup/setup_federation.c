@@ -10,10 +10,12 @@
 #include "builtin/builtin.h"
 #include "setup/setup_parts.h"
 
-#define ENDS_MOST 20      /* clients that may end in an asynchronous round, for each update that it needs */
-#define REMAINDERS_MAX 12 /* different remainders that get programs of their own size */
+#define ENDS_MOST                                                                                                      \
+  20 /* limit for clients that may end in an asynchronous round, for each update that the round needs                  \
+      */
+#define REMAINDERS_MAX 12 /* limit for different remainders that get programs of their own size */
 
-/* The number of different remainders of a whole batch; counts to REMAINDERS_MAX + 1 at most. */
+/* The number of different remainders of a whole batch; stops counting at REMAINDERS_MAX + 1. */
 static size_t count_remainders(const brim_setup *s)
 {
   const int64_t batch = s->settings->training.effective_batch_size;
@@ -28,7 +30,7 @@ static size_t count_remainders(const brim_setup *s)
   return count;
 }
 
-/* Rules that end a run by accuracy or convergence need evaluations. */
+/* Checks that a run with rules that end it by accuracy or convergence evaluates. */
 static brim_status check_rules(const brim_setup *s)
 {
   const brim_federate_settings *f = &s->settings->federate;
@@ -57,7 +59,8 @@ static brim_status check_norm_buffers(const brim_setup *s)
                    brim_config_choice_of(s->config, "model")->plugin->id);
 }
 
-/* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may move it. */
+/* SCAFFOLD computes a client's mean gradient from its update and its learning rates, so only gradients may change the
+ * client's parameters. */
 static brim_status check_scaffold(const brim_setup *s)
 {
   brim_step step = {.gradient_scale = 1};
@@ -88,7 +91,7 @@ static brim_status check_feddyn(const brim_setup *s)
                    s->server_optimizer->id, is_sgd ? " with these values" : ""));
 }
 
-/* The controls of SCAFFOLD and FedDyn are sums over clients that have moved on their own gradients. */
+/* The controls of SCAFFOLD and FedDyn are sums over clients whose parameters moved by their own gradients. */
 static brim_status check_controls(const brim_setup *s)
 {
   const char *name = brim_setup_is_feddyn(s) ? "FedDyn" : "SCAFFOLD";
@@ -111,8 +114,8 @@ static brim_status check_controls(const brim_setup *s)
   return brim_setup_is_feddyn(s) ? check_feddyn(s) : check_scaffold(s);
 }
 
-/* In asynchronous rounds a client can train twice before the first of its states is committed. config/federation.c
- * names the keys; this covers all kinds of states. */
+/* Rejects client states in asynchronous rounds, in which a client can train twice before its first state is committed.
+ * config/federation.c rejects keys by name; this covers all kinds of states. */
 static brim_status check_async(const brim_setup *s)
 {
   if (!s->settings->federate.async || brim_setup_kept_bytes(s) == 0) return BRIM_OK;
@@ -133,7 +136,7 @@ static brim_status check_finetuning(const brim_setup *s)
                    brim_config_choice_of(s->config, "dataset")->name));
 }
 
-/* Clipping and noise leave out running statistics. */
+/* Checks privacy: clipping and noise do not cover running statistics. */
 static brim_status check_privacy(brim_setup *s)
 {
   if (!brim_privacy_has_noise(s->settings)) return BRIM_OK;
@@ -168,7 +171,7 @@ int64_t brim_setup_round_clients(const brim_setup *setup)
   return most < (double)s->total_clients ? (int64_t)most : s->total_clients;
 }
 
-/* Clients in flight started from at most as many versions as there are clients, and the oldest ones are not needed. */
+/* Clients in flight started from at most as many versions as there are clients, so older versions are not needed. */
 int64_t brim_setup_versions(const brim_setup *setup)
 {
   const brim_federate_settings *f = &setup->settings->federate;
@@ -209,8 +212,8 @@ bool brim_setup_needs_losses(const brim_setup *s)
          (brim_setup_aggregator(s)->needs & BRIM_NEED_LOSS_BEFORE) != 0;
 }
 
-/* An isolated client reads its own samples, and the server those for validation: a mistake that made it read others'
- * would be an error. Partitions and selectors may read the labels of all. */
+/* An isolated client may read only its own samples, and the server only those for validation; reading any other sample
+ * is an error. Partitions and selectors may read the labels of all. */
 static brim_status limit_view(brim_setup *s)
 {
   const int64_t client = brim_setup_own_client(s);

@@ -1,4 +1,4 @@
-/* The configuration's settings for computing a step, and the model's graph. See setup.h. */
+/* The settings from which a step is computed, and the model's graph. See setup.h. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +112,7 @@ brim_graph_options brim_setup_graph_options(const brim_setup *s, int32_t precisi
   return g;
 }
 
-/* Some losses apply softmax to the output themselves: with a second softmax, training still works, but badly. */
+/* Warns if a loss that applies softmax itself gets an output with softmax: training still works then, but badly. */
 static void warn_of_output(const brim_graph *g, const char *loss)
 {
   if (g->output->producer < 0 || (strcmp(loss, "cross_entropy") != 0 && strcmp(loss, "bce") != 0)) return;

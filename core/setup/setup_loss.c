@@ -3,7 +3,7 @@
 
 #include "setup/setup_parts.h"
 
-/* A mix of classes has no single class weight, so there is no weighted mean; PyTorch computes another one. */
+/* A mix of classes has no single class weight, so there is no weighted mean. PyTorch computes another mean. */
 static brim_status check_mixup(const brim_setup *s, const char *key)
 {
   char mixing[96];
@@ -18,7 +18,7 @@ static brim_status weigh_labels(brim_setup *s)
   const int64_t classes = s->data.train.classes;
   double sum = 0;
   s->label_weights = s->class_weights;
-  if (s->data.train.task == BRIM_TASK_TOKENS) { /* kernels do not distinguish those that do not count */
+  if (s->data.train.task == BRIM_TASK_TOKENS) { /* kernels do not know which tokens do not count */
     s->data.ignored_token = s->loss.attr.ignore_index;
     s->loss.attr.ignores = 1;
     s->loss.attr.ignore_index = BRIM_NO_TOKEN;
@@ -38,7 +38,7 @@ static brim_status weigh_labels(brim_setup *s)
                    s->loss.attr.ignore_index);
 }
 
-/* Real numbers are not classes: if the user has not chosen a loss, the configuration is made again with one for real
+/* If the data has real numbers and the user has not chosen a loss, requests a configuration with a loss for real
  * numbers, so that the run's folder records it. */
 static brim_status check_loss(brim_setup *s, const brim_config_choice *loss)
 {

@@ -1,4 +1,5 @@
-/* Where the values of a setup come from: errors name it, and the data may ask for other defaults. See setup_parts.h. */
+/* Finds where values of a setup come from: errors name the origin, and the data may request other values than defaults.
+ * See setup_parts.h. */
 #include <stdio.h>
 #include <string.h>
 

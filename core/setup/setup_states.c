@@ -21,7 +21,7 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
   const bool has_controls = brim_setup_is_federated(s) && brim_setup_has_controls(s),
              has_feedback = brim_setup_is_federated(s) && brim_setup_has_feedback(s),
              is_ditto = brim_setup_is_federated(s) && brim_setup_is_ditto(s);
-  uint64_t largest = 0; /* of FedDyn's server: room for the sum of a parameter */
+  uint64_t largest = 0; /* FedDyn's server needs memory for the sum of a parameter */
   s->buffer_bytes = s->kept_bytes = s->kept_scratch_bytes = s->control_bytes = 0;
   for (size_t i = 0; i < g->parameter_count; i++) {
     const brim_parameter *p = &g->parameter[i];
@@ -35,13 +35,14 @@ void brim_setup_count_kept(brim_setup *s, const brim_graph *g)
       if (p->value->bytes > s->kept_scratch_bytes) s->kept_scratch_bytes = p->value->bytes;
     }
     if (has_feedback && brim_parameter_is_controlled(p)) {
-      /* The parameter's change in double precision, and a copy of it while it is read or written. */
+      /* memory for the parameter's change in double precision, and a copy of it while it is read or written */
       const uint64_t room = 2 * (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
       s->kept_bytes += p->value->bytes;
       if (room > s->kept_scratch_bytes) s->kept_scratch_bytes = room;
     }
     if (!has_controls || !brim_parameter_is_controlled(p)) continue;
-    /* A client's control; the server's current and next one; and, as doubles, three tensors of a client that trains. */
+    /* memory for a client's control; for the server's current and next control; and for three tensors of a client that
+     * trains, as doubles */
     const uint64_t wide = (uint64_t)brim_shape_count(&p->value->shape) * sizeof(double);
     s->kept_bytes += p->value->bytes;
     s->control_bytes += 2 * wide;
@@ -67,8 +68,8 @@ static int64_t product_below(int64_t a, int64_t b, int64_t most)
   return a < most / b ? a * b : most;
 }
 
-/* Each client that will have trained has a slot; those that trained since the last checkpoint have a second one, and
- * those of the current round one more. */
+/* A client that will have trained has one slot; each client that trained since the last checkpoint has a second one,
+ * and each client of the current round one more. */
 uint64_t brim_setup_states_bytes(const brim_setup *s)
 {
   const brim_settings *t = s->settings;
@@ -88,7 +89,7 @@ static uint64_t occupied_bytes(const char *folder)
   return stat(path, &info) == 0 ? (uint64_t)info.st_blocks * 512 : 0;
 }
 
-/* The nearest folder above a path that exists. */
+/* Finds the nearest existing folder above a path. */
 static void find_existing(char *path)
 {
   struct stat info;
@@ -132,7 +133,7 @@ typedef struct nearest {
   int distance[NEAREST], count;
 } nearest;
 
-/* Inserts a name if it is among the nearest; each name once, in order. */
+/* Inserts a name if it is among the nearest, in order and only once. */
 static void add_name(nearest *n, const char *pattern, const char *name)
 {
   const int distance = brim_typo_distance(pattern, name);
@@ -150,7 +151,7 @@ static void add_name(nearest *n, const char *pattern, const char *name)
   n->distance[at] = distance;
 }
 
-/* The nearest names, and patterns of whole layers. */
+/* Rejects a pattern, and lists the nearest names, and patterns of whole layers. */
 static brim_status refuse_pattern(const brim_setup *s, const brim_graph *g, const char *pattern)
 {
   nearest n = {.count = 0};

@@ -1,5 +1,5 @@
-/* See setup_weights.h. Frozen values are read where a host's arena has them, by all threads; for other devices one
- * tensor at a time, so the host never holds all of them. */
+/* See setup_weights.h. If the arena is host memory, all threads read frozen values directly into it; for other devices
+ * one thread reads one tensor at a time, so the host never has all of them in memory. */
 #include "setup/setup_weights.h"
 
 #include <pthread.h>
@@ -7,12 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#define XXH_STATIC_LINKING_ONLY /* for states on the stack */
+#include <xxhash.h>
+
 #include "base/alloc.h"
 #include "base/convert.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "base/xxh64.h"
 #include "brim/host.h"
 #include "exec/initialize.h"
 #include "setup/features.h"
@@ -108,14 +110,14 @@ static void hash_narrow(const reader *r, job *j, const float *values)
   } part[] = {{t->name, strlen(t->name) + 1},
               {t->shape.dim, (size_t)t->shape.rank * sizeof t->shape.dim[0]},
               {values, (size_t)brim_shape_count(&t->shape) * sizeof *values}};
-  brim_xxh64 x;
-  brim_xxh64_begin(&x);
+  XXH64_state_t x;
+  (void)XXH64_reset(&x, 0);
   for (size_t i = 0; i < sizeof part / sizeof part[0]; i++)
     if (r->chain)
       *r->chain = brim_hash(*r->chain, part[i].data, part[i].bytes);
     else
-      brim_xxh64_add(&x, part[i].data, part[i].bytes);
-  j->hash = brim_xxh64_end(&x);
+      (void)XXH64_update(&x, part[i].data, part[i].bytes);
+  j->hash = XXH64_digest(&x);
 }
 
 static brim_status no_room(const job *j)

@@ -1,4 +1,4 @@
-/* A rank's part of a step and of an evaluation, and its micro-batches. See setup.h. */
+/* A rank's part of a step and of an evaluation, and its division into micro-batches. See setup.h. */
 #include <stdio.h>
 
 #include "setup/setup.h"
@@ -66,7 +66,8 @@ bool brim_setup_rounds(const brim_setup *s, int64_t batch)
 {
   const brim_order o = brim_setup_order(s, batch);
   if (brim_setup_is_federated(s) && batch >= s->settings->training.effective_batch_size) return false;
-  const bool is_all = s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from its start */
+  const bool is_all =
+      s->world.ranks > 1 && o.micros <= 1 && o.last_micros <= 1; /* grains are counted from the start of the step */
   return s->grain > 1 && batch % s->grain != 0 && !is_all;
 }
 
@@ -99,7 +100,7 @@ bool brim_setup_allows(const brim_setup *s, int64_t batch)
   return s->norm_group == 0 || is_whole || batch % s->norm_group == 0;
 }
 
-/* Of isolated processes, only the server evaluates. */
+/* If clients are isolated, only the server evaluates. */
 static int64_t part_from(const brim_setup *s, enum brim_part part, int32_t rank)
 {
   if (brim_setup_is_isolated(s)) return rank > 0 ? s->data.count[part] : 0;
@@ -129,7 +130,7 @@ void brim_setup_warn_of_idle_ranks(const brim_setup *s)
 {
   const int64_t step = brim_setup_all_samples(s), clients = s->settings->clients_per_round;
   int32_t idle = 0, first = -1;
-  char groups[64] = "";
+  char groups[160] = "";
   if (s->world.rank > 0 || brim_setup_is_isolated(s)) return;
   if (brim_setup_is_federated(s) && clients < s->world.ranks)
     brim_log(BRIM_LOG_WARN, "%lld of %d ranks have nothing to do: a round has %lld client%s",
@@ -141,7 +142,10 @@ void brim_setup_warn_of_idle_ranks(const brim_setup *s)
   if (idle == 0) return;
   if (s->norm_group > 0) {
     const long long count = (long long)brim_setup_norm_groups(s, step);
-    snprintf(groups, sizeof groups, " in %lld norm group%s", count, brim_plural(count));
+    snprintf(groups, sizeof groups,
+             " in %lld norm group%s, which ranks do not share\n"
+             "set a smaller training.norm_group or a larger training.effective_batch_size",
+             count, brim_plural(count));
   }
   if (idle == 1)
     brim_log(BRIM_LOG_WARN, "rank %d of %d has nothing to do: a step has %lld sample%s%s", (int)first,
@@ -156,7 +160,8 @@ int64_t brim_setup_norm_groups(const brim_setup *s, int64_t samples)
   return s->norm_group == 0 || samples < s->norm_group ? 1 : samples / s->norm_group;
 }
 
-/* Clients' batches are small, and the forward pass of four costs about as much as training one. */
+/* Four clients' batches at a time, because clients' batches are small, and the forward pass of four costs about as much
+ * as training one. */
 int64_t brim_setup_eval_batch(const brim_setup *s, int64_t batch)
 {
   const int64_t set = s->settings->training.eval_batch_size;
@@ -209,7 +214,8 @@ void brim_setup_weigh(const brim_setup *s, const brim_batch *batch, double *weig
 
 /* ---- loaders ---- */
 
-/* Micro-batches decoded ahead: one for each thread and one in use, and a few more for a small number of threads. */
+/* The loader for micro-batches decoded ahead: one for each thread, one in use, and a few more if there are few
+ * threads. */
 static brim_loader_options loader_of(const brim_setup *s, enum brim_part part, int64_t batch_max)
 {
   const int32_t threads = (int32_t)s->settings->training.num_workers;

@@ -1,4 +1,4 @@
-/* The environment of a simulated job: its timeline, the scene's queue, and the scene's host. */
+/* The environment of a simulated job: its timeline, and the scenario's queue and host. */
 #include <stdio.h>
 
 #include "base/text.h"
@@ -42,7 +42,7 @@ static brim_status refuse(const brim_sim_job *job, const brim_scene_turn *look, 
                    job->all->scenario->backend, look->best);
 }
 
-/* Waits in line until there is a device or the timeout has passed. */
+/* Waits in the queue until there is a device, or until the timeout. */
 static brim_status wait_for_turn(brim_sim_job *job, const brim_claim_request *r, int *device, double *waited)
 {
   const double patience = r->wait ? r->timeout_seconds : 0;
@@ -87,7 +87,7 @@ static brim_status claim(void *self, const brim_claim_request *r, void **out, in
   return status;
 }
 
-/* The scene serves the queue when it settles: not before the job has released the device. */
+/* The scenario's queue is served only when the job settles it, not before the job has released the device. */
 static brim_status hold(void *self, const brim_claim_request *r, int device, bool alone, void **out)
 {
   size_t waiting;

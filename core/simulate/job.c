@@ -1,5 +1,5 @@
-/* The life of a job: started, placed, trained by the loop of a run (drive/loop.h), ended. Its work (drive/work.h) is
- * arithmetic. */
+/* Runs a job: starts it, places it, and trains it with the loop of a run (drive/loop.h). Its work (drive/work.h) only
+ * computes times. */
 #include "simulate/job.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "drive/placement.h"
 #include "planner/room.h"
 
-/* Takes one of the scenario's failures of a step (0: of placing a plan), if there is one left. */
+/* Takes one of the scenario's failures of a step (0: of placing a plan), if one is left. */
 static const brim_scene_failure *take_failure(brim_sim_job *job, int64_t step)
 {
   const brim_scenario *s = job->all->scenario;
@@ -58,7 +58,7 @@ static brim_status take_memory(brim_sim_job *job)
   return BRIM_OK;
 }
 
-/* On a held device a failure does not count: the plan is then claimed like a new run's. */
+/* On a held device a failure does not count, because the plan is then claimed like a new run's. */
 static brim_status open_plan(void *self)
 {
   brim_sim_job *job = self;
@@ -67,7 +67,7 @@ static brim_status open_plan(void *self)
   return status;
 }
 
-/* Places the run's plan as a real run does: waits, asks policies. */
+/* Places the run's plan as a real run does: waits, and asks policies. */
 static brim_status place(brim_sim_job *job)
 {
   brim_drive *d = job->drive;
@@ -145,13 +145,13 @@ static brim_status replan(void *self)
   return brim_sim_sleep(job, pause);
 }
 
-/* The step of its newest checkpoint, or 0. */
+/* Returns the step of its newest checkpoint, or 0. */
 static int64_t saved_step(const brim_sim_job *job)
 {
   return job->loop.checkpoint_step > 0 ? job->loop.checkpoint_step : 0;
 }
 
-/* The samples of the first `steps` steps. */
+/* Returns the number of samples in the first `steps` steps. */
 static int64_t samples_of(const brim_order *o, int64_t steps)
 {
   const int64_t rest = steps % o->steps_per_epoch * o->effective;
@@ -195,7 +195,7 @@ static brim_status evaluate(void *self, bool *is_new)
   return BRIM_OK;
 }
 
-/* Leaves garbage in the host's memory. */
+/* Adds memory on the host that a cleanup could release. */
 static brim_status end_round(void *self)
 {
   brim_sim_job *job = self;
@@ -247,7 +247,7 @@ static brim_status repeat_pressure(brim_sim_job *job, bool *acts, uint64_t *byte
   return brim_loop_save(&job->loop);
 }
 
-/* Checks as often as a real run. */
+/* Checks memory pressure as often as a real run. */
 static brim_status heed_pressure(void *self, bool *acts, uint64_t *bytes)
 {
   char text[64];
@@ -280,7 +280,8 @@ static brim_status check_stop(void *self)
 
 /* ---- another plan between two steps ---- */
 
-/* Whether a recorded look is due, by time and by step. Steps that were lost are repeated without looks. */
+/* Whether a recorded question to policies is due, by time and by step. Steps that were lost are repeated without such
+ * questions. */
 static bool is_at_look(brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
@@ -305,13 +306,13 @@ static double step_seconds(void *self)
 
 /* ---- steps ---- */
 
-/* The nearer of two steps to stop at; one that is not ahead does not count. */
+/* Returns the nearer of two steps at which to stop; a step that is not ahead does not count. */
 static int64_t nearer(const brim_sim_job *job, int64_t stop, int64_t other)
 {
   return other > job->step && other < stop ? other : stop;
 }
 
-/* The next step that must be made by itself, as something is due after it. */
+/* Returns the next step that must be made alone, because work is due after it. */
 static int64_t next_stop(const brim_sim_job *job)
 {
   const brim_scenario *s = job->all->scenario;
@@ -323,7 +324,7 @@ static int64_t next_stop(const brim_sim_job *job)
   return stop;
 }
 
-/* The time of the next look; the host's memory is read only while it matters. */
+/* Returns the time of the next look; the host's memory is read only while it matters. */
 static double next_look(const brim_sim_job *job)
 {
   const brim_memory_settings *m = &job->drive->setup->settings->memory;
@@ -335,7 +336,7 @@ static double next_look(const brim_sim_job *job)
   return next;
 }
 
-/* The pace of steps: up to a recorded look they are spread evenly. */
+/* Computes the duration of steps: up to a recorded look they are spread evenly. */
 static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
 {
   const brim_scenario *s = job->all->scenario;
@@ -348,7 +349,7 @@ static brim_status pace_of(brim_sim_job *job, double *seconds, double *again)
   return BRIM_OK;
 }
 
-/* Makes all steps until something is due, or a single step that fails if the scenario has a failure there. */
+/* Makes all steps until work is due, or a single step that fails if the scenario has a failure there. */
 static brim_status make(void *self)
 {
   brim_sim_job *job = self;
@@ -374,7 +375,7 @@ static brim_status make(void *self)
   return BRIM_OK;
 }
 
-/* Repeats failed work after a measure, or does nothing. */
+/* Repeats failed work after a measure; without one does nothing. */
 static brim_status failed(void *self, enum brim_turn_part part, brim_status failure)
 {
   bool rewound;

@@ -50,7 +50,7 @@ static brim_status read_events(brim_recording *r)
   return BRIM_OK;
 }
 
-/* A scenario's lists are limited; warns once about each list. */
+/* Reports, once for each list, that entries were left out, because a scenario's lists are limited. */
 static void leave_out(brim_recording *r, int most, const char *what)
 {
   size_t i = 0;
@@ -62,8 +62,8 @@ static void leave_out(brim_recording *r, int most, const char *what)
 
 /* ---- devices ---- */
 
-/* A scenario's devices have one backend. A run that could not get its own device was shown the host's processors too.
- */
+/* Whether a device belongs to another backend. A scenario's devices have one backend, but a run that could not get its
+ * own device was also shown the host's processors. */
 static bool is_of_another_backend(brim_recording *r, const char *name)
 {
   const char *first = r->device[0].name;
@@ -155,7 +155,7 @@ static void take_plan(brim_recording *r, int64_t micro_batch, uint64_t bytes, do
 
 /* ---- events of the run ---- */
 
-/* Records when policies were asked after `step`; of several questions after one step, it keeps the last. */
+/* Records when policies were asked after `step`; of several questions after one step, keeps the last. */
 static void take_look(brim_recording *r, int64_t step, double at)
 {
   brim_scene_look *last = r->looks > 0 ? &r->look[r->looks - 1] : NULL;
@@ -179,7 +179,7 @@ static void take_pressure(brim_recording *r, int64_t step, uint64_t bytes)
     leave_out(r, BRIM_RECORD_PRESSURES_MAX, "reactions to memory pressure");
 }
 
-/* The run waited until there was room for its plan. */
+/* Records that the run waited until there was room for its plan. */
 static void take_claim(brim_recording *r, const json_t *event)
 {
   brim_record_device *d = find_device(r, brim_json_string(event, "device"));
@@ -212,14 +212,14 @@ static void take_seen(brim_recording *r, const json_t *event)
   }
 }
 
-/* Takes a failure from an action of the ladder. Each action follows one failure of the step that the reason begins
- * with: "step 3: the error". */
+/* Records a failure from an action of the ladder. Each action follows one failure of the step with which the reason
+ * begins: "step 3: the error". */
 static void take_decision(brim_recording *r, const json_t *event)
 {
   long long step = 0;
   brim_scene_failure *last = r->failures > 0 ? &r->failure[r->failures - 1] : NULL;
   const char *action = brim_json_string(event, "action"), *reason = brim_json_string(event, "reason");
-  int length = 0; /* of the part before the text */
+  int length = 0; /* length of the part before the text */
   if (!action[0]) return;
   if (sscanf(reason, "step %lld:%n", &step, &length) != 1 || length == 0) return;
   if (strcmp(action, "rewind") == 0) {
@@ -286,7 +286,7 @@ static brim_status read_run(brim_recording *r, brim_yaml **config)
   BRIM_TRY(brim_record_read(r->run, "plan.json", &first));
   if (first) take_plan(r, count_of(first, "batch_size"), bytes_of(first, "peak_bytes"), 0, 0);
   json_decref(first);
-  /* A scenario's peaks rise with the micro-batch; those of real plans nearly do. */
+  /* A scenario's peaks must rise with the micro-batch; those of real plans almost always do. */
   for (size_t i = 1; i < r->plans; i++)
     if (r->plan[i].bytes < r->plan[i - 1].bytes) r->plan[i].bytes = r->plan[i - 1].bytes;
   if (r->devices > 0 && r->steps > 0) return BRIM_OK;

@@ -9,7 +9,7 @@
 #include "observe/metrics.h"
 #include "simulate/recording_parts.h"
 
-/* Mean seconds per sample over all training records; 0: unknown. */
+/* Returns the mean seconds per sample over all training records; 0: unknown. */
 static double seconds_of_sample(const brim_recording *r)
 {
   char path[BRIM_PATH_MAX];
@@ -100,7 +100,8 @@ static void print_events(const brim_recording *r, brim_text *out)
     brim_text_add(out, "'}\n");
   }
   if (r->looks > 0) brim_text_add(out, "looks:\n");
-  for (size_t i = 0; i < r->looks; i++) /* printed a moment later, so that everything seen then has happened */
+  for (size_t i = 0; i < r->looks;
+       i++) /* printed with a slightly later time, so that everything that was seen then has happened */
     brim_text_printf(out, "  - {at: %.3fs, step: %lld}\n", fmax(0, r->look[i].at - r->start) + 0.001,
                      (long long)r->look[i].step);
   if (r->pressures > 0) brim_text_add(out, "pressures:\n");
@@ -113,7 +114,7 @@ static void print_setting(const char *key, const brim_yaml *config, brim_text *o
 {
   const brim_yaml *value = brim_yaml_get_path(config, key);
   if (!value || value->kind != BRIM_YAML_SCALAR) return;
-  const bool chooses = strcmp(key, "memory.recompute") == 0; /* none must not be read as a choice */
+  const bool chooses = strcmp(key, "memory.recompute") == 0; /* "none" must not be read as the user's choice */
   if (!chooses || strcmp(value->scalar, "none") != 0)
     brim_text_printf(out, "  %s: %s\n", key, value->scalar[0] ? value->scalar : "''");
 }

@@ -51,7 +51,7 @@ static void read_value(reader *r, const char *section, const brim_param *row, co
   brim_text_release(&problem);
 }
 
-/* Reads a map by the table of its section; NULL: all defaults. The caller reads the maps below it. */
+/* Reads a map by the table of its section; NULL: all defaults. The caller reads its inner maps. */
 static void read_map(reader *r, const char *path, const brim_yaml *map, void *out)
 {
   const brim_scene_section *section = brim_scene_find(path);
@@ -71,8 +71,8 @@ static const brim_yaml *map_below(const brim_yaml *map, const char *key)
   return map && map->kind == BRIM_YAML_MAP ? brim_yaml_get(map, key) : NULL;
 }
 
-/* Reads a list of maps by the section's table; *out is an array in the arena. Reports a value that is not a list, or
- * too long a list. */
+/* Reads a list of maps by the section's table; *out is an array in the arena. Reports a value that is not a list, or a
+ * list that is too long. */
 static size_t read_list(reader *r, const char *section, const brim_yaml *list, size_t item_bytes, void *out)
 {
   const size_t most = brim_scene_find(section)->items_max;
@@ -118,7 +118,7 @@ static void read_devices(reader *r, const brim_yaml *list, brim_scenario *s)
   }
 }
 
-/* Levels of recompute are ordered by decreasing memory, peaks by increasing size. */
+/* Reads a model. Levels of recompute are ordered by decreasing memory, peaks by increasing size. */
 static void read_model(reader *r, const char *section, const brim_yaml *map, brim_scene_model *m)
 {
   const char *levels = path_of(r, section, "recompute");
@@ -181,7 +181,7 @@ static void check_device(reader *r, const brim_scenario *s, const char *section,
                   (long long)device, s->device_count - 1);
 }
 
-/* Adds the maximum number of visits until the end to those of the others, and checks the total. */
+/* Adds the maximum number of visits until the scenario's end to those of the other entries, and checks the total. */
 static void check_visits(reader *r, const brim_yaml *item, const char *name, double from, double lasts, double every,
                          double until, double *all)
 {

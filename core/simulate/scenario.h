@@ -1,4 +1,4 @@
-/* Scenarios: descriptions of devices, memory and other programs, in YAML, in which policies are simulated
+/* Reads scenarios: YAML descriptions of devices, memory and other programs, in which brim simulates policies
  * (docs/simulate.md). */
 #ifndef BRIM_SIMULATE_SCENARIO_H
 #define BRIM_SIMULATE_SCENARIO_H
@@ -8,25 +8,26 @@
 #define BRIM_SCENE_DEVICES_MAX 64
 #define BRIM_SCENE_JOBS_MAX 16
 #define BRIM_SCENE_LIST_MAX 4096    /* of every other list */
-#define BRIM_SCENE_SETTINGS_MAX 256 /* keys of the scenario's, and of each job's */
+#define BRIM_SCENE_SETTINGS_MAX 256 /* most keys under `settings` of the scenario, and of each job */
 
-/* Seconds: the minimum duration, and the minimum time between repetitions. */
+/* Seconds: the shortest duration, and the shortest time between repetitions. */
 #define BRIM_SCENE_MOMENT 1e-3
-/* Maximum number of visits of all programs and runs together; each visit adds two or three lines to the timeline. */
+/* Maximum number of visits of all programs and runs together, because each visit adds two or three lines to the
+ * timeline. */
 #define BRIM_SCENE_VISITS_MAX 300000
-/* Maximum of each size, 1 PiB: the sum over the maximum number of programs does not overflow. */
+/* Maximum of each size, 1 PiB, so that the sum over all programs does not overflow. */
 #define BRIM_SCENE_BYTES_MAX (UINT64_C(1) << 50)
 
-/* Bytes that others use from a moment on. */
+/* Bytes that other processes use from a time on. */
 typedef struct brim_scene_use {
-  double at; /* seconds from the beginning, like all times */
+  double at; /* seconds from the beginning of the scenario, like all times */
   uint64_t bytes;
 } brim_scene_use;
-/* Recorded: the number of runs that wait for a device from a moment on, besides `runs`. */
+/* Recorded: the number of runs that wait for a device from a time on, besides `runs`. */
 typedef struct brim_scene_line {
   double at;
   int64_t waiting;
-  uint64_t bytes; /* needed by the first of them */
+  uint64_t bytes; /* bytes that the first of them needs */
 } brim_scene_line;
 /* Recorded: policies were asked between two steps, after `step` commits. */
 typedef struct brim_scene_look {
@@ -36,7 +37,7 @@ typedef struct brim_scene_look {
 /* Recorded: memory pressure asked for a smaller plan. */
 typedef struct brim_scene_pressure {
   int64_t step;   /* committed */
-  uint64_t bytes; /* limit for the plan; 0: unchanged */
+  uint64_t bytes; /* limit for the new plan; 0: none */
 } brim_scene_pressure;
 typedef struct brim_scene_device {
   uint64_t memory, used;
@@ -54,13 +55,14 @@ typedef struct brim_scene_host {
 
 /* The memory and time of plans and steps. */
 typedef struct brim_scene_recompute {
-  double memory, work; /* memory: share of the activations that is left; work: share of a step that is repeated */
+  double memory,
+      work; /* memory: the fraction of the activations that is left; work: the fraction of a step that is repeated */
 } brim_scene_recompute;
 typedef struct brim_scene_peak {
   int64_t micro_batch;
   uint64_t bytes;
-  double time;   /* of a step; 0: from the model's times */
-  int32_t basis; /* of the time, as shown to policies: enum brim_basis - 1 */
+  double time;   /* seconds of a step; 0: computed from the model's times */
+  int32_t basis; /* basis of the time that policies see: enum brim_basis - 1 */
 } brim_scene_peak;
 typedef struct brim_scene_model {
   const char *id;
@@ -68,7 +70,7 @@ typedef struct brim_scene_model {
   double sample_time, micro_batch_time, step_time, half_memory, half_time;
   brim_scene_recompute *recompute; /* by decreasing memory */
   size_t recompute_count;
-  brim_scene_peak *peak; /* by increasing micro-batch; none: computed from `fixed` and `sample` */
+  brim_scene_peak *peak; /* sorted by micro-batch, ascending; none: computed from `fixed` and `sample` */
   size_t peak_count;
 } brim_scene_model;
 
@@ -78,9 +80,9 @@ typedef struct brim_scene_program {
   int64_t device; /* -1: the host */
   uint64_t memory, grows;
   double from, lasts, every;
-  double slows; /* factor by which steps on its device take longer while it is there */
+  double slows; /* factor by which steps on its device take longer while it uses memory there */
 } brim_scene_program;
-/* Another user's run, which waits in line, trains, and ends. */
+/* Another user's run, which waits in the queue, trains, and ends. */
 typedef struct brim_scene_run {
   const char *name;
   int64_t device; /* -1: any */
@@ -88,10 +90,10 @@ typedef struct brim_scene_run {
   double from, lasts, every;
   double slows; /* the factor by which it slows steps on its device while it is placed */
 } brim_scene_run;
-/* Memory that runs out although there is room: in a step, or while placing a plan. */
+/* A failure of memory although there is room: in a step, or while a plan is placed. */
 typedef struct brim_scene_failure {
   int64_t step, times; /* 0: placing */
-  bool loses;          /* the parameters are lost too */
+  bool loses;          /* the run also loses its parameters */
   const char *says;    /* the error's text */
 } brim_scene_failure;
 typedef struct brim_scene_job {
@@ -117,8 +119,8 @@ typedef struct brim_scenario {
   brim_scene_program *program;
   brim_scene_run *run;
   brim_scene_failure *failure;
-  brim_scene_look *look;         /* none: policies are asked every second, and steps take the model's times */
-  brim_scene_pressure *pressure; /* none: the host's memory decides */
+  brim_scene_look *look;         /* none: policies are asked every second, and steps take the times of the model */
+  brim_scene_pressure *pressure; /* none: memory pressure follows from the host's memory */
   brim_scene_job *job;           /* at least one */
   size_t device_count, program_count, run_count, failure_count, look_count, pressure_count, job_count;
   const brim_yaml *settings; /* may be NULL */
@@ -129,10 +131,10 @@ brim_status brim_scenario_read(const char *path, brim_scenario **out);
 /* The same from text; `file` is used in messages. */
 brim_status brim_scenario_parse(const char *text, size_t bytes, const char *file, brim_scenario **out);
 void brim_scenario_free(brim_scenario *scenario);
-/* Appends the settings as words, "key=value" each, to `out`; allocates from `arena`. */
+/* Appends settings to `out` as words "key=value"; allocates from `arena`. */
 size_t brim_scenario_words(brim_arena *arena, const brim_yaml *settings, const char **out, size_t room);
-/* Prints every key with type, default, range and meaning. */
+/* Prints every key with type, default, range and help. */
 void brim_scenario_print_keys(brim_text *out);
-/* Whether it is a key at the top level: "until", "devices". */
+/* Whether this is a key at the top level, such as "until" or "devices". */
 bool brim_scenario_has_key(const char *key);
 #endif

@@ -1,4 +1,4 @@
-/* Replaces the plans and plugins of a job's drive: by the scenario's, or by plans of a real model. */
+/* Replaces the plans and plugins of a job's drive by the scenario's, or by plans of a real model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,7 @@ static bool is_half(const brim_choice *v)
   return v->precision == BRIM_PRECISION_BF16 || v->precision == BRIM_PRECISION_FP16;
 }
 
-/* Interpolates between two known peaks, or extrapolates from the nearest two: fixed[0] for no sample, and all for the
- * batch. */
+/* Interpolates between two known peaks, or extrapolates from the nearest two. */
 static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed, double *all)
 {
   size_t i = m->peak_count > 1 ? 1 : 0;
@@ -32,7 +31,7 @@ static void interpolate(const brim_scene_model *m, int64_t batch, double *fixed,
     if (m->peak[k].micro_batch == batch) *all = (double)m->peak[k].bytes;
 }
 
-/* The peak with a level of recompute; 0: none. */
+/* Returns the peak with a level of recompute; 0: none. */
 static uint64_t level_peak(const brim_scene_model *m, const brim_choice *v, size_t level)
 {
   double fixed = (double)m->fixed, all = fixed + (double)m->sample * (double)v->micro_batch;
@@ -54,7 +53,7 @@ static size_t find_level(const brim_scene_model *m, const brim_choice *v)
   return level;
 }
 
-/* Times are for a device of speed 1. */
+/* Finds the figures of a choice; times are for a device of speed 1. */
 static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_figures *out)
 {
   const brim_scene_model *m = job->plans;
@@ -76,7 +75,7 @@ static void find_figures(const brim_sim_job *job, const brim_choice *v, brim_fig
 
 /* ---- plans of a real model ---- */
 
-#define REMEMBERED 64 /* plans; a simulation reuses a few */
+#define REMEMBERED 64 /* limit for remembered plans; a simulation reuses a few */
 
 typedef struct remembered {
   brim_choice choice; /* including its budget */
@@ -163,7 +162,7 @@ static brim_status describe(void *self, int device, brim_device_info *out)
   return BRIM_OK;
 }
 
-/* Replaces the configuration's plugin by the scenario's, with the same group. */
+/* Replaces the configuration's plugin by the scenario's, in the same group. */
 static void put_in_place(brim_config *config, const char *group, const brim_plugin *plugin)
 {
   for (size_t i = 0; i < config->choice_count; i++)
@@ -190,7 +189,7 @@ static brim_status take_model(brim_sim_job *job, const char *id)
 
 /* ---- the setup ---- */
 
-/* Opens what policies and plans need. The job replaces the plugin instances, and nothing has to be closed. */
+/* Opens the parts that policies and plans need. The job replaces the plugin instances, and no part must be closed. */
 static brim_status open_setup(void *context, brim_setup *s)
 {
   brim_sim_job *job = context;
@@ -226,7 +225,7 @@ static brim_status open_setup(void *context, brim_setup *s)
                    brim_precision_names[brim_setup_precision(s)]);
 }
 
-/* The configuration handles the other words. */
+/* Handles the words for the scenario; the configuration handles the other words. */
 static brim_status hear(void *context, brim_again *again)
 {
   brim_sim_job *job = context;

@@ -6,7 +6,8 @@
 #include "base/thread.h"
 #include "simulate/job.h"
 
-/* Passes the turn to the job that wakes first; of several with the same time, the first in the list. Needs the lock. */
+/* Passes the turn to the job that wakes first; of several with the same time, to the first in the list. Needs the
+ * lock. */
 static void pass_on(brim_sim_case *c)
 {
   c->current = NULL;
@@ -57,7 +58,7 @@ brim_status brim_sim_take_turns(brim_sim_case *c)
   size_t started = 0;
   pthread_mutex_init(&c->lock, NULL);
   for (size_t i = 0; i < c->count; i++) pthread_cond_init(&c->job[i].turn, NULL);
-  for (size_t i = 0; i < c->count; i++) { /* jobs without a thread are done */
+  for (size_t i = 0; i < c->count; i++) { /* jobs without a thread have ended */
     brim_sim_job *job = &c->job[i];
     const int error = status == BRIM_OK ? brim_thread_start(&job->thread, "job", work, job) : 0;
     if (error)

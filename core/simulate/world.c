@@ -8,7 +8,7 @@
 
 /* The times of a program or run that comes once or repeatedly. */
 typedef struct visit {
-  double next, since; /* next time; time of the last one */
+  double next, since; /* next: time of the next visit; since: time of the last one */
 } visit;
 /* A program of the scenario. */
 typedef struct program {
@@ -134,7 +134,7 @@ static int by_number(const void *a, const void *b)
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Lists all waiters in order; the caller frees the list. */
+/* Lists all waiting jobs and runs in order; the caller frees the list. */
 static waiter *list_waiters(const brim_scene *s, size_t *count)
 {
   waiter *all = brim_xcalloc(s->scenario->run_count + BRIM_SCENE_JOBS_MAX, sizeof *all);
@@ -159,7 +159,7 @@ static bool accepts(const waiter *w, int device)
   return w->device < 0 || w->device == device;
 }
 
-/* A device that `w`, one of `all`, may have now, as no earlier one in the list waits for it; -1: none. */
+/* Returns a device that `w`, one of `all`, may have now, because no earlier one in the list waits for it; -1: none. */
 static int find_device(const brim_scene *s, const waiter *all, const waiter *w, bool most_free)
 {
   int found = -1;
@@ -197,7 +197,7 @@ static const char *name_of(const brim_scene *s, int device, char *out, size_t ro
   return out;
 }
 
-/* Called after it has left: the next visit is the first one from now on. */
+/* Called when it has left: the next visit is the first one after this time. */
 static void leave(visit *v, double every, double now)
 {
   const double passed = every > 0 ? floor((now - v->since) / every) + 1 : 0;
@@ -249,7 +249,7 @@ static void move_run(brim_scene *s, size_t i)
                 r->device < 0 ? "any device" : name_of(s, (int)r->device, where, sizeof where));
 }
 
-/* Programs take free memory; one that lacks some takes it when it becomes free. */
+/* Programs take free memory; if a program lacks some, it takes it when it becomes free. */
 static void feed_programs(brim_scene *s)
 {
   for (size_t i = 0; i < s->scenario->program_count; i++) {
@@ -260,7 +260,7 @@ static void feed_programs(brim_scene *s)
   }
 }
 
-/* Places the first run in line that fits a device. Jobs check for themselves. */
+/* Places the first run in the queue that fits a device. Jobs check for themselves. */
 static bool serve_run(brim_scene *s)
 {
   char bytes[32], where[64];

@@ -1,15 +1,15 @@
-/* Checkpoint folders: written aside, published by one rename, thinned out, found again.
+/* Writes, publishes, thins out and finds checkpoint folders.
  *
- * This order of steps makes a kill at any instruction harmless:
+ * The following order of steps makes a kill at any instruction harmless:
  *   1. The run's records (*.jsonl) are synced: state.json counts them.
  *   2. ".step-N.tmp" is filled, each file synced, then the folder.
- *   3. The new links are made as ".last.tmp" and ".best.tmp", so that a full disk shows before anything changes.
+ *   3. The new links are made as ".last.tmp" and ".best.tmp", so that a full disk causes an error before anything
+ * changes.
  *   4. ".step-N.tmp" becomes "step-N". If step-N exists (a run resumed from an older one writes it again), it is first
  *      moved to ".step-N.old"; the next sweep repairs a kill between the two renames.
  *   5. The folder is synced. From here on the checkpoint is valid; before, every failure is undone.
- *   6. The links are renamed into place, and old checkpoints moved to ".step-M.del" and deleted. A failure here is a
- *      warning: the next write or find does it again.
- * Names with a leading dot are never checkpoints. */
+ *   6. The links are renamed into place, and old checkpoints moved to ".step-M.del" and deleted. A failure here only
+ * causes a warning: the next write or search repeats the step. Names with a leading dot are never checkpoints. */
 #include "store/checkpoint.h"
 
 #include <dirent.h>
@@ -42,7 +42,7 @@ static void step_name(char *out, const char *before, int64_t step, const char *a
   snprintf(out, NAME_BYTES, "%s" STEP_PREFIX "%08" PRId64 "%s", before, step, after);
 }
 
-/* The step of "<before>step-N<after>", or -1 for any other name. */
+/* Returns the step of "<before>step-N<after>", or -1 for any other name. */
 static int64_t name_step(const char *name, const char *before, const char *after)
 {
   char same[NAME_BYTES];
@@ -89,7 +89,7 @@ static brim_status list_steps(const char *folder, steps *out)
   return BRIM_OK;
 }
 
-/* Removes one leftover of a killed attempt. A failure to clean up is not an error. */
+/* Removes one leftover of a killed attempt. Ignores failures. */
 static void sweep_entry(const char *folder, const char *name)
 {
   char path[BRIM_PATH_MAX], whole[BRIM_PATH_MAX];
@@ -161,7 +161,7 @@ static void links_abandon(const char *folder, const brim_link_change *change)
       unlink(path);
 }
 
-/* Replaces all links that can be replaced; returns the last error, such as that of a folder with the name of a link. */
+/* Replaces all links that can be replaced. Returns the last error, for example if a folder has the name of a link. */
 static brim_status links_commit(const char *folder, const brim_link_change *change)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -232,7 +232,7 @@ void brim_checkpoint_abandon(brim_checkpoint_attempt *a)
   if (!done) brim_log(BRIM_LOG_DEBUG, "leftovers in '%s': %s", a->folder, strerror(errno));
 }
 
-/* A checkpoint that another process is reading stays until a later one. */
+/* If another process is reading the checkpoint, leaves it for a later call. */
 static brim_status delete_step(const char *folder, int64_t step)
 {
   char path[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];
@@ -246,8 +246,8 @@ static brim_status delete_step(const char *folder, int64_t step)
   return done ? BRIM_OK : brim_fail(BRIM_EIO, "cannot delete '%s': %s", path, strerror(reason));
 }
 
-/* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer ones belong to a run that got further
- * and was damaged; they stay for the user until this run writes them again. */
+/* Deletes all but the last `keep` checkpoints up to `step` and the best. Newer checkpoints are damaged ones from before
+ * the run was resumed; they stay for the user until this run writes them again. */
 static brim_status thin_out(const char *folder, int64_t step, int64_t best, int64_t keep)
 {
   steps all;
@@ -263,7 +263,7 @@ static brim_status thin_out(const char *folder, int64_t step, int64_t best, int6
   return status;
 }
 
-/* Logs a failure as a warning: the checkpoint is written already. */
+/* Logs a failure as a warning, because the checkpoint is already written. */
 static void warn_after(const brim_train_state *state, brim_status status)
 {
   if (status != BRIM_OK)
@@ -297,8 +297,8 @@ void brim_checkpoint_drop_cached(const char *run_dir)
 
 /* ---- finding ---- */
 
-/* Whole means every byte: state.json matches its checksum, and the files match state.json. That reads them once,
- * which a resume does anyway. */
+/* Checks every byte: state.json against its checksum, and the files against state.json. That reads them once, as a
+ * resume does anyway. */
 static brim_status check_whole(const char *path, int64_t step, brim_train_state *state)
 {
   brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
@@ -309,8 +309,8 @@ static brim_status check_whole(const char *path, int64_t step, brim_train_state 
   return BRIM_OK;
 }
 
-/* Repairs the links after a kill between publishing and linking. They only serve users, so a folder that cannot be
- * written is not an error. */
+/* Repairs the links after a kill between publishing and linking. Links only serve users, so it is not an error if the
+ * folder cannot be written. */
 static void mend_links(const char *folder, int64_t step, int64_t best)
 {
   brim_link_change change[BRIM_LINKS];
@@ -354,8 +354,8 @@ brim_status brim_checkpoint_find(const char *run_dir, char *path, size_t room, b
   return status;
 }
 
-/* The step of the newest undamaged checkpoint, which older ones are not needed besides; 0: none is, or there is nothing
- * to delete, so that nothing is read. Warns about the newer ones, which are damaged and stay too. */
+/* Returns the step of the newest undamaged checkpoint, which makes older ones spare. Returns 0 if there is none, or,
+ * without reading, if there is nothing to delete. Warns about newer ones, which are damaged and stay too. */
 static int64_t newest_whole(const char *folder, const steps *all, int64_t best, int64_t last)
 {
   char path[BRIM_PATH_MAX];
@@ -370,7 +370,7 @@ static int64_t newest_whole(const char *folder, const steps *all, int64_t best, 
   return 0;
 }
 
-/* Whether the step is still in the list; a process may have trained since it was found. */
+/* Whether the step is still in the list, because a process may have trained since it was found. */
 static bool has_step(const steps *all, int64_t step)
 {
   for (size_t i = 0; i < all->count; i++)

@@ -18,20 +18,20 @@ typedef struct brim_checkpoint_attempt {
   bool made_folder, made_aside, moved_old, published; /* progress of the attempt */
   brim_link_change change[BRIM_LINKS];
 } brim_checkpoint_attempt;
-/* An attempt that has not begun; it can be abandoned. */
+/* The value of an attempt that has not begun; it may be abandoned. */
 #define BRIM_CHECKPOINT_ATTEMPT_NONE                                                                                   \
   {                                                                                                                    \
     .change = { {.step = -1}, {.step = -1} }                                                                           \
   }
 
-/* The path of a step's temporary folder. */
+/* Writes the path of a step's temporary folder. */
 brim_status brim_checkpoint_aside(const char *run_dir, int64_t step, char out[BRIM_PATH_MAX]);
 /* Makes the temporary folder, for the caller to fill. If this or a later call fails, abandon the attempt. EIO. */
 brim_status brim_checkpoint_begin(brim_checkpoint_attempt *attempt, const char *run_dir, int64_t step, int64_t best);
-/* Publishes the folder, filled and synced, as the checkpoint of its step. */
+/* Publishes the temporary folder, which is filled and synced, as the checkpoint of its step. */
 brim_status brim_checkpoint_publish(brim_checkpoint_attempt *attempt);
-/* Undoes everything, in reverse, and preserves the thread's error text. Leftovers have a name with a leading dot, and
- * the next sweep removes them. */
+/* Undoes all steps of the attempt, in reverse, and preserves the thread's error text. Names of leftovers begin with a
+ * dot, and the next sweep removes them. */
 void brim_checkpoint_abandon(brim_checkpoint_attempt *attempt);
 /* Called after publishing: updates the links and deletes old checkpoints. Errors are only warnings. */
 void brim_checkpoint_conclude(brim_checkpoint_attempt *attempt, const brim_train_state *state, int64_t keep);

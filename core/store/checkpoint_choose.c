@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "store/checkpoint.h"
 
-#define WAIT_NANOSECONDS 1000000 /* between checks of a checkpoint that is being deleted */
+#define WAIT_NANOSECONDS 1000000 /* time between checks of a checkpoint that is being deleted */
 #define WAITS_MAX 2000           /* maximum number of checks: the deleting process may have been stopped */
 
 /* Resolves <folder>/<name> if it is a checkpoint. A name that is too long does not exist. */
@@ -29,8 +29,8 @@ static bool resolve(const char *folder, const char *name, char *path, size_t roo
   return true;
 }
 
-/* Takes a lock that brim_checkpoint_lock_to_delete sees. False: the training run is deleting the checkpoint. If files
- * cannot be locked, there is no lock. */
+/* Takes a lock that brim_checkpoint_lock_to_delete detects. False: the training run is deleting the checkpoint. On file
+ * systems without locks this takes none. */
 static bool take_hold(const char *path, int *hold)
 {
   char state[PATH_MAX + 16];
@@ -44,7 +44,7 @@ static bool take_hold(const char *path, int *hold)
   return false;
 }
 
-/* The target of a link; empty if it is not a link. */
+/* Reads the target of a link; empty if it is not a link. */
 static void read_link(const char *folder, const char *name, char target[PATH_MAX])
 {
   char joined[PATH_MAX];

@@ -5,15 +5,15 @@
 
 #include "brim/status.h"
 
-/* Finds the folder of the checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or
- * a path; NULL: the best if the run has one, else the last. Resolves links. ELOAD if there is no such checkpoint.
- * Writes nothing. The run may be in progress; it does not delete the checkpoint until *hold, a descriptor, is closed
- * (-1: no lock). */
+/* Finds the folder of the checkpoint that `which` names: "best", "last", the name of one of the run's checkpoints, or a
+ * path; NULL: the best if the run has one, else the last. Resolves links. ELOAD if there is no such checkpoint. Writes
+ * nothing. The run may be in progress; it keeps the checkpoint until the caller closes the descriptor *hold (-1: no
+ * lock). */
 brim_status brim_checkpoint_choose(const char *run, const char *which, char *path, size_t room, int *hold);
 
 #define BRIM_CHECKPOINT_FREE (-1) /* no lock needed */
 #define BRIM_CHECKPOINT_HELD (-2)
-/* For a caller that is about to delete a checkpoint: returns a descriptor to be closed afterwards,
- * BRIM_CHECKPOINT_FREE, or, if another process reads it, BRIM_CHECKPOINT_HELD. */
+/* For a caller that is about to delete a checkpoint: returns a descriptor to close afterwards, BRIM_CHECKPOINT_FREE,
+ * or, if another process reads the checkpoint, BRIM_CHECKPOINT_HELD. */
 int brim_checkpoint_lock_to_delete(const char *path);
 #endif

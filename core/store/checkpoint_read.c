@@ -1,5 +1,5 @@
-/* Reads a checkpoint's tensors into a run's buffers. Everything is compared before anything is written, and one
- * message lists all mismatches. */
+/* Reads a checkpoint's tensors into a run's buffers. Compares everything before it writes anything; one message lists
+ * all mismatches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ static void compare(const brim_safetensors *file, const brim_safetensor *want, s
   if (there < brim_safetensors_count(file)) list_unexpected(file, want, count, part, problems);
 }
 
-/* An open part of a checkpoint, and where its tensors go. */
+/* An open part of a checkpoint, and the destination of its tensors. */
 typedef struct part {
   enum brim_checkpoint_part which;
   brim_safetensors *file; /* NULL: not wanted */
@@ -91,8 +91,8 @@ typedef struct part {
   size_t count;
 } part;
 
-/* Converts the values of wanted tensor `i` and puts them in their place, on the device a piece at a time. Values that
- * were read are dropped from the process's memory. */
+/* Converts the values of wanted tensor `i` and writes them to their destination, to a device piece by piece. Drops
+ * values that were read from the process's memory. */
 static brim_status take(const part *p, size_t i, const brim_checkpoint_device *device, void *room)
 {
   const brim_safetensor *want = &p->want[i], *have = brim_safetensors_find(p->file, want->name);

@@ -1,8 +1,8 @@
-/* state.json: one object, its keys in the order of the table below, then the files, then a checksum of all that
- * precedes it.
+/* state.json is one object: the keys in the order of the table below, the files, and a checksum of everything before
+ * it.
  *
- * Doubles have 17 digits, so that they read back to the same bits; NaN is null and infinities are strings, because
- * JSON has neither. Hashes are hexadecimal strings, as JSON's integers end at 63 bits. */
+ * Doubles have 17 digits, so that they read back to the same bits; NaN is null and infinities are strings, because JSON
+ * has neither. Hashes are hexadecimal strings, because JSON's integers have at most 63 bits. */
 #include "store/checkpoint_state.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ enum kind { INTEGER, NUMBER, HASH, TEXT };
 typedef struct field {
   const char *key;
   enum kind kind;
-  bool newer; /* missing in older checkpoints; then it is 0 */
+  bool newer; /* older checkpoints lack it; then it is 0 */
   size_t offset, size;
 } field;
 #define FIELD(name, form) FIELD_SINCE(name, form, false)
@@ -173,7 +173,7 @@ static char *dump(const json_t *root)
   return json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
-/* The checksum of the object's text; `root` must not contain the checksum. */
+/* Computes the checksum of the object's text; `root` must not contain the checksum. */
 static brim_status checksum(const json_t *root, uint64_t *out)
 {
   char *text = dump(root);
@@ -217,7 +217,7 @@ brim_status brim_checkpoint_state_write(const char *folder, const brim_train_sta
   char *text = status == BRIM_OK ? dump(root) : NULL;
   if (text) {
     const size_t length = strlen(text);
-    text[length] = '\n'; /* replaces the NUL: the file ends with a newline */
+    text[length] = '\n'; /* a newline, with which the file ends, in place of the NUL */
     status = brim_file_write(path, text, length + 1);
   } else if (status == BRIM_OK) {
     status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for '%s'", path);
@@ -284,7 +284,7 @@ brim_status brim_checkpoint_state_read(const char *folder, brim_train_state *sta
   json_t *root = NULL;
   BRIM_TRY(brim_path_join(path, folder, BRIM_CHECKPOINT_STATE_NAME));
   BRIM_TRY(load(path, &root));
-  memset(state, 0, sizeof *state); /* including padding: states are compared and hashed as bytes */
+  memset(state, 0, sizeof *state); /* also clears padding, because states are compared and hashed as bytes */
   const brim_status status = take_state(path, root, state, digest);
   json_decref(root);
   return status;

@@ -11,8 +11,8 @@
 #include "store/checkpoint_attempt.h"
 #include "store/checkpoint_state.h"
 
-/* Syncs the records. state.json counts them (those of participants.jsonl are rounds), so after a power failure there
- * must not be fewer. */
+/* Syncs the records. state.json counts them (in participants.jsonl, rounds), so after a power failure there must not be
+ * fewer. */
 static brim_status sync_logs(const char *run_dir)
 {
   static const char *const names[] = {"metrics.jsonl", "events.jsonl", "participants.jsonl"};
@@ -27,7 +27,7 @@ static brim_status sync_logs(const char *run_dir)
   return BRIM_OK;
 }
 
-/* For the safetensors' headers: pairs, terminated by NULL. */
+/* Metadata of the safetensors' headers: pairs, ended by NULL. */
 #define METADATA(state)                                                                                                \
   {                                                                                                                    \
     "format", "pt", "producer", "brim", "model", (state)->model_id, NULL                                               \
@@ -40,7 +40,7 @@ typedef struct part {
   const brim_safetensor *tensor;
   size_t count;
   const brim_checkpoint_device *device;
-  void *room; /* for a piece of the device's values */
+  void *room; /* memory for a piece of the device's values */
 } part;
 
 static brim_status find_part(const char *folder, const brim_checkpoint_tensors *tensors, int i, part *out)
@@ -143,7 +143,7 @@ static brim_status write_shares(const char *run_dir, const brim_train_state *sta
   return BRIM_OK;
 }
 
-/* Writes the manifest, once all shares are on disk. */
+/* Writes the manifest when all shares are on disk. */
 static brim_status sign(const char *folder, const brim_train_state *state, const brim_checkpoint_tensors *tensors)
 {
   brim_file_digest digest[BRIM_CHECKPOINT_PARTS];
@@ -184,7 +184,7 @@ brim_status brim_checkpoint_write_together(const char *run_dir, const brim_train
     const brim_status status = first ? brim_checkpoint_write(run_dir, state, tensors, keep) : BRIM_OK;
     return ranks->meet(ranks->context, status);
   }
-  bool published = false; /* from then on it is valid, even if other ranks fail */
+  bool published = false; /* once published, the checkpoint is valid even if other ranks fail */
   const brim_status status = write_sliced(&a, &published, run_dir, state, tensors, ranks);
   if (published) brim_checkpoint_conclude(&a, state, keep);
   if (status != BRIM_OK && first && !published) brim_checkpoint_abandon(&a);

@@ -1,4 +1,4 @@
-/* See feature_file.h. Numbers are in the host's byte order, as the folder belongs to the host. */
+/* See feature_file.h. Numbers are in the host's byte order, because the folder belongs to the host. */
 #include "store/feature_file.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "brim/host.h"
 
 #define MAGIC 0x3153544145464D42u /* "BMFEATS1" */
-#define HEADER_BYTES 4096u        /* the data after it begins on a page */
+#define HEADER_BYTES 4096u        /* the data after the header begins on a page */
 #define WAIT_NANOSECONDS 50000000
 
 typedef struct header {

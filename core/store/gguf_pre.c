@@ -1,4 +1,4 @@
-/* llama.cpp's names of pre-tokenizers, with the steps of the tokenizer.json of the models that have them. */
+/* llama.cpp's names of pre-tokenizers, with the steps in the tokenizer.json of models that use them. */
 #include <jansson.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define BYTES "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
 #define DIGITS "{\"type\":\"Digits\",\"individual_digits\":true}"
 
-/* Regular expressions as JSON has them. */
+/* Regular expressions as written in JSON. */
 #define ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define AROUND(numbers)                                                                                                \
   ENDINGS "|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|" numbers                                                          \
@@ -64,7 +64,7 @@ void brim_gguf_pre_list(brim_text *out)
   for (size_t i = 0; i < COUNT; i++) brim_text_printf(out, "%s%s", i ? ", " : "", table[i].name);
 }
 
-/* Steps that split differently; ByteLevel's trim_offsets does not change tokens. */
+/* Whether the steps split text in the same way; ByteLevel's trim_offsets does not change tokens. */
 static bool are_same_steps(const json_t *have, const brim_gguf_pre *pre)
 {
   brim_text text = {0};

@@ -1,6 +1,6 @@
-/* Writes a GGUF's tokenizer as tokenizer.json. Each kind is converted as in Hugging Face's transformers
- * (integrations/gguf/gguf_tokenizer_mapping.py), but the steps before byte-pair encoding are those that llama.cpp's
- * name stands for; transformers does not know all of these names. See gguf_tokenizer.h. */
+/* Writes the tokenizer of a GGUF file as tokenizer.json. The conversion of each kind follows Hugging Face's
+ * transformers (integrations/gguf/gguf_tokenizer_mapping.py), except for the steps before byte-pair encoding: these
+ * follow llama.cpp's name for them, because transformers does not know all of these names. See gguf_tokenizer.h. */
 #include "store/gguf_tokenizer.h"
 
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static brim_status read_tokens(writer *w)
   return BRIM_OK;
 }
 
-/* A token id in the metadata; -1: none. */
+/* Reads a token id in the metadata; -1: none. */
 static brim_status read_id(const writer *w, const char *key, int64_t *out)
 {
   const brim_gguf_value *v = brim_gguf_find(w->file, key);
@@ -127,7 +127,7 @@ static void add_spelled(const token *t, brim_text *out)
   }
 }
 
-/* Gemma's files have tokens of spaces, which the tokenizer looks up with U+2581 in their place. */
+/* Gemma's files have tokens with spaces, for which the tokenizer expects U+2581. */
 static void respell(writer *w, token *t)
 {
   brim_text text = {0};
@@ -194,7 +194,7 @@ static brim_status index_tokens(writer *w)
   return BRIM_OK;
 }
 
-/* Among the ways to cut a token, those whose left part has a lower number come first. */
+/* Orders the ways to cut a token: those whose left part has a lower number come first. */
 static int compare_ways(const void *a, const void *b)
 {
   const merge *x = a, *y = b;
@@ -229,7 +229,7 @@ static brim_status add_merge(const writer *w, merges *m, merge one)
   return BRIM_OK;
 }
 
-/* Adds the ways to make a token of two others. */
+/* Adds the ways in which two tokens make this one. */
 static brim_status cut_token(const writer *w, const token *t, double score, merges *m)
 {
   const size_t from = m->count;

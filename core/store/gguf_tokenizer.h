@@ -1,4 +1,5 @@
-/* The tokenizer in a GGUF file (tokenizer.ggml.*) as Hugging Face's tokenizer.json and tokenizer_config.json. */
+/* Converts the tokenizer in a GGUF file (tokenizer.ggml.*) to Hugging Face's tokenizer.json and
+ * tokenizer_config.json. */
 #ifndef BRIM_STORE_GGUF_TOKENIZER_H
 #define BRIM_STORE_GGUF_TOKENIZER_H
 #include "base/gguf.h"
@@ -12,12 +13,12 @@ brim_status brim_gguf_tokenizer_text(const brim_gguf *file, brim_text *tokenizer
 typedef struct brim_gguf_pre {
   const char *name;
   const char *normalizer; /* JSON; NULL: none */
-  const char *steps;      /* of the pre-tokenizer: JSON texts, separated by commas */
+  const char *steps;      /* steps of the pre-tokenizer: JSON texts, separated by commas */
   bool ignore_merges, add_bos;
 } brim_gguf_pre;
-/* NULL for an unknown name. */
+/* Returns NULL for an unknown name. */
 const brim_gguf_pre *brim_gguf_pre_named(const char *name);
-/* The first name whose pre-tokenizer has this JSON, as jansson compares it; NULL: none. */
+/* Returns the first name whose pre-tokenizer equals this JSON, as jansson compares values; NULL: none. */
 const char *brim_gguf_pre_of(const char *pre_tokenizer_json);
 void brim_gguf_pre_list(brim_text *out);
 #endif

@@ -14,11 +14,11 @@
 #include "base/file.h"
 #include "base/utf8.h"
 
-#define REST_BYTES 512 /* of the line, reserved for the fields after a text */
+#define REST_BYTES 512 /* bytes of the line reserved for the fields after a text */
 #define ESCAPE_BYTES 6 /* "\u001f", the longest form of one character */
 #define ELLIPSIS "..."
 
-/* Finds the length and the number of the first `keep` lines, or of all complete ones. */
+/* Finds the length and the number of the first `keep` lines, or of all complete lines. */
 static brim_status measure(brim_jsonl *log, int64_t keep)
 {
   char buffer[16384];
@@ -36,8 +36,8 @@ static brim_status measure(brim_jsonl *log, int64_t keep)
   return BRIM_OK;
 }
 
-/* A deleted or truncated file must not prevent a resume: since the state counts its records, placeholders take the
- * place of the missing ones. */
+/* A deleted or truncated file must not prevent a resume. The state counts the records of the file, so placeholders
+ * replace missing ones. */
 static brim_status fill_up(brim_jsonl *log, int64_t keep)
 {
   if (keep == BRIM_JSONL_ALL || log->records >= keep) return BRIM_OK;
@@ -114,8 +114,8 @@ void brim_jsonl_int(brim_jsonl *log, const char *key, int64_t value)
 void brim_jsonl_number(brim_jsonl *log, const char *key, double value)
 {
   char text[32] = "null";
-  /* A double with a decimal form of up to 15 digits prints in that form with %.15g, which drops trailing zeros; any
-   * other needs 16 or 17. */
+  /* If a double has a decimal form of up to 15 digits, %.15g prints that form, without trailing zeros; any other double
+   * needs 16 or 17. */
   for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
     snprintf(text, sizeof text, "%.*g", digits, value);
     if (strtod(text, NULL) == value) break;

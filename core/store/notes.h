@@ -18,12 +18,13 @@ typedef struct brim_notes {
   const char *note; /* "": none */
 } brim_notes;
 
-/* Empty notes without the file. ELOAD, with the place, if it is damaged. Everything lives in `arena`. */
+/* Reads the notes; they are empty if the file is missing. ELOAD, with the place, if it is damaged. `arena` owns the
+ * notes. */
 brim_status brim_notes_read(brim_arena *arena, const char *run, brim_notes *out);
-/* Replaces the file; empty notes remove it. EIO. */
+/* Replaces the file; removes it if the notes are empty. EIO. */
 brim_status brim_notes_write(const char *run, const brim_notes *notes);
 /* ECONFIG if `tag` cannot be a tag: empty, too long, or with a space, a comma, a quote or a control character. */
 brim_status brim_notes_check_tag(const char *tag);
-/* Adds or removes a tag; no effect if it is there, or is not. ECONFIG: too many. */
+/* Adds or removes a tag; does nothing if the tag is already there, or already missing. ECONFIG: too many tags. */
 brim_status brim_notes_set_tag(brim_notes *notes, const char *tag, bool removes);
 #endif

@@ -1,23 +1,23 @@
-/* Small JSON files in a run's folder, written atomically and read back; and values of JSON. */
+/* Small JSON files in a run's folder, which are written atomically and read back; and helpers for JSON values. */
 #ifndef BRIM_STORE_RECORD_H
 #define BRIM_STORE_RECORD_H
 #include <jansson.h>
 
 #include "base/text.h"
 
-/* Prints a file's text. EINTERNAL if the values cannot be printed. */
+/* Prints the text of a file. EINTERNAL if the values cannot be printed. */
 brim_status brim_record_print(const char *name, const json_t *record, brim_text *out);
 /* Writes <run>/<name>. EIO with the reason. */
 brim_status brim_record_write(const char *run, const char *name, const json_t *record);
-/* Reads it back. *out belongs to the caller; NULL if there is no such file. ELOAD if it cannot be read. */
+/* Reads <run>/<name>. The caller owns *out, which is NULL if there is no such file. ELOAD if it cannot be read. */
 brim_status brim_record_read(const char *run, const char *name, json_t **out);
 /* Like json_load_file(), but for regular files only, so that it does not block on a pipe. `problem` may be NULL. */
 json_t *brim_json_load(const char *path, size_t flags, json_error_t *problem);
 
-/* A figure as JSON, which has no NaN: null for a missing one. */
+/* Returns a number as JSON; null for NaN, which JSON does not have. */
 json_t *brim_json_figure(double value);
-/* A number of an object; NAN if it or the object is missing. */
+/* Returns a number of an object; NAN if the number or the object is missing. */
 double brim_json_number(const json_t *object, const char *key);
-/* A text of an object; "" if it or the object is missing. */
+/* Returns a text of an object; "" if the text or the object is missing. */
 const char *brim_json_string(const json_t *object, const char *key);
 #endif

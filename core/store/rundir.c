@@ -1,4 +1,5 @@
-/* Run folders: made once, locked by one process; their small files are replaced atomically. See rundir.h. */
+/* Run folders. They are made once and locked by one process, and their small files are replaced atomically. See
+ * rundir.h. */
 #include "store/rundir.h"
 
 #include <errno.h>
@@ -16,9 +17,9 @@
 #include "base/text.h"
 #include "store/checkpoint.h"
 
-#define ATTEMPTS_MAX 1000 /* runs with the same name that start in the same second */
+#define ATTEMPTS_MAX 1000 /* limit for runs with the same name that start in the same second */
 
-/* The folder part of a path, "." if it has none; returns the last part. */
+/* Writes the folder part of a path, "." if it has none; returns the last part. */
 static const char *split(const char *path, char *folder)
 {
   const char *slash = strrchr(path, '/');
@@ -135,7 +136,7 @@ static brim_status create_given(const char *dir)
   char path[BRIM_PATH_MAX];
   struct stat info;
   BRIM_TRY(brim_path_join(path, dir, BRIM_RUN_LOCK_NAME));
-  const bool was_begun = lstat(path, &info) == 0; /* a run that ended before it had a configuration left this file */
+  const bool was_begun = lstat(path, &info) == 0; /* a run that ended before it had a configuration leaves this file */
   const size_t count = was_begun ? FIRST_OTHER : sizeof run_names / sizeof run_names[0];
   for (size_t i = 0; i < count; i++) {
     BRIM_TRY(brim_path_join(path, dir, run_names[i]));
@@ -147,7 +148,8 @@ static brim_status create_given(const char *dir)
 brim_status brim_run_check_dir(const char *dir)
 {
   char real[PATH_MAX], here[PATH_MAX];
-  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here)) return BRIM_OK; /* the folder does not exist yet */
+  if (!dir[0] || !realpath(dir, real) || !getcwd(here, sizeof here))
+    return BRIM_OK; /* the folder does not exist yet, so it cannot be the working folder or a parent of it */
   const size_t length = strcmp(real, "/") == 0 ? 0 : strlen(real);
   if (strncmp(here, real, length) != 0 || (here[length] != '/' && here[length] != '\0')) return BRIM_OK;
   return brim_fail(BRIM_ECONFIG,
@@ -210,8 +212,8 @@ brim_status brim_run_create(const char *dir, const char *name, char *path, size_
 
 /* ---- the lock ---- */
 
-/* Removes files that a killed process was writing. Only brim's own names: the folder may have existed before the run.
- */
+/* Removes files that a killed process was writing, but only with brim's own names, because the folder may have existed
+ * before the run. */
 static void remove_asides(const char *path)
 {
   char file[BRIM_PATH_MAX], folder[BRIM_PATH_MAX], aside[BRIM_PATH_MAX];

@@ -1,6 +1,6 @@
-/* Reads safetensors, as strictly as the format's own library: the header is at most 100 MB of JSON without duplicate
- * keys, and the byte ranges of the tensors cover the data exactly once. The file is mapped, and the table of tensors
- * points into the mapping. */
+/* Reads safetensors files, and is as strict as the format's own library: the header is at most 100 MB of JSON without
+ * duplicate keys, and the byte ranges of the tensors cover the data exactly once. brim maps the file, and the table of
+ * tensors points into the mapping. */
 #include "store/safetensors.h"
 
 #include <jansson.h>
@@ -17,11 +17,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors have the same
 typedef struct entry {
   brim_safetensor tensor;
   uint64_t begin, end; /* bytes, from the start of the data */
-  size_t order;        /* in the header: empty tensors may share an offset */
+  size_t order;        /* place in the header; empty tensors may share an offset */
 } entry;
 
 struct brim_safetensors {
-  brim_file_map map; /* none: the bytes belong to the caller */
+  brim_file_map map; /* not mapped: the bytes belong to the caller */
   brim_arena arena;
   const char **metadata;           /* key, value, ..., NULL; may be NULL */
   brim_safetensor *tensor;         /* in the order of the data */
@@ -32,7 +32,7 @@ struct brim_safetensors {
 /* Error: BAD("format", path, arguments of the format...). */
 #define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not a safetensors file that brim can read: " __VA_ARGS__)
 
-/* A name in a message; only its beginning, as the file may be broken. */
+/* A name in a message; only its beginning, because the file may be broken. */
 #define NAME "tensor '%.200s'"
 
 /* The format's types. */
@@ -94,7 +94,7 @@ static brim_status parse_dtype(const char *path, const char *name, const json_t 
   return BAD(NAME " has dtype %.20s, which the format does not define", path, name, text);
 }
 
-/* Reads a shape, and computes the bytes that it needs, which may overflow in a hostile file. */
+/* Reads a shape, and computes the bytes that it needs, which could overflow in a malicious file. */
 static brim_status parse_shape(const char *path, const char *name, const json_t *value, brim_safetensor *tensor,
                                uint64_t *bytes)
 {
@@ -145,7 +145,7 @@ static brim_status read_metadata(const char *path, json_t *map, brim_safetensors
   size_t count = 0;
   const char *key;
   json_t *value;
-  if (json_is_null(map)) return BRIM_OK; /* the format's library accepts it as none */
+  if (json_is_null(map)) return BRIM_OK; /* the format's library treats null as no metadata */
   if (!json_is_object(map)) return BAD(BRIM_SAFETENSORS_METADATA " is not an object", path);
   file->metadata = BRIM_ARENA_NEW(&file->arena, const char *, 2 * json_object_size(map) + 1);
   json_object_foreach(map, key, value)

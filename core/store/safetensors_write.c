@@ -1,4 +1,4 @@
-/* Writes safetensors: by one process, which hashes the bytes, or by the ranks of a job in parallel. */
+/* Writes safetensors files: from one process, which hashes the bytes, or from the ranks of a job in parallel. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -66,7 +66,8 @@ static brim_status build_header(const char *path, const brim_safetensor *tensor,
   return BRIM_OK;
 }
 
-/* The length and the JSON, padded with spaces so that the data starts at a multiple of 8. The caller frees it. */
+/* Makes the length and the JSON, padded with spaces so that the data starts at a multiple of 8. The caller frees the
+ * result. */
 static brim_status make_header(const char *path, const brim_safetensor *tensor, size_t count,
                                const char *const *metadata, char **out, size_t *bytes)
 {
@@ -177,7 +178,7 @@ brim_status brim_safetensors_lay_out(const char *path, const brim_safetensor *te
   return status;
 }
 
-/* Writes this rank's part of a tensor: its slice, or an even share of a tensor that every rank has. */
+/* Writes this rank's part of a tensor: its slice, or an even part of a tensor that every rank has. */
 static brim_status put_share(int fd, const char *path, const brim_safetensor *tensor, size_t i,
                              const brim_safetensors_source *source, int32_t rank, int32_t ranks, uint64_t begin)
 {
@@ -188,7 +189,7 @@ static brim_status put_share(int fd, const char *path, const brim_safetensor *te
     first = all * (uint64_t)rank / (uint64_t)ranks;
     end = all * (uint64_t)(rank + 1) / (uint64_t)ranks;
   }
-  const uint64_t before = t->is_slice ? t->first * element : 0; /* bytes of the tensor that other ranks have */
+  const uint64_t before = t->is_slice ? t->first * element : 0; /* bytes of the tensor before this rank's slice */
   for (uint64_t at = first * element, bytes; at < end * element; at += bytes) {
     const void *values;
     bytes = end * element - at;

@@ -17,8 +17,8 @@
 #define MAGIC_BEFORE "brimstat" /* without checksums, of brim 0.12.0 */
 #define ALIGNMENT 64u           /* of slots */
 #define HEADER_BYTES 64u
-#define STAMPS_READ 1024 /* stamps that are read at a time */
-#define PART_BYTES 16384 /* of a slot that are read at a time; a multiple of BLOCK_BYTES */
+#define STAMPS_READ 1024 /* number of stamps that are read at a time */
+#define PART_BYTES 16384 /* bytes of a slot that are read at a time; a multiple of BLOCK_BYTES */
 
 /* The file: a header, a stamp for each slot, the slots. Numbers have the machine's byte order. */
 typedef struct header {
@@ -29,21 +29,21 @@ typedef struct header {
   uint64_t checksum; /* of the bytes before it */
 } header;
 typedef struct stamp {
-  int32_t client, round; /* round: from 1; 0: the slot holds no complete state */
+  int32_t client, round; /* round: from 1; 0: the slot has no complete state */
   uint64_t checksum;     /* of the slot */
 } stamp;
 
 struct brim_states {
   brim_states_layout layout;
   int64_t slots, lowest;    /* lowest: no slot below it is free */
-  int32_t *round;           /* [clients] of the newest state, from 1; 0: none */
-  int32_t *newest, *stable; /* [clients] the newest slot, and that of the last checkpoint; -1: none */
+  int32_t *round;           /* [clients] round of the newest state, from 1; 0: none */
+  int32_t *newest, *stable; /* [clients] the newest slot, and the slot of the last checkpoint; -1: none */
   int32_t *place;           /* [places] slots that the current round's clients write */
   int64_t placed;
   uint8_t *used; /* a bit for each slot */
   int fd;        /* -1: no file yet */
   bool is_first; /* this rank clears stamps */
-  bool copies;   /* the file is a copy of the one at `path` */
+  bool copies;   /* the file is a copy of the file at `path` */
   char path[BRIM_PATH_MAX];
 };
 
@@ -171,8 +171,9 @@ void brim_states_checkpointed(brim_states *s)
 
 enum { SUMS = 4, BLOCK_BYTES = SUMS * sizeof(uint64_t) };
 
-/* Four sums side by side, so that a multiplication need not wait for the one before. For one word, each step is a
- * bijection of the sum, and for one sum, of the word: so a change within one word always changes the result. */
+/* Four sums are computed side by side, so that a multiplication need not wait for the one before. Each step is a
+ * bijection both of the sum, for a fixed word, and of the word, for a fixed sum. So a change of one word always changes
+ * the result. */
 typedef struct checksum {
   uint64_t sum[SUMS];
 } checksum;
@@ -221,7 +222,7 @@ static brim_status write_stamp(const brim_states *s, int64_t slot, stamp value)
   return brim_file_write_at(s->fd, s->path, &value, sizeof value, stamp_at(slot));
 }
 
-/* The bytes at the end of the last part that do not exist count as 0. */
+/* If the last part is incomplete, the missing bytes count as 0. */
 static brim_status find_checksum(const brim_states *s, int64_t slot, uint64_t *out)
 {
   char part[PART_BYTES];
@@ -314,7 +315,7 @@ brim_status brim_states_attach(brim_states *s, const char *folder, enum brim_sta
   BRIM_TRY(brim_path_join(path, folder, BRIM_STATES_NAME));
   if (s->copies) {
     BRIM_TRY(make_unlinked(s));
-    snprintf(s->path, sizeof s->path, "%s", path); /* to copy from, when a checkpoint is read */
+    snprintf(s->path, sizeof s->path, "%s", path); /* the file to copy when a checkpoint is read */
     return BRIM_OK;
   }
   snprintf(s->path, sizeof s->path, "%s", path);
@@ -400,7 +401,7 @@ static brim_status find_slot(brim_states *s, int64_t slot, stamp t)
   return BRIM_OK;
 }
 
-/* The run will repeat the rounds after the checkpoint, so stamps of other slots must not be found later. */
+/* The run will repeat the rounds after the checkpoint, so brim must not find stamps of other slots later. */
 static brim_status clear_slot(brim_states *s, int64_t slot, stamp t)
 {
   return t.round != 0 && !is_used(s, slot) ? write_stamp(s, slot, (stamp){0, 0, 0}) : BRIM_OK;

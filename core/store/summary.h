@@ -7,7 +7,7 @@
 #include "base/part.h"
 #include "store/record.h"
 
-/* What judges a model besides its loss: the accuracy; of tokens the perplexity, of real numbers the mean error. */
+/* The score of a model besides its loss: the accuracy; for tokens the perplexity; for real numbers the mean error. */
 enum brim_score { BRIM_SCORE_ACCURACY, BRIM_SCORE_PERPLEXITY, BRIM_SCORE_MAE, BRIM_SCORE_COUNT };
 extern const char *const brim_score_keys[BRIM_SCORE_COUNT]; /* in files: "accuracy", "perplexity", "mae" */
 const char *brim_score_name(enum brim_score score);         /* "acc. %", for a column */
@@ -15,13 +15,14 @@ const char *brim_score_name(enum brim_score score);         /* "acc. %", for a c
 typedef struct brim_summary {
   char status[32];  /* "finished", "interrupted", "failed"; "" if there is no summary */
   char error[1024]; /* reason of the failure; else "" */
-  double steps;     /* like all other figures NAN if missing */
+  double steps;     /* this and all other figures: NAN if missing */
   double loss[BRIM_PART_COUNT], score[BRIM_SCORE_COUNT][BRIM_PART_COUNT];
   double client_accuracy_variance, client_accuracy_gini; /* of a federation's clients */
   double samples_per_second, device_peak_bytes, rss_peak_bytes, wall_seconds;
 } brim_summary;
 
-#define BRIM_SUMMARY_BYTES_MAX ((off_t)16 << 20) /* of the file: parsed, it takes about six times its length */
+#define BRIM_SUMMARY_BYTES_MAX                                                                                         \
+  ((off_t)16 << 20) /* limit for the file's bytes; parsed, it takes about six times as much memory */
 
 /* Makes every figure NAN and every text "". */
 void brim_summary_clear(brim_summary *summary);
@@ -29,9 +30,9 @@ void brim_summary_clear(brim_summary *summary);
 bool brim_summary_read(const char *dir, brim_summary *out);
 /* The score that comparisons show besides the loss; it depends on the run's task. */
 enum brim_score brim_summary_score(const brim_summary *summary);
-/* A score as tables show it: accuracies in percent. NAN: missing. */
+/* A score as tables show it: accuracies in percent; NAN if missing. */
 double brim_summary_shown(const brim_summary *summary, enum brim_score score, enum brim_part part);
-/* The figure "<part>_<name>" of a file, such as "validation_loss"; NAN: missing. */
+/* Returns the figure "<part>_<name>" of an object, such as "validation_loss"; NAN if missing. */
 double brim_summary_number(const json_t *object, enum brim_part part, const char *name);
 void brim_summary_set(json_t *object, enum brim_part part, const char *name, double value);
 #endif

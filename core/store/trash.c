@@ -1,5 +1,5 @@
-/* See trash.h. Works with descriptors of folders that are opened without following links, so that no
- * link put in the way can redirect a move or a deletion. */
+/* See trash.h. Uses descriptors of folders that are opened without following links, so that a link in
+ * place of a folder cannot redirect a move or a deletion. */
 #include "store/trash.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 #define DEPTH_MAX 64       /* folders inside each other */
-#define ATTEMPTS_MAX 10000 /* runs deleted in the same second */
+#define ATTEMPTS_MAX 10000 /* limit for runs deleted in the same second */
 
 /* ---- moving a run away ---- */
 
@@ -39,8 +39,8 @@ static brim_status split(const char *dir, char *folder, char *name)
   return BRIM_OK;
 }
 
-/* Locks the run without writing to its lock file, which must keep its bytes. *lock is -1 if there is no such file: then
- * no process has the run. */
+/* Locks the run without writing to its lock file, whose bytes must not change. *lock is -1 if there is no such file, so
+ * that no process has the run. */
 static brim_status lock_run(int run, const char *dir, int *lock)
 {
   *lock = openat(run, BRIM_RUN_LOCK_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -53,7 +53,7 @@ static brim_status lock_run(int run, const char *dir, int *lock)
   return brim_fail(BRIM_EINVAL, "'%s' is running (process %ld)\nstop it first: kill %ld", dir, pid, pid);
 }
 
-/* Opens <folder>/.trash, and makes it if needed. */
+/* Opens <folder>/.trash, and creates it if needed. */
 static brim_status open_trash(int folder, const char *path, bool makes, int *out)
 {
   if (makes && mkdirat(folder, BRIM_TRASH_NAME, 0777) != 0 && errno != EEXIST)
@@ -64,7 +64,7 @@ static brim_status open_trash(int folder, const char *path, bool makes, int *out
                    errno == ELOOP || errno == ENOTDIR ? "it is a link or a file, not a folder" : strerror(errno));
 }
 
-/* Makes a folder of its own for a run that is deleted now. */
+/* Makes a separate folder for the run that is being deleted. */
 static brim_status make_stamped(int trash, char *when, size_t room, int *out)
 {
   char stamp[BRIM_STAMP_BYTES];
@@ -116,7 +116,7 @@ brim_status brim_trash_run(const char *dir)
   char path[BRIM_PATH_MAX], name[NAME_MAX + 1], whole[BRIM_PATH_MAX];
   struct stat info;
   BRIM_TRY(split(dir, path, name));
-  BRIM_TRY(brim_path_join(whole, path, name)); /* without slashes at the end, which would follow a link */
+  BRIM_TRY(brim_path_join(whole, path, name)); /* without trailing slashes, which would follow a link */
   if (lstat(whole, &info) != 0) return brim_fail(BRIM_ELOAD, "there is no run '%s': %s", dir, strerror(errno));
   if (S_ISLNK(info.st_mode))
     return brim_fail(BRIM_ECONFIG, "'%s' is a link\nname the run's own folder, or remove the link with rm", dir);
@@ -138,7 +138,7 @@ brim_status brim_trash_run(const char *dir)
 
 /* ---- the trash ---- */
 
-/* Whether it is a name that make_stamped gives: other programs may keep something in a folder .trash too. */
+/* Whether make_stamped can have given this name, because other programs may use a folder .trash too. */
 static bool is_stamp(const char *name)
 {
   static const char form[] = "dddddddd-dddddd-ddddd";
@@ -148,7 +148,7 @@ static bool is_stamp(const char *name)
   return !name[i] && (i == 15 || !form[i]);
 }
 
-/* The run in an entry of the trash, in the arena; NULL if the entry holds no run. */
+/* Returns the run in an entry of the trash, in the arena; NULL if the entry contains no run. */
 static const char *run_in(brim_arena *arena, int trash, const char *when)
 {
   const int fd = is_stamp(when) ? openat(trash, when, FOLDER_FLAGS) : -1;
@@ -208,8 +208,8 @@ brim_status brim_trash_restore(const char *folder, const brim_trashed *run)
   return status;
 }
 
-/* Empties an open folder and closes it; 0 or the first errno. `keeps`: all but the files by which it is a run, so that
- * a deletion that did not end can be repeated. */
+/* Empties an open folder and closes it; returns 0 or the first errno. `keeps`: keeps the files that mark the folder as
+ * a run, so that an incomplete deletion can be repeated. */
 static int empty_folder(int fd, int depth, bool keeps)
 {
   DIR *folder = fdopendir(fd);
@@ -242,7 +242,7 @@ brim_status brim_trash_delete(const char *folder, const brim_trashed *run)
     problem = fd < 0 ? errno : empty_folder(fd, 0, i == 0);
   }
   if (!problem && unlinkat(own, run->name, AT_REMOVEDIR) != 0) problem = errno;
-  if (!problem) unlinkat(trash, run->when, AT_REMOVEDIR); /* fails if something else is in it */
+  if (!problem) unlinkat(trash, run->when, AT_REMOVEDIR); /* fails if the folder contains anything else */
   if (own >= 0) close(own);
   if (trash >= 0) close(trash);
   return problem ? brim_fail(BRIM_EIO, "cannot delete all of '%s/%s': %s", path, run->when, strerror(problem))

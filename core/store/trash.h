@@ -1,5 +1,5 @@
 /* Deletes runs so that they can be restored: a run moves to FOLDER/.trash/DATE-TIME/NAME, where FOLDER is the folder
- * that held it. A move within a file system keeps every byte and link. */
+ * that contained it. The move is within a file system, so it preserves every byte and link. */
 #ifndef BRIM_STORE_TRASH_H
 #define BRIM_STORE_TRASH_H
 #include <stdbool.h>
@@ -13,17 +13,18 @@
 
 /* A deleted run. */
 typedef struct brim_trashed {
-  const char *name, *when; /* of its folder; "20261127-101500", when it was deleted */
+  const char *name, *when; /* name: of the run's folder; when: "20261127-101500", when it was deleted */
 } brim_trashed;
 
-/* Moves a run to the trash beside it. ECONFIG: the path is a link, not a run, or the working folder is in it; EINVAL: a
- * process writes the run; EIO: it cannot be moved. */
+/* Moves a run to the trash in its parent folder. ECONFIG: the path is a link, is not a run, or contains the working
+ * folder; EINVAL: a process is writing the run; EIO: the run cannot be moved. */
 brim_status brim_trash_run(const char *dir);
-/* Lists the runs in the trash of `folder`, oldest first, in `arena`. A missing trash counts as empty. ELOAD. */
+/* Lists the runs in the trash of `folder`, oldest first; `arena` owns the list. A missing trash counts as empty.
+ * ELOAD. */
 brim_status brim_trash_list(brim_arena *arena, const char *folder, brim_trashed **out, size_t *count);
 /* Moves a run back into `folder`. ECONFIG if the name is taken. */
 brim_status brim_trash_restore(const char *folder, const brim_trashed *run);
-/* Deletes a run in the trash for good. EIO: the error names a file that is left. */
+/* Deletes a run in the trash permanently. EIO: the error names a file that is left. */
 brim_status brim_trash_delete(const char *folder, const brim_trashed *run);
 /* Bytes on disk of a file or of everything below a folder; links are not followed. */
 uint64_t brim_disk_bytes(const char *path);

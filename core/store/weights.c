@@ -9,7 +9,7 @@
 #include "graph/plan.h"
 #include "store/weights_parts.h"
 
-#define NAMED_MAX 4 /* parameters that keep their initial values, named in a line */
+#define NAMED_MAX 4 /* most parameters that a line names as keeping their initial values */
 #define NONE ((size_t)-1)
 
 /* ---- names ---- */
@@ -51,7 +51,7 @@ static const char *format_shape(brim_weights *w, const brim_safetensor *t)
   return out;
 }
 
-/* The tensor that the file should have for a parameter. */
+/* Returns the tensor that the file should have for a parameter. */
 static brim_safetensor wanted_of(const brim_tensor *p, bool transpose)
 {
   brim_safetensor out = {.name = p->name, .dtype = p->dtype, .shape = p->shape};
@@ -67,7 +67,7 @@ static bool fits(const brim_safetensor *have, const brim_safetensor *want)
   return brim_dtype_is_real(have->dtype) && brim_shape_equal(&have->shape, &want->shape);
 }
 
-/* The part after the type, as the file may choose the type. */
+/* Returns the part after the type, because the file may choose the type. */
 static const char *shape_only(const char *form)
 {
   return strchr(form, '[');
@@ -84,7 +84,7 @@ static void add_misshaped(brim_weights *w, brim_weights_mismatches *problems, co
   brim_weights_mismatch_add(w, problems, (brim_weights_mismatch){BRIM_WEIGHTS_MISSHAPED, have->name, p->name, text});
 }
 
-/* The number of heads that the rule's key has in the file. */
+/* Finds the number of heads in the file, under the rule's key. */
 static brim_status find_heads(const brim_weights *w, const brim_safetensor *t, const brim_weights_way *way,
                               int64_t *heads)
 {
@@ -92,7 +92,7 @@ static brim_status find_heads(const brim_weights *w, const brim_safetensor *t, c
   const brim_gguf_value *v = way->heads && file ? brim_gguf_find_own(file, way->heads) : NULL;
   *heads = 0;
   if (!way->heads) return BRIM_OK;
-  if (!v && file && strcmp(way->heads, "attention.head_count_kv") == 0) /* as many as those of queries */
+  if (!v && file && strcmp(way->heads, "attention.head_count_kv") == 0) /* as many as there are heads of queries */
     v = brim_gguf_find_own(file, "attention.head_count");
   if (v && !v->is_array && brim_gguf_integer(v, 0, heads) && *heads > 0 && t->shape.rank > 0 &&
       t->shape.dim[0] % (2 * *heads) == 0)

@@ -3,8 +3,8 @@
 
 #include "store/weights_parts.h"
 
-/* The map of the layout that the files name in their metadata, as exports do. NULL: they name none, or an unknown
- * one. */
+/* Returns the map for the layout that the files name in their metadata, as exports do. NULL: they name none, or an
+ * unknown one. */
 static const brim_weights_map *find_declared(const brim_weights *w, const brim_weights_map *map, size_t count)
 {
   const char *layout = brim_weights_files_metadata(w->files, BRIM_WEIGHTS_LAYOUT_KEY);

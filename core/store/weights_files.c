@@ -23,7 +23,7 @@ struct brim_weights_files {
   brim_safetensors **file;
   const char **path;
   size_t file_count, count;
-  brim_gguf *gguf;         /* instead of the other fields; NULL: none */
+  brim_gguf *gguf;         /* used instead of the other fields; NULL: not a GGUF file */
   brim_safetensor *packed; /* its tensors */
   int hold;                /* of a run's checkpoint; -1: none */
   bool are_brims;
@@ -71,7 +71,7 @@ static void make_room(brim_weights_files *f, size_t files)
   f->path = BRIM_ARENA_NEW(&f->arena, const char *, files);
 }
 
-/* Whether the file belongs to a checkpoint; its names are then brim's. */
+/* Whether the file belongs to a checkpoint, whose names are then brim's. */
 static void look_beside(brim_weights_files *f, const char *path)
 {
   char folder[BRIM_PATH_MAX], state[BRIM_PATH_MAX];

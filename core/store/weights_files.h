@@ -1,5 +1,6 @@
 /* Weights on disk: one safetensors or GGUF file; several that an index file names, sharded as by Hugging Face; a folder
- * with either; or a run of brim or one of its checkpoints. Files are mapped and checked, except for their values. */
+ * with either; or a run of brim or one of its checkpoints. brim maps the files and checks them, except for their
+ * values. */
 #ifndef BRIM_STORE_WEIGHTS_FILES_H
 #define BRIM_STORE_WEIGHTS_FILES_H
 #include <stdbool.h>
@@ -15,7 +16,7 @@ typedef struct brim_weights_index {
   const char **name;    /* of tensors, sorted */
   const uint32_t *file; /* index of the file of each tensor */
   size_t count;
-  const char **file_name; /* sorted; names of files in the folder of the index */
+  const char **file_name; /* names of files in the folder of the index, sorted */
   size_t file_count;
 } brim_weights_index;
 /* [any thread] Allocates from `arena`; `path` is used in messages. ELOAD with the error: invalid JSON, duplicate
@@ -38,9 +39,9 @@ const brim_safetensor *brim_weights_files_at(const brim_weights_files *files, si
 size_t brim_weights_files_file_count(const brim_weights_files *files);
 const char *brim_weights_files_path(const brim_weights_files *files, size_t file);
 const char *brim_weights_files_metadata(const brim_weights_files *files, const char *key); /* of the first file */
-/* Whether it is a checkpoint of brim, with the names of brim's models. */
+/* Whether this is a checkpoint of brim, with the names of brim's models. */
 bool brim_weights_files_are_brims(const brim_weights_files *files);
-/* The file, if it is a GGUF; NULL: safetensors. */
+/* The file, if it is a GGUF file; NULL for safetensors. */
 const brim_gguf *brim_weights_files_gguf(const brim_weights_files *files);
 /* See brim_safetensors_forget. */
 void brim_weights_files_forget(const brim_weights_files *files, const void *data, size_t bytes);

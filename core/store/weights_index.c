@@ -10,7 +10,7 @@
 #define BAD(...) brim_fail(BRIM_ELOAD, "'%s' is not an index of weights that brim can read: " __VA_ARGS__)
 #define FILE_NAME_BYTES_MAX 255
 
-/* The files are in the folder of the index: a name must not be a path, so nothing outside the folder is read. */
+/* Checks that a name is not a path, so that nothing outside the folder of the index is read. */
 static brim_status check_file_name(const char *path, const char *tensor, const json_t *value)
 {
   const char *name = json_string_value(value);

@@ -1,4 +1,4 @@
-/* Matching names against the rules of a map. See weights_map.h; maps are read in weights_map_read.c. */
+/* Matches names against the rules of a map. See weights_map.h; weights_map_read.c reads maps. */
 #include "store/weights_map.h"
 
 #include <string.h>

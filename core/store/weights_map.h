@@ -1,4 +1,5 @@
-/* Name maps: from the tensor names of a known file layout to those of brim's models. YAML files in configs/weights:
+/* A name map converts the tensor names of a known file layout to those of brim's models. Maps are YAML files in
+ * configs/weights:
  *
  *     about: GPT-2 as Hugging Face's GPT2LMHeadModel
  *     layout: hf                                    # its name for `brim export --format`
@@ -10,14 +11,14 @@
  *
  * In a pattern `*` matches one or more characters other than dots, and `**` any text or none. `to` has the same
  * wildcards in the same order, so a map also works in reverse, for exporting files: the first rule whose `to` matches a
- * model's name applies. A name that no rule matches stays as it is.
+ * model's name applies. A name that no rule matches does not change.
  *
  * `gguf: [llama]` instead of `recognise`: the map is for GGUF files with these values of general.architecture.
  *
- * `transpose`: a matrix lies the other way round in the file. `optional`: a model need not have it. `drop`: the file
+ * `transpose`: the file stores the transposed matrix. `optional`: a model need not have the tensor. `drop`: the file
  * has the tensor, but the model does not use it. `same_as`: the file has the tensor twice, the model once; both must be
  * equal. `heads`: in the file the D rows of each head are in the order 0, D/2, 1, D/2 + 1 ..., for a rotary embedding
- * that rotates neighbours; it names the GGUF's key, after the architecture, with the number of heads. `add`: the
+ * that rotates neighbours; the value is the GGUF key of the number of heads, without the architecture. `add`: the
  * model's values are the file's plus this number. */
 #ifndef BRIM_STORE_WEIGHTS_MAP_H
 #define BRIM_STORE_WEIGHTS_MAP_H
@@ -32,7 +33,7 @@
 
 typedef struct brim_weights_rule {
   const char *from;
-  const char *to, *same_as; /* exactly one of them, unless it drops */
+  const char *to, *same_as; /* exactly one of the two, unless the rule drops the tensor */
   bool drop, transpose, optional;
   const char *heads; /* NULL: rows are in the model's order */
   double add;
@@ -44,7 +45,7 @@ typedef struct brim_weights_map {
   const char **recognise, **gguf;
   const brim_weights_rule *rule;
   size_t recognise_count, gguf_count, rule_count;
-  const brim_yaml *config; /* a map of scalars and lists of them; may be NULL */
+  const brim_yaml *config; /* the file's metadata: a map of scalars and lists of scalars; may be NULL */
 } brim_weights_map;
 
 /* [any thread] Parses a map, allocated from `arena`; `name` is the map's. ECONFIG with every mistake and its
@@ -65,14 +66,14 @@ brim_status brim_weights_maps_read(brim_arena *arena, const brim_weights_search 
 
 /* The mapping of one name. */
 typedef struct brim_weights_way {
-  const char *name;    /* on the other side; NULL: none, see the next two */
-  const char *same_as; /* the tensor of the model that must have the same values; NULL: it is dropped */
+  const char *name;    /* name on the other side; NULL: none, see the next two fields */
+  const char *same_as; /* the tensor of the model that must have the same values; NULL: the tensor is dropped */
   bool transpose, optional;
   const char *heads; /* see the rule */
   double add;
 } brim_weights_way;
-/* [any thread] Maps a file's name to a model's, and back. `map` NULL: all names stay unchanged. The resulting name
- * lives in `arena` or is the given one. */
+/* [any thread] Map a file's name to a model's, and back. `map` NULL: all names stay unchanged. The resulting name lives
+ * in `arena` or is the given one. */
 brim_weights_way brim_weights_map_to_model(const brim_weights_map *map, brim_arena *arena, const char *name);
 brim_weights_way brim_weights_map_to_file(const brim_weights_map *map, brim_arena *arena, const char *name);
 /* [any thread] Whether the names match all patterns by which a file of this layout is recognised. */

@@ -35,7 +35,7 @@ static void check_keys(reader *r, const brim_yaml *map, const char *const *known
   }
 }
 
-/* The text of a key; NULL if it is missing, or is not a text, which is reported. */
+/* Returns the text of a key; NULL if it is missing, or, with a problem added, if it is not a text. */
 static const char *text_of(reader *r, const brim_yaml *map, const char *key)
 {
   const brim_yaml *node = brim_yaml_get(map, key);
@@ -136,7 +136,7 @@ static void read_rule(reader *r, const brim_yaml *node, brim_weights_rule *out)
   check_partner(r, node, "same_as", out->from, out->same_as);
 }
 
-/* A list of patterns: recognise, gguf. */
+/* Reads a list of patterns: recognise, gguf. */
 static void read_patterns(reader *r, const brim_yaml *map, const char *key, const char ***out, size_t *count)
 {
   const brim_yaml *node = brim_yaml_get(map, key);
@@ -254,7 +254,7 @@ static size_t list_names(brim_arena *arena, const brim_weights_search *search, c
   return found->count;
 }
 
-/* The path of the map's file; NULL if no folder has it. */
+/* Returns the path of the map's file; NULL if no folder has it. */
 static const char *file_of(brim_arena *arena, const brim_weights_search *search, const char *name)
 {
   for (size_t i = 0; i < search->count && !strchr(name, '/'); i++) {

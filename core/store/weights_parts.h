@@ -7,9 +7,9 @@
 typedef struct brim_weights_match {
   const brim_safetensor *tensor; /* NULL: no source */
   bool transpose;
-  int64_t heads; /* the rows of each lie in another order in the file; 0: they do not */
+  int64_t heads; /* number of heads whose rows have another order in the file; 0: the order is the same */
   double add;    /* see brim_weights_rule */
-  bool kept;     /* the configuration says that it keeps its initial value */
+  bool kept;     /* the configuration says that the parameter keeps its initial value */
 } brim_weights_match;
 
 /* A second tensor in the files with the values of a parameter. */
@@ -23,7 +23,7 @@ struct brim_weights {
   brim_weights_request request; /* its texts are copied */
   brim_weights_files *files;
   const brim_weights_map *map; /* NULL: names are unchanged */
-  bool is_recognised;          /* the map was found by the files' tensor names or metadata */
+  bool is_recognised;          /* brim found the map by the files' tensor names or metadata */
   const brim_tensor *const *parameter;
   size_t count;              /* of parameters */
   brim_weights_match *match; /* by parameter */
@@ -40,7 +40,7 @@ brim_status brim_weights_choose_map(brim_weights *weights);
 enum brim_weights_kind { BRIM_WEIGHTS_MISSING, BRIM_WEIGHTS_UNEXPECTED, BRIM_WEIGHTS_MISSHAPED, BRIM_WEIGHTS_KINDS };
 typedef struct brim_weights_mismatch {
   enum brim_weights_kind kind;
-  const char *name;  /* the file's, or the one it should have there */
+  const char *name;  /* the tensor's name in the file, or the name that it should have there */
   const char *model; /* the model's name; may be NULL */
   const char *text;  /* description */
 } brim_weights_mismatch;
@@ -49,6 +49,6 @@ typedef struct brim_weights_mismatches {
   size_t count, room;
 } brim_weights_mismatches;
 void brim_weights_mismatch_add(brim_weights *weights, brim_weights_mismatches *to, brim_weights_mismatch mismatch);
-/* OK for an empty list; else ELOAD with all mismatches; names that differ only in a number share a line. */
+/* Returns OK for an empty list; else ELOAD with all mismatches. Names that differ only in a number share a line. */
 brim_status brim_weights_mismatches_status(brim_weights *weights, const brim_weights_mismatches *mismatches);
 #endif

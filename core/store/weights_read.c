@@ -6,14 +6,14 @@
 #include "base/text.h"
 #include "store/weights_parts.h"
 
-#define PIECE_BYTES ((size_t)8 << 20) /* of a file that are read before they are released */
+#define PIECE_BYTES ((size_t)8 << 20) /* bytes of a file that are read before they are released */
 
 /* A tensor being read. */
 typedef struct passage {
   const brim_weights *weights;
   const brim_safetensor *from;
   uint32_t to_dtype;
-  size_t from_bytes, to_bytes; /* of an element; of packed values those of their type */
+  size_t from_bytes, to_bytes; /* bytes of an element; for packed values those of their type */
   double add;                  /* see brim_weights_rule */
 } passage;
 
@@ -24,7 +24,7 @@ static passage passage_of(const brim_weights *w, const brim_safetensor *from, co
   return (passage){w, from, to->dtype, brim_dtype_bytes(from->dtype), brim_dtype_bytes(to->dtype), add};
 }
 
-/* The place of an element in the file, at the beginning of a block. */
+/* Returns the place of an element in the file; the element must be the first of a block. */
 static const char *place_of(const passage *p, size_t first)
 {
   const brim_gguf_type *packed = p->from->packed;
@@ -32,7 +32,7 @@ static const char *place_of(const passage *p, size_t first)
   return packed ? from + first / packed->count * packed->bytes : from + first * p->from_bytes;
 }
 
-/* By way of single precision: unpacks values, and adds the rule's number. */
+/* Converts through single precision: unpacks values, and adds the rule's number. */
 static void pass_packed(const passage *p, size_t first, size_t count, char *to)
 {
   float room[UNPACKED];
@@ -49,7 +49,7 @@ static void pass_packed(const passage *p, size_t first, size_t count, char *to)
   }
 }
 
-/* Writes elements first..first+count-1 of the file's tensor, whole blocks, to `to`. */
+/* Writes elements first..first+count-1 of the file's tensor, in whole blocks, to `to`. */
 static brim_status pass(const passage *p, size_t first, size_t count, void *to)
 {
   if (p->from->packed || p->add != 0)
@@ -106,8 +106,8 @@ static brim_status read_transposed(const passage *p, char *to)
   return status;
 }
 
-/* Puts the rows of each head, stored as 0, D/2, 1, D/2 + 1 ..., into their order. Each row of the file is whole blocks,
- * except in a vector. */
+/* Restores the order of each head's rows, which are stored as 0, D/2, 1, D/2 + 1 .... Each row of the file consists of
+ * whole blocks, except in a vector. */
 static brim_status read_heads(const passage *p, size_t heads, size_t count, char *to)
 {
   const size_t rows = (size_t)p->from->shape.dim[0], columns = rows ? count / rows : 0, half = rows / heads / 2;

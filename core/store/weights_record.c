@@ -1,4 +1,4 @@
-/* The record in a run's folder of the weights that it began with. See weights.h. */
+/* The record, in a run's folder, of the weights with which the run began. See weights.h. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>

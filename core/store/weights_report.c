@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "store/weights_parts.h"
 
-#define TEXT_MAX 3300 /* of all lines; a thread's error text holds 4095 bytes */
+#define TEXT_MAX 3300 /* limit for all lines; a thread's error text has room for 4095 bytes */
 #define NAME_BYTES 200
 
 void brim_weights_mismatch_add(brim_weights *w, brim_weights_mismatches *to, brim_weights_mismatch mismatch)
@@ -51,7 +51,7 @@ static line line_of(brim_weights *w, const brim_weights_mismatch *m, size_t orde
   return out;
 }
 
-/* Orders mismatches by whether they can share a line. */
+/* Compares mismatches, so that those that can share a line are equal. */
 static int compare_kin(const line *x, const line *y)
 {
   if (x->kind != y->kind) return x->kind < y->kind ? -1 : 1;
@@ -70,7 +70,7 @@ static int compare_lines(const void *a, const void *b)
   return x->order < y->order ? -1 : 1;
 }
 
-/* Orders groups by their first mismatch, and those in a group by number. */
+/* Orders groups by their first mismatch, and the mismatches in a group by number. */
 static int compare_groups(const void *a, const void *b)
 {
   const line *x = a, *y = b;
@@ -118,7 +118,7 @@ static void add_group(const line *l, size_t count, brim_text *out)
 
 /* ---- suggestions ---- */
 
-/* The name of the only layer that has missing and misshapen tensors, or NULL. */
+/* Returns the name of the only layer with missing or misshapen tensors, or NULL. */
 static const char *only_layer(brim_weights *w, const brim_weights_mismatches *m)
 {
   const char *layer = NULL;

@@ -1,23 +1,22 @@
 /* See clocks.h. */
 #include "train/clocks.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/tracing.h"
 
 #define EXCHANGES 32
 
 typedef struct message {
-  uint64_t boot; /* the same on ranks whose clocks are one */
+  uint64_t boot; /* equal on ranks with the same clock */
   int64_t before, after_last;
 } message;
 
-/* d = own clock - first clock. A message that rank 0 sent before its `before` arrived before this rank's `after`, so
- * d <= own after - first before; and the other way round. */
+/* d = own clock - first clock. Rank 0 sent its message after its `before`, and this rank received it before its own
+ * `after`, so d <= own after - first before. The reverse message gives the other bound. */
 brim_clock_offset brim_clock_offset_of(const brim_clock_reading *first, const brim_clock_reading *own, size_t count)
 {
   int64_t least = INT64_MIN, most = INT64_MAX;
@@ -29,15 +28,12 @@ brim_clock_offset brim_clock_offset_of(const brim_clock_reading *first, const br
   return (brim_clock_offset){least + (most - least) / 2, (most - least) / 2};
 }
 
-/* A number for this boot of this machine; 0: unknown. */
+/* Returns a number for this boot of this machine; 0: unknown. */
 static uint64_t boot_of(void)
 {
-  char id[64] = "";
-  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-  if (!file) return 0;
-  const bool read = fgets(id, sizeof id, file) != NULL;
-  fclose(file);
-  return read ? brim_hash(BRIM_HASH_START, id, strlen(id)) : 0;
+  char id[64];
+  const size_t length = brim_file_start("/proc/sys/kernel/random/boot_id", id, sizeof id);
+  return length > 0 ? brim_hash(BRIM_HASH_START, id, length) : 0;
 }
 
 brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t *now)
@@ -47,10 +43,12 @@ brim_status brim_clocks_compare(brim_dist *dist, brim_clock_offset *out, int64_t
   *out = (brim_clock_offset){0, 0};
   *now = brim_tracing_clock();
   if (!dist || world.ranks < 2) return BRIM_OK;
-  message *all = brim_xcalloc((size_t)world.ranks, sizeof *all); /* as other ranks take part in the exchanges */
+  message *all = brim_xcalloc((size_t)world.ranks,
+                              sizeof *all); /* must not fail, because other ranks take part in the exchanges */
   message mine = {.boot = boot_of()};
   brim_status status = BRIM_OK;
-  for (int i = 0; i <= EXCHANGES && status == BRIM_OK; i++) { /* the last one tells when the one before it ended */
+  for (int i = 0; i <= EXCHANGES && status == BRIM_OK;
+       i++) { /* one more exchange, which shows when the one before it ended */
     mine.after_last = i > 0 ? own[i - 1].after : 0;
     mine.before = brim_tracing_clock();
     status = brim_dist_exchange(dist, &mine, sizeof mine, all);

@@ -1,4 +1,4 @@
-/* See environment.h. Nothing is executed for it: all of it is read from files of the system. */
+/* See environment.h. brim executes no program for this, and reads everything from files of the system. */
 #include "train/environment.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 #include "base/text.h"
 #include "store/jsonl.h"
 
-#define TEXT_MAX 4096     /* of a file that is read for one line */
+#define TEXT_MAX 4096     /* limit for a file that is read for one line */
 #define COMMAND_MAX 65536 /* of a command line */
 #define LIBRARIES_MAX 32
-#define PARENTS_MAX 64 /* folders in which a repository is looked for */
+#define PARENTS_MAX 64 /* limit for folders in which a repository is searched */
 
 #ifdef __clang__
 #define COMPILER "clang " __clang_version__
@@ -26,17 +26,7 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-/* Reads the beginning of a small file; returns its length, 0 if it cannot be read. */
-static size_t read_start(const char *path, char *out, size_t room)
-{
-  FILE *file = brim_fopen_to_read(path);
-  const size_t length = file ? fread(out, 1, room - 1, file) : 0;
-  if (file) fclose(file);
-  out[length] = '\0';
-  return length;
-}
-
-/* Sets a text unless it is empty; other bytes than UTF-8 are replaced. */
+/* Sets a text unless it is empty; replaces bytes that are not UTF-8. */
 static void set_text(json_t *o, const char *key, const char *value)
 {
   brim_text shown = {0};
@@ -45,11 +35,11 @@ static void set_text(json_t *o, const char *key, const char *value)
   brim_text_release(&shown);
 }
 
-/* Sets the rest of the first line that begins with `label`, without quotation marks and leading separators. */
+/* Sets the rest of the first line that begins with `label`, without quotation marks and separators. */
 static void set_line(json_t *o, const char *key, const char *path, const char *label)
 {
   char text[TEXT_MAX];
-  if (read_start(path, text, sizeof text) == 0) return;
+  if (brim_file_start(path, text, sizeof text) == 0) return;
   char *at = strstr(text, label);
   if (!at) return;
   at += strlen(label);
@@ -64,7 +54,7 @@ static json_t *command_words(void)
 {
   json_t *words = json_array();
   char *all = calloc(1, COMMAND_MAX);
-  const size_t length = all ? read_start("/proc/self/cmdline", all, COMMAND_MAX) : 0;
+  const size_t length = all ? brim_file_start("/proc/self/cmdline", all, COMMAND_MAX) : 0;
   for (size_t at = 0; at < length; at += strlen(all + at) + 1) {
     brim_text shown = {0};
     brim_text_add_shown(&shown, all + at, "");
@@ -75,7 +65,7 @@ static json_t *command_words(void)
   return words;
 }
 
-/* Variables that change how a run behaves. */
+/* Returns the environment variables that change how a run behaves. */
 static json_t *variables(void)
 {
   static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "ONEDNN_MAX_CPU_ISA",
@@ -94,7 +84,7 @@ static void cut_line(char *text)
   text[strcspn(text, "\r\n")] = '\0';
 }
 
-/* The commit of a packed reference: a line "<commit> <name>". */
+/* Finds the commit of a packed reference, in a line "<commit> <name>". */
 static bool find_packed(const char *git, const char *reference, char *out, size_t room)
 {
   char path[BRIM_PATH_MAX], line[TEXT_MAX];
@@ -117,7 +107,7 @@ static void set_commit(json_t *o, const char *git)
 {
   char path[BRIM_PATH_MAX], head[TEXT_MAX], commit[TEXT_MAX];
   static const char link[] = "ref: ";
-  if (brim_path_join(path, git, "HEAD") != BRIM_OK || read_start(path, head, sizeof head) == 0) return;
+  if (brim_path_join(path, git, "HEAD") != BRIM_OK || brim_file_start(path, head, sizeof head) == 0) return;
   cut_line(head);
   if (!brim_starts_with(head, link)) {
     set_text(o, "commit", head);
@@ -125,14 +115,15 @@ static void set_commit(json_t *o, const char *git)
   }
   const char *reference = head + strlen(link);
   set_text(o, "branch", brim_starts_with(reference, "refs/heads/") ? reference + strlen("refs/heads/") : reference);
-  if (brim_path_join(path, git, reference) == BRIM_OK && read_start(path, commit, sizeof commit) > 0)
+  if (brim_path_join(path, git, reference) == BRIM_OK && brim_file_start(path, commit, sizeof commit) > 0)
     cut_line(commit);
   else if (!find_packed(git, reference, commit, sizeof commit))
     return;
   set_text(o, "commit", commit);
 }
 
-/* Looks for a repository in the working folder and above it. A linked work tree, whose .git is a file, is not read. */
+/* Searches for a repository in the working folder and above it. Does not read a linked work tree, whose .git is a
+ * file. */
 static void set_repository(json_t *o)
 {
   char folder[BRIM_PATH_MAX], git[BRIM_PATH_MAX];
@@ -150,7 +141,7 @@ static void set_repository(json_t *o)
 
 /* ---- libraries ---- */
 
-/* The name of a library worth naming, from its file: "libdnnl.so.2.6" gives "dnnl" and "2.6". */
+/* Splits the file name of a library of interest: "libdnnl.so.2.6" gives "dnnl" and "2.6". */
 static bool split_library(const char *file, char *name, size_t room, const char **version)
 {
   static const char *const known[] = {"dnnl", "cublas",  "cublasLt", "cudnn", "cudart", "cuda", "nccl",
@@ -164,7 +155,7 @@ static bool split_library(const char *file, char *name, size_t room, const char 
   return false;
 }
 
-/* The libraries that this process has mapped, with the versions in their files' names. */
+/* Lists the libraries that this process has mapped, with the versions in their files' names. */
 static json_t *libraries(void)
 {
   json_t *o = json_object();

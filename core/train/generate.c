@@ -1,13 +1,13 @@
-/* Text generation, of several texts side by side.
+/* Generates several texts side by side.
  *
- * With caches (graph/generate.h) a program runs once for each new token, and another one before that for the tokens of
- * the prompts, up to 256 at a time. Texts that have fewer tokens to process than a program takes repeat their last
- * token at its place, which changes nothing.
+ * With caches (graph/generate.h), one program processes the tokens of the prompts, up to 256 at a time, and then
+ * another program runs once for each new token. If a text has fewer tokens to process than a program takes, its last
+ * token is repeated at the same place, which changes nothing.
  *
- * A model that cannot have caches runs for a whole sample for each token of each text. The tokens fill the sample from
- * its beginning, and zeros follow, which do not affect a causal model's earlier answers.
+ * A model that cannot have caches runs on a whole sample for each token of each text. The tokens are at the beginning
+ * of the sample, and zeros follow, which do not affect a causal model's earlier answers.
  *
- * When the context is full the oldest token is dropped. Then all places change, so the caches are filled anew. */
+ * When the context is full, the oldest token is dropped. All places then change, so the caches are filled again. */
 #include "train/generate.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ static double add_up(const brim_sampling_choice *choice, int64_t count)
   return sum;
 }
 
-/* Restores the order of a heap, whose first is the least probable, below element i. */
+/* Restores the order of a heap below element i. The least probable element is the first. */
 static void sift(brim_sampling_choice *heap, int64_t i, int64_t count)
 {
   for (;;) {
@@ -61,7 +61,7 @@ static int64_t sort_choices(const brim_sampling *how, brim_sampling_choice *room
 {
   const int64_t most = how->top_k > 0 && how->top_k < count ? how->top_k : count;
   double least = -INFINITY;
-  if (most < count) { /* the most probable `most` by a heap whose first is the least of them */
+  if (most < count) { /* finds the `most` most probable with a heap whose first element is the least probable of them */
     for (int64_t i = most / 2; i-- > 0;) sift(room, i, most);
     for (int64_t i = most; i < count; i++)
       if (by_logit(&room[i], &room[0]) < 0) {
@@ -70,7 +70,7 @@ static int64_t sort_choices(const brim_sampling *how, brim_sampling_choice *room
         room[i] = out;
         sift(room, 0, most);
       }
-  } else if (how->top_p < 1) { /* all that are dropped have less than 1 - top_p together */
+  } else if (how->top_p < 1) { /* all dropped tokens together have less probability than 1 - top_p */
     least = (1 - how->top_p) * add_up(room, count) / (double)count;
   }
   int64_t kept = 0;
@@ -139,13 +139,15 @@ bool brim_stops_have(const brim_stops *stops, int32_t token)
 
 /* ---- opening ---- */
 
-#define CHUNK_TOKENS 256 /* of a prompt at a time: products of that many rows use the device well */
+#define CHUNK_TOKENS                                                                                                   \
+  256 /* most tokens of a prompt in one program: products with that many rows use the device well                      \
+       */
 
 /* A text in progress. */
 typedef struct text {
   int32_t *tokens; /* [limit] that the model sees */
   int64_t used;    /* tokens so far */
-  int64_t cached;  /* of these, at the beginning: their keys and values are in the caches */
+  int64_t cached;  /* number of first tokens whose keys and values are in the caches */
   uint32_t number;
   bool done;
 } text;
@@ -154,17 +156,17 @@ struct brim_generator {
   brim_arena arena;
   brim_drive *drive;
   brim_trainer *trainer;
-  const brim_program *token; /* for a token of each text; without caches for a sample */
+  const brim_program *token; /* processes a token of each text; without caches, a sample */
   const brim_program *chunk; /* for several tokens of each text; NULL: none */
   bool has_caches;
   const char *why_not;
-  int64_t limit;           /* tokens that the model sees at most */
+  int64_t limit;           /* most tokens that the model sees */
   int64_t rollback;        /* number of last tokens of a text that may change while its caches stay valid */
   int64_t vocabulary, row; /* tokens of the dataset; logits for a token, at least as many: see brim_model_ops.classes */
   int64_t text_count;
   text *text;
   int32_t *input, *places; /* of the larger program */
-  void *labels;            /* without caches: all 0, as the program computes a loss, which is not used */
+  void *labels;            /* without caches: all 0, because the program computes a loss, which is not used */
   void *output;
   double *logits; /* [vocabulary] */
   bool *seen;     /* the same; all false */
@@ -175,7 +177,7 @@ struct brim_generator {
 typedef struct wish {
   brim_evaluation_wish plan;
   int64_t limit;
-  char why_not[256]; /* the model has no caches; "": it has */
+  char why_not[256]; /* why the model has no caches; "": it has them */
 } wish;
 
 static brim_status make_wish(const brim_drive *d, const brim_generator_options *o, wish *out)
@@ -212,7 +214,7 @@ brim_status brim_generator_make_plan(const brim_drive *drive, const brim_generat
   return status;
 }
 
-/* How many of a text's last tokens may change: windows' caches forget older keys. */
+/* Returns how many of a text's last tokens may change, because windows' caches drop older keys. */
 static int64_t find_rollback(const brim_graph *g)
 {
   for (size_t i = 0; i < g->tensor_count; i++)
@@ -316,8 +318,8 @@ static void append(const brim_generator *g, text *t, int32_t token)
   t->tokens[t->used++] = token;
 }
 
-/* Begins a text; NULL: one that is complete, as there are fewer texts than planned. The caches keep the beginning that
- * it shares with the last text. */
+/* Begins a text; NULL: a complete text, for a place that is not needed. The caches keep the beginning that the text
+ * shares with the last one. */
 static void begin(const brim_generator *g, text *t, const brim_generate_text *of)
 {
   const int32_t zero = 0, *prompt = of ? of->prompt : &zero;
@@ -351,7 +353,7 @@ static void fill_row(const brim_generator *g, int64_t index, int64_t room, int64
   }
 }
 
-/* Puts all tokens of the texts but the last into the caches. */
+/* Writes all tokens of the texts, except the last one of each, into the caches. */
 static brim_status fill_caches(brim_generator *g)
 {
   const brim_program *program = g->chunk ? g->chunk : g->token;
@@ -366,7 +368,7 @@ static brim_status fill_caches(brim_generator *g)
       if (count > 0)
         fill_row(g, i, room, t->cached, count);
       else
-        fill_row(g, i, room, t->used - 1, 1); /* again, or early: the next program writes the same */
+        fill_row(g, i, room, t->used - 1, 1); /* written again, or early: the next program writes the same values */
       if (count > 0) t->cached += count;
     }
     BRIM_TRY(brim_exec_load_tokens(brim_trainer_exec(g->trainer), program, g->input, g->places));
@@ -399,7 +401,7 @@ static brim_status run_sample(brim_generator *g, const text *t)
 
 /* ---- continuing texts ---- */
 
-/* Draws a number in [0, 1) with 53 bits, as a vocabulary may have many improbable tokens. */
+/* Draws a number in [0, 1) with 53 bits, because a vocabulary may have many improbable tokens. */
 static double draw(const brim_generate_options *o, uint32_t number, int64_t place)
 {
   const brim_philox r = brim_random4(o->seed, BRIM_STREAM_SAMPLE, number, (uint64_t)place, 0);

@@ -13,9 +13,9 @@
 #include "observe/events.h"
 #include "setup/setup.h"
 
-#define LINE_BYTES 8192 /* a line with all bins takes about 3,000 and the tensor's name */
+#define LINE_BYTES 8192 /* a line with all bins takes about 3,000 bytes plus the tensor's name */
 
-/* The graph that has the parameters as training changes them, with their gradients. */
+/* Returns the program whose graph has the parameters as training changes them, with their gradients. */
 static const brim_program *program_of(const brim_trainer *t)
 {
   const brim_plan *plan = brim_trainer_plan(t);
@@ -43,7 +43,7 @@ static int64_t count_sampled(const brim_graph *g)
   return count;
 }
 
-/* The number of complete lines of steps up to `step`. The file may be missing. */
+/* Returns the number of complete lines for steps up to `step`. The file may be missing. */
 static int64_t count_lines(const char *path, int64_t step)
 {
   FILE *file = brim_fopen_to_read(path);
@@ -73,7 +73,7 @@ static brim_status allocate(brim_histograms *h, const brim_trainer *t, bool writ
   return brim_fail(BRIM_ENOMEM_HOST, "no host memory for histograms (%zu bytes)", kept * sizeof *h->before);
 }
 
-/* Histograms are on if they are on every rank: with slices of gradients, all ranks take part. */
+/* Histograms are turned on only if they are on every rank, because with slices of gradients all ranks take part. */
 static brim_status agree(brim_histograms *h, const brim_trainer *t, brim_status own)
 {
   const brim_setup *s = brim_trainer_drive(t)->setup;
@@ -142,7 +142,7 @@ static brim_status read_values(brim_histograms *h, brim_trainer *t, const brim_t
   return BRIM_OK;
 }
 
-/* Reads the blocks of a tensor, one after another; returns how many values they have. */
+/* Reads the blocks of a tensor, one after another; returns the number of their values. */
 static brim_status read_blocks(brim_histograms *h, brim_trainer *t, const brim_tensor *tensor, float *out)
 {
   const int64_t values = brim_shape_count(&tensor->shape);
@@ -199,7 +199,8 @@ static brim_status write_line(brim_histograms *h, int64_t step, const brim_tenso
   return BRIM_OK;
 }
 
-/* Weights and, if their earlier values were kept, updates. *before advances to the next parameter's. */
+/* Writes the histogram of weights and, if their earlier values were kept, of updates. *before advances to the next
+ * parameter's values. */
 static brim_status write_values(brim_histograms *h, brim_trainer *t, int64_t step, const brim_tensor *value,
                                 const float **before, brim_tensorboard *tensorboard)
 {
@@ -223,7 +224,7 @@ static brim_status write_values(brim_histograms *h, brim_trainer *t, int64_t ste
 
 /* ---- gradients ---- */
 
-/* Counts a parameter's gradient; of a slice, which belongs to this rank, the part of each block in it. */
+/* Counts a parameter's gradient; for a slice of this rank, the part of each block that lies in it. */
 static brim_status count_gradient(brim_histograms *h, brim_trainer *t, const brim_tensor *gradient, int64_t from,
                                   int64_t values, float factor)
 {
@@ -253,7 +254,7 @@ static brim_status add_ranks(brim_histograms *h, const brim_setup *s)
   return BRIM_OK;
 }
 
-/* Gradients are sums of the samples' losses times the loss scale; updates divide by these. */
+/* Gradients are sums of the samples' losses times the loss scale; updates divide by both. */
 static brim_status write_gradient(brim_histograms *h, brim_trainer *t, int64_t step, size_t parameter,
                                   brim_tensorboard *tensorboard)
 {
@@ -288,9 +289,10 @@ brim_status brim_histograms_after(brim_histograms *h, brim_trainer *t, int64_t s
     if (!brim_parameter_is_trained(&g->parameter[i])) continue;
     if (h->log.fd >= 0 && status == BRIM_OK)
       status = write_values(h, t, step, g->parameter[i].value, &before, tensorboard);
-    const brim_status own = has_gradients && (status == BRIM_OK || g->slice)
-                                ? write_gradient(h, t, step, i, tensorboard)
-                                : BRIM_OK; /* with slices, all ranks exchange theirs, whatever happened here */
+    const brim_status own =
+        has_gradients && (status == BRIM_OK || g->slice)
+            ? write_gradient(h, t, step, i, tensorboard)
+            : BRIM_OK; /* with slices, all ranks exchange their histograms, even after a failure here */
     if (own == BRIM_ECOMM) return own;
     if (status == BRIM_OK) status = own;
   }

@@ -1,8 +1,8 @@
-/* See hooks.h. The training thread puts facts into a slot for each hook; the thread here takes them in their order.
+/* See hooks.h. The training thread writes facts into a slot for each hook; the hooks' thread takes them in their order.
  *
- * A command is started with posix_spawn(), which copies no page tables, in a process group of its own. Its output comes
- * through a pipe that is read without blocking: brim reads and drops a flood, and when the command has ended, it does
- * not wait for child processes of the command that still hold the pipe open. */
+ * A command has its own process group. brim reads the command's output from a pipe without blocking, and drops output
+ * beyond a limit. When the command has ended, brim does not wait for child processes of the command that still have the
+ * pipe open. */
 #include "train/hooks.h"
 
 #include <errno.h>
@@ -12,7 +12,6 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "store/checkpoint.h"
@@ -33,9 +33,9 @@
 
 #define SECONDS_MAX 60.0               /* of a command */
 #define GRACE_SECONDS 2.0              /* between SIGTERM and SIGKILL */
-#define LINGER_SECONDS 0.2             /* for output that is on its way when the command has ended */
-#define OUTPUT_BYTES_MAX (64 << 10)    /* of one command, kept in the log */
-#define LOG_BYTES_MAX ((off_t)4 << 20) /* of the log; then only results are written */
+#define LINGER_SECONDS 0.2             /* time to read output that arrives after the command has ended */
+#define OUTPUT_BYTES_MAX (64 << 10)    /* limit for the output of one command in the log */
+#define LOG_BYTES_MAX ((off_t)4 << 20) /* limit for the log; beyond it, only results are written */
 #define POLL_MS 50
 #define VARIABLES_MAX 16
 
@@ -47,13 +47,13 @@ typedef struct slot {
   uint64_t order; /* of posts */
   brim_hook_facts facts;
   bool has_hung, has_warned; /* used by the thread only */
-  bool has_failed;           /* and the failure was not taken yet */
+  bool has_failed;           /* the hook failed, and the failure was not taken yet */
   brim_hook_failure failure;
 } slot;
 
 struct brim_hooks {
   pthread_t thread;
-  pthread_mutex_t mutex; /* held no longer than the facts are copied */
+  pthread_mutex_t mutex; /* held only while the facts are copied */
   pthread_cond_t changed;
   slot slot[BRIM_HOOK_COUNT];
   uint64_t posts;
@@ -76,7 +76,7 @@ typedef struct command {
 
 /* ---- input and variables of a command ---- */
 
-/* The figures, with the keys of summary.json; at the end of the run that file. */
+/* Makes the figures, with the keys of summary.json; at the end of the run, that file's contents. */
 static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f)
 {
   char path[PATH_MAX + 16];
@@ -102,7 +102,8 @@ static char *make_summary(const brim_hooks *h, enum brim_run_hook hook, const br
   return text;
 }
 
-/* An unlinked file with the text, at its beginning: a command that does not read it cannot block anything. */
+/* Makes an unlinked file with the text, positioned at its beginning. A command that does not read its input cannot
+ * block brim. */
 static int make_input(const char *text)
 {
   const int fd = memfd_create("brim-hook", MFD_CLOEXEC);
@@ -130,8 +131,8 @@ static void add_figure(char **list, size_t *count, const char *name, double valu
   add_variable(list, count, name, text);
 }
 
-/* The environment of a command: the process's, without variables of an outer hook, and BRIM_*. *own: the number of
- * texts at the list's beginning that belong to it. */
+/* Makes the environment of a command: the process's, without variables of an outer hook, plus BRIM_*. *own: number of
+ * texts at the list's beginning that belong to the list. */
 static char **make_environment(const brim_hooks *h, enum brim_run_hook hook, const brim_hook_facts *f, size_t *own)
 {
   char number[32], path[BRIM_PATH_MAX] = "";
@@ -173,7 +174,7 @@ static void write_log(const brim_hooks *h, const char *text, size_t bytes)
   while (bytes > 0) {
     const ssize_t n = write(h->log, text, bytes);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return; /* a full disk: the hook still runs */
+    if (n <= 0) return; /* the disk is full: the hook still runs */
     text += n;
     bytes -= (size_t)n;
   }
@@ -198,33 +199,6 @@ static void log_line(const brim_hooks *h, const char *format, ...)
 
 /* ---- a command's life ---- */
 
-static int spawn(const char *text, char **environment, int input, int output, pid_t *pid)
-{
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-  sigset_t none, all;
-  char shell[] = "/bin/sh", option[] = "-c", *copy = brim_xmalloc(strlen(text) + 1);
-  memcpy(copy, text, strlen(text) + 1);
-  char *const words[] = {shell, option, copy, NULL};
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  const int error = posix_spawn(pid, shell, &files, &attributes, words, environment);
-  posix_spawn_file_actions_destroy(&files);
-  posix_spawnattr_destroy(&attributes);
-  free(copy);
-  return error;
-}
-
 /* Reads available output, waiting up to `ms` for it. False at the end of the output. */
 static bool read_output(const brim_hooks *h, command *c, int ms)
 {
@@ -241,7 +215,7 @@ static bool read_output(const brim_hooks *h, command *c, int ms)
   return true;
 }
 
-/* Whether a signal asks the run, which has ended, not to wait for hooks. */
+/* Whether a signal requests that the run, which has ended, does not wait for hooks. */
 static bool is_stopped(brim_hooks *h)
 {
   pthread_mutex_lock(&h->mutex);
@@ -250,7 +224,8 @@ static bool is_stopped(brim_hooks *h)
   return stopped;
 }
 
-/* Waits for the command's end, and ends it when its time is up. Returns the wait status; *hung: it was ended. */
+/* Waits for the command's end, and ends the command when its time is over. Returns the wait status; *hung: brim ended
+ * it. */
 static int watch(brim_hooks *h, command *c, bool *hung)
 {
   int status = 0;
@@ -271,7 +246,7 @@ static int watch(brim_hooks *h, command *c, bool *hung)
   }
   const double linger = brim_now() + LINGER_SECONDS;
   while (open && brim_now() < linger) open = read_output(h, c, (int)(1e3 * LINGER_SECONDS / 4));
-  if (*hung) kill(-c->pid, SIGKILL); /* the processes that the command started */
+  if (*hung) kill(-c->pid, SIGKILL); /* kills the processes that the command started */
   return status;
 }
 
@@ -328,7 +303,9 @@ static void run_hook(brim_hooks *h, enum brim_run_hook hook)
   command c = {.output = ends[0], .started = brim_now()};
   c.keeps_output = fstat(h->log, &info) == 0 && info.st_size < LOG_BYTES_MAX;
   log_line(h, "%s, step %lld", names[hook], (long long)f->step);
-  const int error = spawn(s->command, environment, input, ends[1], &c.pid);
+  const char *const words[] = {"/bin/sh", "-c", s->command, NULL};
+  const int streams[] = {input, ends[1], ends[1]};
+  const int error = brim_process_start(words[0], words, environment, streams, &c.pid);
   close(ends[1]);
   if (input >= 0) close(input);
   for (size_t i = 0; i < own; i++) free(environment[i]);
@@ -346,7 +323,7 @@ static void run_hook(brim_hooks *h, enum brim_run_hook hook)
 
 /* ---- the thread ---- */
 
-/* The hook that was posted first; BRIM_HOOK_COUNT: none waits. */
+/* Returns the hook that was posted first; BRIM_HOOK_COUNT: none is queued. */
 static enum brim_run_hook next_hook(const brim_hooks *h)
 {
   int out = BRIM_HOOK_COUNT;

@@ -3,8 +3,8 @@
  *
  *     {"round":1,"client":[7,2],"samples":[60,60],"loss":[2.21,2.3],"arrived":[true,true]}
  *
- * In a simulated world each line also gives the seconds that each client spent there, and why its update was left
- * out: "dropout", "late", "surplus", "diverged", or "" if it was not.
+ * In a simulated world each line also gives the simulated seconds of each client, and why its update was left out:
+ * "dropout", "late", "surplus", "diverged", or "" if it was not left out.
  *
  * With malicious clients (section attack) each line also gives which clients are malicious.
  *

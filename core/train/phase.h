@@ -1,5 +1,5 @@
-/* A phase of a run between steps, such as an evaluation or a checkpoint: other programs see it as the run's state
- * (memory/live.h), and a trace has its span (base/tracing.h). */
+/* A phase of a run between steps, such as an evaluation or a checkpoint. Other programs see it as the run's state
+ * (memory/live.h), and traces show it as a span (base/tracing.h). */
 #ifndef BRIM_TRAIN_PHASE_H
 #define BRIM_TRAIN_PHASE_H
 #include "base/tracing.h"

@@ -15,7 +15,7 @@ typedef struct predictor {
   int64_t batch;
   void *scratch;   /* one raw sample */
   uint8_t *values; /* [batch, elements] */
-  void *labels;    /* of the batch, all 0: the program computes a loss, which is not used */
+  void *labels;    /* labels of the batch, all 0: the program computes a loss, which is not used */
   void *label;     /* buffer for the label that a dataset writes; not used */
   void *logits;    /* [batch, answers] */
 } predictor;
@@ -31,7 +31,8 @@ static double logit_at(const predictor *p, int64_t i)
   return brim_value_at(p->program->graph->kept->dtype, p->logits, i);
 }
 
-/* The largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if one is not finite. */
+/* Finds the largest logit, and its softmax: 1 / sum over k of exp(logit[k] - largest). False if a logit is not
+ * finite. */
 static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
 {
   const int64_t classes = p->drive->setup->data.train.classes, first = sample * classes;
@@ -46,7 +47,7 @@ static bool classify(const predictor *p, int64_t sample, brim_prediction *out)
   return true;
 }
 
-/* Takes the model's numbers as the prediction. False if one is not finite. */
+/* Uses the model's numbers as the prediction. False if one is not finite. */
 static bool answer(const predictor *p, int64_t sample, brim_prediction *out)
 {
   for (int64_t k = 0; k < p->drive->setup->answers; k++) {
@@ -106,7 +107,7 @@ brim_status brim_predict(brim_drive *drive, const char *checkpoint, brim_arena *
   if (data->train.task == BRIM_TASK_TOKENS)
     return brim_fail(BRIM_ECONFIG, "the model of this run continues a text, token by token, and has no single answer "
                                    "for a sample\nuse brim generate");
-  for (size_t i = 0; i < count; i++) { /* before anything is placed, so that a wrong name fails at once */
+  for (size_t i = 0; i < count; i++) { /* before anything is placed, so that a wrong name fails early */
     BRIM_TRY(brim_data_open_file(data, file[i].path, split_name(arena, i), &file[i].count));
     if (file[i].count > most) most = file[i].count;
   }

@@ -1,4 +1,4 @@
-/* Figures of a run, and the files that hold them. */
+/* The figures of a run, and the files that contain them. */
 #include "train/report.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ brim_status brim_report_evaluation(brim_report *r, enum brim_part part, const br
   if (is_test && bytes > 0 && !r->confusion)
     return brim_fail(BRIM_ENOMEM_HOST, "no host memory for a confusion matrix");
   *own = *e;
-  own->confusion = NULL; /* the trainer's counts change with the next evaluation */
+  own->confusion = NULL; /* the trainer's counts change in the next evaluation */
   if (!is_test) return BRIM_OK;
   r->test_step = step;
   if (bytes > 0) own->confusion = memcpy(r->confusion, e->confusion, bytes);
@@ -175,8 +175,8 @@ static void report_sight(brim_jsonl *events, const brim_sight *s, int64_t step)
   end_event(events);
 }
 
-/* Writes the events "waiting" and "claimed". Their time is that of the wait or the claim, which may be before the run
- * had a folder. */
+/* Writes the events "waiting" and "claimed". Their time is that of the wait or the claim, which may be earlier than the
+ * run's folder. */
 static void report_wait(brim_jsonl *events, const brim_sight *s, int64_t step)
 {
   begin_event_at(events, s->queue_seconds < 0 ? "waiting" : "claimed", step, s->at);
@@ -231,7 +231,7 @@ void brim_report_rank(brim_jsonl *events, int32_t rank, const brim_rank_figures 
   end_event(events);
 }
 
-/* Writes a file whose folder is synced later. */
+/* Writes a file; the caller syncs the folder later. */
 static brim_status write_text(const char *dir, const char *name, const brim_text *text)
 {
   char path[4200];
@@ -249,8 +249,8 @@ static brim_status write_json(const char *dir, const char *name, json_t *json)
   return status;
 }
 
-/* The hash "fnv1a64:..." of the file that a choice comes from; null for brim's own. Each file is read once: `all`
- * describes the choices before. */
+/* Returns the hash "fnv1a64:..." of the file that a choice comes from; null for brim's own plugins. Reads each file
+ * only once: `all` describes the choices before this one. */
 static json_t *hash_of(const brim_config *c, size_t i, const json_t *all)
 {
   uint64_t bytes = 0, hash = 0;
@@ -281,9 +281,9 @@ static json_t *describe_plugins(const brim_config *c)
   return all;
 }
 
-/* Copies files that a backend's parameters name, such as its profile, into the run's folder, and makes the kept
- * configuration name the copies, as a resumed run must use the same files. "backend.profile" is copied to "profile".
- * The strings live in `arena`. */
+/* Copies files that a backend's parameters name, such as its profile, into the run's folder, and changes the paths in
+ * the kept configuration to the copies, because a resumed run must use the same files. "backend.profile" is copied to
+ * "profile". The strings live in `arena`. */
 static brim_status keep_files(const char *dir, const brim_config *config, brim_arena *arena)
 {
   const brim_config_choice *backend = brim_config_choice_of(config, "backend");
@@ -292,7 +292,7 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
     snprintf(key, sizeof key, "backend.%s", row->key);
     brim_yaml *node = brim_yaml_get_path(config->root, key);
     if (row->type != BRIM_PATH || !node || node->kind != BRIM_YAML_SCALAR || !node->scalar[0]) continue;
-    if (access(node->scalar, F_OK) != 0) continue; /* the backend was to write it, but had nothing to write */
+    if (access(node->scalar, F_OK) != 0) continue; /* the backend may write this file, but had nothing to write */
     if (!realpath(dir, folder)) return brim_fail(BRIM_EIO, "cannot resolve the path '%s': %s", dir, strerror(errno));
     BRIM_TRY(brim_path_join(path, folder, row->key));
     BRIM_TRY(brim_file_copy(node->scalar, path));
@@ -302,9 +302,9 @@ static brim_status keep_files(const char *dir, const brim_config *config, brim_a
 }
 
 /* Writes the configuration. config.yaml makes the folder a run's folder, so everything else that a resume needs is
- * written and synced first. sources.yaml describes the sources that the run began with; if it is missing they are not
- * compared, and with one that does not match config.yaml brim refuses to resume. So it is deleted before a
- * configuration is replaced, and written last. */
+ * written and synced first. sources.yaml describes the sources with which the run began. If it is missing, they are not
+ * compared; if it does not match config.yaml, brim refuses to resume. So it is deleted before a configuration is
+ * replaced, and written last. */
 static brim_status write_configuration(const char *dir, const brim_config *config)
 {
   char path[BRIM_PATH_MAX];
@@ -322,7 +322,7 @@ static brim_status write_configuration(const char *dir, const brim_config *confi
   return status == BRIM_OK ? brim_folder_sync(dir) : status;
 }
 
-/* Keeps the picture of the plan for the page; that of a very large plan is left out. */
+/* Writes the data of the plan's picture, for the page; not for a very large plan. */
 static brim_status write_pieces(const char *dir, const brim_plan *plan, int64_t micro_batch)
 {
   brim_arena scratch = {0};
@@ -373,7 +373,7 @@ brim_status brim_report_write_inputs(const char *dir, brim_config *config, brim_
   return status == BRIM_OK ? write_configuration(dir, config) : status;
 }
 
-/* Accuracies that are all 0 are equal. */
+/* Returns the Gini coefficient of accuracies; 0 if all accuracies are 0. */
 static double accuracy_gini(const brim_spread *accuracy)
 {
   return accuracy->mean > 0 ? accuracy->gini : 0;
@@ -384,7 +384,7 @@ static void set_number(json_t *object, const char *key, double value)
   json_object_set_new(object, key, brim_json_figure(value));
 }
 
-/* Of clients: "client_accuracy_mean" and so on. */
+/* Adds the accuracies of clients: "client_accuracy_mean" and so on. */
 static void set_accuracy(json_t *object, const char *name, const brim_spread *accuracy)
 {
   const double value[] = {accuracy->mean, accuracy->variance, accuracy_gini(accuracy)};
@@ -401,7 +401,7 @@ static void set_bytes(json_t *object, const char *key, uint64_t value)
   json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* The name of a class: the dataset's, or its number. */
+/* Returns the name of a class: the dataset's, or its number. */
 static const char *name_of(const brim_evaluation *e, int64_t class_index, char *room, size_t bytes)
 {
   if (e->class_names) return e->class_names[class_index];
@@ -420,7 +420,7 @@ static void set_scores(json_t *object, const brim_report *r)
   json_t *rows = e->confusion ? json_array() : NULL;
   for (int64_t i = 0; rows && i < e->classes; i++) {
     const brim_class_score score = brim_scores_of(e->confusion, e->classes, i);
-    json_t *name = json_string(name_of(e, i, text, sizeof text)); /* NULL: a folder's name that is not UTF-8 */
+    json_t *name = json_string(name_of(e, i, text, sizeof text)); /* NULL if a folder's name is not UTF-8 */
     json_array_append_new(
         rows, json_pack("{s:o, s:f, s:f, s:f, s:I}", "class", name ? name : json_sprintf("%" PRId64, i), "precision",
                         score.precision, "recall", score.recall, "f1", score.f1, "support", (json_int_t)score.support));
@@ -456,12 +456,25 @@ const char *brim_report_ending(brim_status status)
   return status == BRIM_OK ? "finished" : status == BRIM_EINTERRUPTED ? "interrupted" : "failed";
 }
 
+/* Bytes of the error that are not UTF-8, as in a file's name, are replaced. */
+static void set_error(json_t *object, const char *error)
+{
+  brim_text shown = {0};
+  json_t *text = json_string(error);
+  if (!text) {
+    brim_text_add_shown(&shown, error, "\n\t");
+    text = json_string(brim_text_str(&shown));
+    brim_text_release(&shown);
+  }
+  json_object_set_new(object, "error", text);
+}
+
 brim_status brim_report_write_summary(brim_report *r, const char *dir, const brim_plan *plan, brim_status status,
                                       const char *error, int64_t steps, double wall_seconds)
 {
   json_t *s = json_object();
   json_object_set_new(s, "status", json_string(brim_report_ending(status)));
-  if (error[0]) json_object_set_new(s, "error", json_string(error));
+  if (error[0]) set_error(s, error);
   json_object_set_new(s, "steps", json_integer(steps));
   set_figures(s, r);
   set_number(s, "samples_per_second", r->train_seconds > 0 ? brim_report_rate(r) : NAN);
@@ -541,7 +554,7 @@ const char *brim_report_format(char *out, size_t room, const brim_evaluation *e)
   return out;
 }
 
-/* Of clients, if it was evaluated. */
+/* Logs the accuracy of clients, if it was evaluated. */
 static void say_accuracy(const char *of, const brim_spread *accuracy)
 {
   if (isfinite(accuracy->mean))
@@ -551,13 +564,13 @@ static void say_accuracy(const char *of, const brim_spread *accuracy)
 
 void brim_report_say(const brim_report *r, const char *dir, double wall_seconds)
 {
-  const double gb = 1e-9; /* gigabytes, as the systems that brim replaces print memory */
+  const double gb = 1e-9; /* gigabytes, the unit in which the systems that brim replaces print memory */
   const brim_evaluation *e = &r->figures[BRIM_PART_TEST];
   char time[32], rate[48] = "", first[48] = "", queue[64] = "", queued[32], sent[32];
-  if (r->train_seconds > 0) /* the slower first step does not count; it may have been the only one */
+  if (r->train_seconds > 0) /* leaves out the slower first step, which may have been the only one */
     snprintf(rate, sizeof rate, "%.0f %s/s, ", (double)(r->tokens_each > 0 ? r->tokens_each : 1) * brim_report_rate(r),
              r->tokens_each > 0 ? "tokens" : "samples");
-  if (isfinite(r->first_step_seconds)) /* a run that was resumed after its last step took none */
+  if (isfinite(r->first_step_seconds)) /* a run that was resumed after its last step made no step */
     snprintf(first, sizeof first, "first step after %.2f s", r->first_step_seconds);
   if (isfinite(e->loss)) {
     char figures[BRIM_REPORT_ROOM], top[48] = "", f1[32] = "";

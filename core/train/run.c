@@ -14,8 +14,8 @@
 #include "train/run_parts.h"
 #include "train/stop.h"
 
-/* Records failures of hooks when the run has ended: in its events and on its page, unless the folder is gone or another
- * process has it. */
+/* Records failures of hooks after the run has ended, in its events and on its page, unless the folder is gone or
+ * another process has it. */
 static void record_late(const brim_running *r, const brim_hook_failure *failure, size_t count)
 {
   char path[BRIM_PATH_MAX];
@@ -31,7 +31,7 @@ static void record_late(const brim_running *r, const brim_hook_failure *failure,
   close(lock);
 }
 
-/* Runs the last hook, and waits for it and others. Keeps the error. */
+/* Runs the last hook, and waits for all queued hooks. Keeps the error. */
 static void end_hooks(brim_running *r, brim_hook_facts *last, brim_status status)
 {
   brim_error first;
@@ -52,7 +52,8 @@ static brim_status close_run(brim_running *r, brim_status status)
   brim_hook_facts last = {.status = ""};
   brim_error_take(&first);
   brim_progress_finish(&r->progress);
-  const bool opened = r->lock >= 0 && r->state; /* else the folder belongs to another run and must not be written to */
+  const bool opened =
+      r->lock >= 0 && r->state; /* otherwise the folder belongs to another run, and this one must not write to it */
   if (!opened) brim_report_release(&r->report);
   if (opened) {
     const char *error = status == BRIM_OK ? "" : first.text;
@@ -78,13 +79,13 @@ static brim_status close_run(brim_running *r, brim_status status)
   if (r->tensorboard.fd >= 0)
     brim_running_heed_tensorboard(r, brim_tensorboard_end(&r->tensorboard, status == BRIM_OK));
   brim_tensorboard_close(&r->tensorboard);
-  brim_pressure_close(r->pressure); /* before the objects that it reads */
+  brim_pressure_close(r->pressure); /* before the objects that the thread reads are closed */
   brim_trainer_close(r->trainer);
   brim_drive_close(r->drive);
   if (opened && r->options->write_page) r->options->write_page(r->dir);
   if (status != BRIM_OK) brim_error_put(&first);
   if (r->lock >= 0) close(r->lock);
-  end_hooks(r, &last, status); /* the devices and the run's folder are free already */
+  end_hooks(r, &last, status); /* the devices and the run's folder are already free */
   brim_out_of_memory_advice(NULL);
   brim_crash_advice(NULL);
   brim_reserve_give();

@@ -1,4 +1,4 @@
-/* The beginning of a run, new or resumed. See run.c. */
+/* Begins a run, new or resumed. See run.c. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@
 #include "train/scores.h"
 #include "train/stop.h"
 
-/* The hash of the run's device profile; 0 if it has none because nothing was chosen by time. */
+/* Returns the hash of the run's device profile; 0 if it has none because times decided nothing. */
 static uint64_t hash_profile(const brim_running *r)
 {
   char path[4200];
@@ -38,7 +38,7 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   char name[256];
   snprintf(name, sizeof name, "%s-%s", brim_config_choice_of(c, "model")->plugin->id,
            brim_config_choice_of(c, "dataset")->name);
-  for (char *slash = name; (slash = strchr(slash, '/'));) *slash = '-'; /* an option in a subfolder of its group */
+  for (char *slash = name; (slash = strchr(slash, '/'));) *slash = '-'; /* the option is in a subfolder of its group */
   BRIM_TRY(brim_run_create(r->settings->run.dir, r->settings->run.name[0] ? r->settings->run.name : name, r->dir,
                            sizeof r->dir));
   BRIM_TRY(brim_run_lock(r->dir, &r->lock));
@@ -50,7 +50,8 @@ static brim_status make_folder(brim_running *r, json_t *weights)
   return weights ? brim_weights_record_write(r->dir, weights) : BRIM_OK;
 }
 
-/* A federation's files: the first rank makes that of client states, or all ranks open the run's existing one. */
+/* Opens a federation's files: the first rank makes the file of client states, or all ranks open the run's existing
+ * one. */
 static brim_status keep_files(brim_running *r, bool is_new)
 {
   const bool first = brim_running_prints(r);
@@ -60,7 +61,7 @@ static brim_status keep_files(brim_running *r, bool is_new)
   return brim_running_begin_together(r, first ? BRIM_OK : brim_trainer_keep_in(r->trainer, r->dir, false));
 }
 
-/* Every rank reads the weights, as averages of parameters are not broadcast; the first rank hashes them. Wrong
+/* Every rank reads the weights, because averages of parameters are not broadcast; the first rank hashes them. Wrong
  * weights fail before the folder is made. */
 static brim_status open_new(brim_running *r)
 {
@@ -68,7 +69,7 @@ static brim_status open_new(brim_running *r)
   json_t *weights = NULL;
   if (brim_config_backbone(r->drive->setup->config) && !r->settings->model.weights[0] && speaks)
     brim_log(BRIM_LOG_WARN, "the frozen backbone has random weights: set model.weights to a file, a folder or a run "
-                            "with trained ones"); /* only a warning, as tests may want this */
+                            "with trained ones"); /* only a warning, because the user may want this for a test */
   brim_status status = brim_trainer_load_weights(r->trainer, speaks ? &weights : NULL);
   if (status == BRIM_OK && speaks) status = make_folder(r, weights);
   json_decref(weights);
@@ -101,8 +102,8 @@ static brim_status open_resumed(brim_running *r)
   BRIM_TRY(find_checkpoint(r, checkpoint, sizeof checkpoint));
   if (!checkpoint[0]) {
     brim_say("no checkpoint in '%s' yet: starting at step 0", r->dir);
-    r->state->profile_hash = hash_profile(r); /* as if it had not been stopped */
-    json_t *weights = NULL;                   /* must be the weights that the run began with */
+    r->state->profile_hash = hash_profile(r); /* the state continues as if the run had not been stopped */
+    json_t *weights = NULL;                   /* these must be the weights with which the run began */
     brim_status status = brim_trainer_load_weights(r->trainer, brim_running_prints(r) ? &weights : NULL);
     if (status == BRIM_OK && weights) status = brim_weights_record_check(r->dir, weights);
     json_decref(weights);
@@ -253,14 +254,14 @@ static void report_omitted(brim_running *r)
 {
   char text[200];
   const int64_t *count = r->drive->setup->data.count, classes = r->drive->setup->data.train.classes;
-  if (r->drive->setup->data.train.task != BRIM_TASK_CLASS) return; /* other tasks have no such figures */
+  if (r->drive->setup->data.train.task != BRIM_TASK_CLASS) return; /* other tasks do not have these figures */
   if (count[BRIM_PART_VALIDATION] + count[BRIM_PART_TEST] == 0) return;
   if (!brim_scores_left_out(text, sizeof text, classes)[0]) return;
   brim_say("%s", text);
   brim_running_event(r, "scores_left_out", text);
 }
 
-/* Connects before the plan is placed, as communication libraries take memory of the device. */
+/* Connects the ranks before the plan is placed, because communication libraries use memory of the device. */
 static brim_status connect(const brim_running *r)
 {
   return brim_taken_connect(&r->drive->planner);
@@ -328,7 +329,7 @@ brim_status brim_running_begin(brim_running *r)
   brim_live_run(r->dir, r->lock, brim_config_choice_of(r->config, "model")->plugin->id);
   if (r->settings->dist.shard != BRIM_SHARD_NONE) BRIM_TRY(brim_running_check_folder(r));
   BRIM_TRY(brim_trainer_broadcast(r->trainer));
-  /* Printed if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
+  /* brim prints this if the process later runs out of host memory even for small blocks, or if a plugin crashes. */
   char advice[BRIM_QUOTED_BYTES + 100];
   snprintf(advice, sizeof advice, "to resume the run from its last checkpoint: %s %s", brim_run_resume_words(r->dir),
            BRIM_QUOTED(r->dir));

@@ -1,5 +1,5 @@
-/* Rules that end a run before its last step. They depend only on the state, so a resumed run ends where an
- * uninterrupted one does, and they are checked after each evaluation. See run_parts.h. */
+/* Rules that end a run before its last step. They are checked after each evaluation and depend only on the state, so a
+ * resumed run ends at the same step as one that was not interrupted. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -15,7 +15,8 @@ static const brim_federate_settings *rules_of(const brim_running *r)
 /* ---- after an evaluation ---- */
 
 /* Counts consecutive evaluations in which neither the loss nor the accuracy beat its reference by more than the
- * threshold. Only such an improvement moves a reference, so small improvements count once they add up. */
+ * threshold. Only such an improvement changes a reference, so small improvements count when their sum exceeds the
+ * threshold. */
 static void settle(brim_running *r, const brim_evaluation *e)
 {
   brim_train_state *s = r->state;
@@ -81,7 +82,7 @@ bool brim_running_is_over(void *running)
 
 /* ---- the end ---- */
 
-/* Explains the end in `why`, and writes the key that caused it to `rule`. */
+/* Writes the reason for the end to `why`, and the key that caused it to `rule`. */
 static void explain(const brim_running *r, char *why, size_t room, char *rule, size_t rule_room)
 {
   const brim_train_state *s = r->state;

@@ -8,7 +8,7 @@
 #include "observe/png.h"
 #include "train/run_parts.h"
 
-/* Handles the result of making histograms: after a failure, warns and makes no more of them. */
+/* Handles the result of making histograms: after a failure, warns and makes no further ones. */
 static void heed(brim_running *r, brim_status status)
 {
   if (status == BRIM_OK) return;
@@ -45,7 +45,7 @@ static void add_hyperparameter(hyperparameters *h, const char *name, const brim_
   brim_text_release(&text);
 }
 
-/* The tags of the scalars that judge the run: "accuracy/test". */
+/* Lists the tags of the scalars by which the run is judged: "accuracy/test". */
 static size_t list_metrics(const brim_running *r, hyperparameters *h, const char *metric[6])
 {
   static const char *const names[][3] = {[BRIM_TASK_CLASS] = {"loss", "accuracy", "f1"},
@@ -60,7 +60,7 @@ static size_t list_metrics(const brim_running *r, hyperparameters *h, const char
   return count;
 }
 
-/* Adds the choices and keys that shape the training as hyperparameters, and the configuration as text. */
+/* Adds the choices and keys that affect the training as hyperparameters, and the configuration as text. */
 static void describe_run(brim_running *r)
 {
   static const char *const sections[] = {"model",    "dataset",   "optimizer", "schedule", "loss",
@@ -98,7 +98,7 @@ brim_status brim_running_open_insight(brim_running *r)
   return BRIM_OK;
 }
 
-/* Whether a step is one of at most BRIM_HISTOGRAMS_TIMES evaluations, evenly spread over the run. */
+/* Whether a step is one of at most BRIM_HISTOGRAMS_TIMES evaluations, spread evenly over the run. */
 static bool is_shown(const brim_running *r, int64_t step)
 {
   const int64_t every = r->settings->training.eval_every_steps, steps = r->drive->order.steps;
@@ -133,7 +133,7 @@ brim_status brim_running_after_step(brim_running *r)
 
 /* ---- samples ---- */
 
-/* A cell of a table in Markdown: the name if there is one, else the value. */
+/* Adds a cell of a table in Markdown: the name if there is one, else the value. */
 static void add_cell(brim_text *table, const json_t *value, const json_t *name)
 {
   char *text = name ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
@@ -151,7 +151,7 @@ static bool lists_samples(const brim_running *r, enum brim_part part)
   return (brim_setup_keeps_answers(s) || brim_setup_keeps_token_losses(s)) && (is_last || is_shown(r, r->state->step));
 }
 
-/* A picture for each sample, and a table of their answers. */
+/* Adds a picture for each sample, and a table of their answers. */
 static brim_status show_samples(brim_tensorboard *t, const json_t *list, int64_t step)
 {
   static unsigned char png[1 << 16];

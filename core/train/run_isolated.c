@@ -1,5 +1,6 @@
-/* Clients in processes of their own: before any of them places its plan, all learn where the others are, so that those
- * that share a device and do not fit it together are refused instead of waiting for each other. See run.c. */
+/* For clients in separate processes: before any process places its plan, all exchange their devices. If processes share
+ * a device and do not fit it together, the run ends with an error, because otherwise they would wait for each other.
+ * See run.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 
 /* A process and its device. */
 typedef struct place {
-  uint64_t host, key;                /* of the device, on this host */
-  uint64_t peak, need, total, limit; /* need: with the headroom. limit: of a policy; 0: none */
+  uint64_t host, key;                /* key of the device on this host */
+  uint64_t peak, need, total, limit; /* need: peak with the headroom. limit: a policy's; 0: none */
   int32_t is_shared;
   char device[64];
 } place;
@@ -43,7 +44,7 @@ static brim_status find_own(const brim_running *r, place *out)
   return BRIM_OK;
 }
 
-/* The first process on a device reports for all. */
+/* Checks a device; the first process on it reports for all. */
 static brim_status check_device(const place *all, int32_t ranks, int32_t own)
 {
   uint64_t sum = 0;

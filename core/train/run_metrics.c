@@ -1,5 +1,5 @@
-/* observe.metrics_file: the run's newest figures as OpenMetrics. A file that cannot be written is a warning, once; the
- * run tries again each time. */
+/* observe.metrics_file: the run's newest figures as OpenMetrics. If the file cannot be written, brim warns once, and
+ * the run tries again each time. */
 #include <math.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ void brim_running_open_metrics(brim_running *r)
   brim_text_clear(&m->text);
 }
 
-/* The end of the folder's path. */
+/* Returns the end of the folder's path. */
 static const char *name_of(const char *dir)
 {
   const char *slash = strrchr(dir, '/');

@@ -14,8 +14,8 @@ brim_status brim_running_watch_memory(brim_running *r)
   return BRIM_OK;
 }
 
-/* Does not watch the device if a policy follows it from step to step (`elastic`): other processes may take the memory
- * that the run gives up. */
+/* Does not watch the device if a policy does so at each step (`elastic`), because other processes may then use the
+ * memory that the run gives back. */
 void brim_running_aim(brim_running *r)
 {
   const brim_drive *d = r->drive;
@@ -27,7 +27,7 @@ void brim_running_aim(brim_running *r)
   brim_pressure_aim(r->pressure, brim_policies_follow(d->dialogue.policies) ? NULL : &device);
 }
 
-/* The memory of the process, on the host and on the device. */
+/* The memory that the process has allocated, on the host and on the device. */
 static uint64_t allocated(const brim_running *r)
 {
   return brim_rss_bytes() + (r->drive->planner.device_info.on_host ? 0 : brim_trainer_device_bytes(r->trainer));
@@ -50,7 +50,7 @@ void brim_running_clean(const brim_running *r, enum brim_cleanup cleanup)
            (unsigned long long)after);
 }
 
-/* The size that the arena should shrink to, or 0. */
+/* Returns the size to which the arena should shrink, or 0. */
 static uint64_t target_of(const brim_running *r, const brim_pressure_reading *reading)
 {
   return brim_recover_target(&r->settings->memory, r->drive->planner.device_info.on_host,
@@ -89,7 +89,7 @@ static void report_pressure(brim_running *r, const brim_pressure_reading *readin
   brim_text_release(&line);
 }
 
-/* Writes a checkpoint in case the kernel kills the process. A disk error here is not a reason to end the run. */
+/* Writes a checkpoint in case the kernel kills the process. A disk error in it does not end the run. */
 static brim_status save(brim_running *r)
 {
   const brim_status status = brim_loop_save(&r->loop);
@@ -101,7 +101,7 @@ static brim_status save(brim_running *r)
   return BRIM_OK;
 }
 
-/* In a job of several ranks, all write the checkpoint once all know that one rank asks for it. */
+/* In a job of several ranks, all ranks write the checkpoint when all know that one rank requests it. */
 brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *bytes)
 {
   brim_running *r = running;
@@ -120,8 +120,8 @@ brim_status brim_running_heed_pressure(void *running, bool *acts, uint64_t *byte
   *bytes = target_of(r, &r->reading);
   r->acts = false;
   brim_running_aim(
-      r); /* the run acts only once on the memory that others use now; from here on only an increase counts */
-  brim_running_wish(r); /* the other ranks need not pause for it again */
+      r); /* the run reacts to other processes' current use only once; from now on, only an increase counts */
+  brim_running_wish(r); /* the other ranks need not pause for this again */
   return BRIM_OK;
 }
 

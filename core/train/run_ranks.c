@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "train/run_parts.h"
 
-#define SLOW_SHARE 0.1 /* fraction by which a rank must be slower than the median to be reported */
+#define SLOW_SHARE 0.1 /* fraction by which a rank must be slower than the median to be named */
 
 bool brim_running_prints(const brim_running *r)
 {
@@ -20,7 +20,8 @@ bool brim_running_prints(const brim_running *r)
 
 /* ---- beginning and end ---- */
 
-/* A meeting that belongs to no step. A rank that only learned of another's failure has none of its own to report. */
+/* Holds a meeting that belongs to no step. A rank that has only learned of another rank's failure does not report one
+ * itself. */
 static brim_status meet(brim_dist *d, enum brim_meeting meeting, brim_status status, brim_verdict *verdict)
 {
   const bool failed = status != BRIM_OK && status != BRIM_EPEER;
@@ -56,7 +57,7 @@ brim_status brim_running_check_folder(brim_running *r)
   char name[96] = "", path[BRIM_PATH_MAX];
   const bool first = brim_running_prints(r);
   if (!r->options->dist) return BRIM_OK;
-  /* A unique name: a rank that sees the file sees this very folder. */
+  /* A unique name: a rank that sees the file sees the same folder. */
   if (first) snprintf(name, sizeof name, ".shared-%ld-%.9f", (long)getpid(), brim_now());
   BRIM_TRY(brim_dist_share_text(r->options->dist, name, sizeof name));
   BRIM_TRY(brim_path_join(path, r->dir, name));
@@ -89,7 +90,7 @@ brim_status brim_running_find_checkpoint(brim_running *r)
   if (!r->options->dist || brim_trainer_has_values(r->trainer)) return BRIM_OK;
   r->checkpoint[0] = '\0';
   if (brim_running_prints(r)) status = brim_running_find_newest(r);
-  brim_verdict verdict; /* not tied to a step: some ranks may have committed one more than others */
+  brim_verdict verdict; /* not tied to a step, because some ranks may have committed one step more than others */
   BRIM_TRY(meet(r->options->dist, BRIM_MEET_AGAIN, status, &verdict));
   if (verdict.failed >= 0) return brim_fail(BRIM_EPEER, "rank %d has no checkpoint to return to", (int)verdict.failed);
   return brim_dist_share_text(r->options->dist, r->checkpoint, sizeof r->checkpoint);
@@ -110,7 +111,7 @@ bool brim_running_is_compared(const brim_running *r, int64_t step)
 
 /* ---- time and memory of ranks ---- */
 
-/* Names the slowest rank if it takes much longer than most. */
+/* Names the slowest rank if it takes much longer than most ranks. */
 static void name_slowest(const brim_running *r, const brim_rank_figures *all, int32_t ranks, double *seconds)
 {
   int32_t slowest = 0;
@@ -125,7 +126,8 @@ static void name_slowest(const brim_running *r, const brim_rank_figures *all, in
              (long long)r->state->step, (int)slowest, 100 * (most / usual - 1));
 }
 
-/* The samples of a step that this rank computed; in a federation, those of the last round's clients that it trained. */
+/* Returns the number of samples of a step that this rank computed; in a federation, of the last round's clients that it
+ * trained. */
 static int64_t step_samples(const brim_running *r)
 {
   return brim_setup_is_federated(r->drive->setup) ? brim_trainer_last_round(r->trainer)->own_samples
@@ -150,7 +152,7 @@ brim_status brim_running_report_ranks(void *running)
   double *seconds = brim_xcalloc((size_t)ranks, sizeof *seconds);
   const brim_status status = brim_dist_exchange(d, &own, sizeof own, all);
   for (int32_t i = 0; status == BRIM_OK && i < ranks; i++) brim_report_rank(&r->events, i, &all[i], r->state->step);
-  const bool alike = !brim_setup_is_isolated(r->drive->setup); /* else the server does not train */
+  const bool alike = !brim_setup_is_isolated(r->drive->setup); /* otherwise the server does not train */
   if (status == BRIM_OK && alike && brim_running_prints(r)) name_slowest(r, all, ranks, seconds);
   free(seconds);
   free(all);

@@ -1,4 +1,4 @@
-/* A run's records of its steps, and its evaluations. See run_parts.h. */
+/* Writes a run's records of its steps, and makes its evaluations. See run_parts.h. */
 #include <math.h>
 #include <stdio.h>
 
@@ -57,7 +57,7 @@ static void record_memory(brim_running *r)
   brim_jsonl_int(&r->metrics, "rss_bytes", (int64_t)brim_rss_bytes());
 }
 
-/* The mean over the clients that have trained, each with its own parameters or its personal model. */
+/* Records the mean over the clients that have trained, each with its own parameters or its personal model. */
 static void record_personal(brim_running *r)
 {
   brim_spread accuracy;
@@ -67,7 +67,7 @@ static void record_personal(brim_running *r)
   brim_jsonl_number(&r->metrics, "personal_accuracy", accuracy.mean);
 }
 
-/* The rounds since the previous record; the clock counts from the run's beginning. */
+/* Records the rounds since the previous record; the clock counts from the run's beginning. */
 static void record_rounds(brim_running *r)
 {
   const brim_round_result *round = brim_trainer_last_round(r->trainer);
@@ -103,7 +103,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   char top[32];
   snprintf(top, sizeof top, "accuracy_top%d", (int)e->top_k);
   brim_jsonl *m = &r->metrics;
-  r->state->metrics_records++; /* on every rank, although only rank 0 writes them */
+  r->state->metrics_records++; /* counted on every rank, although only rank 0 writes records */
   if (m->fd < 0) return BRIM_OK;
   brim_jsonl_begin(m);
   brim_jsonl_int(m, "step", r->state->step);
@@ -114,7 +114,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   brim_jsonl_number(m, is_values ? "mae" : "accuracy", is_values ? e->mae : e->accuracy);
   if (e->top_k > 0) brim_jsonl_number(m, top, e->accuracy_top);
   if (e->task == BRIM_TASK_CLASS && !is_train) brim_jsonl_number(m, "f1", e->f1);
-  if (is_values && !is_train) { /* of these errors, training counts only the first */
+  if (is_values && !is_train) { /* training counts only the first of these errors */
     brim_jsonl_number(m, "mape", e->mape);
     brim_jsonl_number(m, "rmse", e->rmse);
     brim_jsonl_number(m, "r2", e->r2);
@@ -138,7 +138,7 @@ static brim_status record(brim_running *r, enum brim_part part, const brim_evalu
   return status;
 }
 
-/* Figures of the steps since the last record; without such steps, that record's. */
+/* Returns the figures of the steps since the last record; if there were none, that record's figures. */
 static brim_evaluation window_figures(const brim_running *r)
 {
   const brim_train_state *s = r->state;
@@ -205,8 +205,8 @@ void brim_running_show_progress(brim_running *r)
   brim_running_publish(r, &state);
 }
 
-/* A training record covers the steps since the previous one. If a resumed run made only the last of them, the others
- * are assumed to have taken as long. */
+/* A training record covers the steps since the previous one. If a resumed run made only the last of these steps, it
+ * assumes that the others took as long. */
 brim_status brim_running_close_window(brim_running *r)
 {
   brim_train_state *s = r->state;

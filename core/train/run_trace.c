@@ -1,5 +1,5 @@
-/* Traces of a run's steps: observe.trace, and requests of `brim trace`. All ranks begin and end a trace at the same
- * step; rank 0 collects the parts and writes the files. See run_parts.h, train/trace_write.h. */
+/* Traces a run's steps, for observe.trace and for requests from `brim trace`. All ranks begin and end a trace at the
+ * same step; rank 0 collects the parts and writes the files. See run_parts.h, train/trace_write.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,23 +25,23 @@
 #define PART_BYTES_MAX ((uint64_t)256 << 20) /* of a rank */
 
 struct brim_run_trace {
-  int64_t first, end; /* steps [first, end) of observe.trace, from 1; end 0: none */
-  int64_t asked;      /* steps that were asked for; 0: none */
-  double looked;      /* when a request was last looked for: brim_now() */
+  int64_t first, end; /* first and end: steps [first, end) of observe.trace, from 1; end 0: none */
+  int64_t asked;      /* number of requested steps; 0: none */
+  double looked;      /* brim_now() at the last look for a request */
   bool has_warned;    /* of a bad request */
   bool is_on;
-  int64_t from, until; /* of the trace in progress: steps [from, until) */
+  int64_t from, until; /* steps [from, until) of the trace in progress */
   uint64_t lost;       /* events */
-  size_t device_room;  /* pieces of work that the device measures; 0: it measures none */
+  size_t device_room;  /* limit for the pieces of work that the device measures; 0: it measures none */
   const char *how;
   brim_clock_offset offset;
   char place[300];
-  brim_trace_writer *writer; /* NULL: this rank's part cannot be made */
+  brim_trace_writer *writer; /* NULL: this rank's part cannot be written */
 };
 
 static const char *const by_clock = "the host's clock around each operation";
 
-/* Reports a failed part of a trace, without which the run continues. */
+/* Warns that a part of a trace failed. The run continues without it. */
 static void warn(brim_running *r)
 {
   brim_log(BRIM_LOG_WARN, "the run continues without this trace: %s", brim_error_text());
@@ -84,7 +84,7 @@ static brim_status parse_steps(const char *text, int64_t *first, int64_t *end)
   return BRIM_OK;
 }
 
-/* A trace of steps that are over, or never come, does not stop the run. */
+/* Warns of a trace of steps that are over, or will never come; the run continues. */
 static void check_steps(const brim_running *r, const char *text)
 {
   struct brim_run_trace *t = r->trace;
@@ -134,7 +134,7 @@ void brim_running_trace_look(brim_running *r)
   if (t->asked > 0 && r->options->dist) r->trace_wish = BRIM_WISH_TRACE | (uint32_t)t->asked << BRIM_WISH_STEPS_AT;
 }
 
-/* The number of steps that are to be traced from the next one on; 0: none. The same on all ranks. */
+/* Returns the number of steps to trace from the next one on; 0: none. All ranks get the same number. */
 static int64_t wanted(const brim_running *r)
 {
   const struct brim_run_trace *t = r->trace;
@@ -148,14 +148,14 @@ static int64_t wanted(const brim_running *r)
 bool brim_running_trace_stops_ahead(const brim_running *r)
 {
   const struct brim_run_trace *t = r->trace;
-  const int64_t made = r->state->step + 1; /* the number of the step that is made now */
+  const int64_t made = r->state->step + 1; /* the number of the step that is made next */
   if (t->is_on) return made + 1 >= t->until;
   return made + 1 == t->first || t->asked > 0;
 }
 
 /* ---- the beginning ---- */
 
-/* Events of a step, with room for votes, phases and micro-batches that are decoded. */
+/* Returns the number of events of a step, with room for votes, phases and micro-batches that are decoded. */
 static size_t events_of_step(const brim_running *r)
 {
   const brim_plan *plan = brim_trainer_plan(r->trainer);
@@ -167,7 +167,7 @@ static size_t events_of_step(const brim_running *r)
     if (plan->program[i].kind == BRIM_PROGRAM_TRAIN && nodes > train) train = nodes;
     if (plan->program[i].kind == BRIM_PROGRAM_UPDATE || plan->program[i].kind == BRIM_PROGRAM_CHECK) other += nodes;
   }
-  /* with several ranks, two events more for each collective, and one after each node of the last micro-batch */
+  /* with several ranks, each collective adds two events, and each node of the last micro-batch one */
   const size_t together = r->options->dist ? train + 2 * plan->bucket_count : 0;
   return micros * (train + plan->bucket_count + 16) + together + other + 64;
 }

@@ -1,5 +1,5 @@
-/* A run's trainer as the work that drive/loop.h drives: steps, the work after them, the handling of failures, and the
- * trainer's plan. */
+/* Presents a run's trainer as the work that drive/loop.h drives: steps, the work after them, the handling of failures,
+ * and the trainer's plan. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ double brim_running_step_seconds(void *running)
   return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
-/* Whether another step follows the next one at once, with nothing in between that needs the parameters. */
+/* Whether another step follows the next one at once, without work in between that needs the parameters. */
 static bool continues_at_once(const brim_running *r)
 {
   const brim_training_settings *t = &r->settings->training;
@@ -71,10 +71,11 @@ static brim_status make(void *self)
       brim_setup_is_federated(r->drive->setup) ? brim_tracing_begin(name) : brim_tracing_begin_step(name);
   const brim_status status = brim_trainer_step(r->trainer, continues_at_once(r));
   brim_tracing_end(began, BRIM_TRACING_STEP, name, (uint64_t)step + 1);
-  if (r->state->step == step) return status; /* else the step was committed, and the next one, begun ahead, failed */
+  if (r->state->step == step)
+    return status; /* otherwise the step was committed, and the next one, which had begun ahead, failed */
   if (r->participants.log.fd >= 0)
     BRIM_TRY(brim_participants_add(&r->participants, r->state->step, brim_trainer_last_round(r->trainer)));
-  if (r->state->skipped_steps > skipped) { /* each is an event; messages appear only as often as records */
+  if (r->state->skipped_steps > skipped) { /* each skipped step is an event; messages appear only as often as records */
     char detail[64];
     snprintf(detail, sizeof detail, "loss scale %.0f, then %.0f", scale, r->state->loss_scale);
     brim_running_event(r, "skipped_step", detail);
@@ -157,8 +158,8 @@ static brim_status checkpoint(void *self)
 
 /* ---- the end ---- */
 
-/* Writes a checkpoint of the last commit, unless there is one already, or the parameters are lost: then the run resumes
- * from the newest checkpoint. */
+/* Writes a checkpoint of the last commit, unless there is one already, or the parameters are lost; a resumed run then
+ * uses the newest checkpoint. */
 static brim_status write_last_checkpoint(brim_running *r)
 {
   return brim_trainer_has_values(r->trainer) ? brim_loop_save(&r->loop) : BRIM_OK;
@@ -188,8 +189,8 @@ static brim_status evaluate_test(brim_running *r)
   return brim_running_evaluate(r, BRIM_PART_TEST, recorded, &e);
 }
 
-/* The end of a run: evaluates the test data, unless that was just done, and a federation's clients. A run of zero
- * steps writes a checkpoint of its initial values, such as loaded weights, for the commands that need a run. */
+/* Finishes a run: evaluates the test data, unless that was just done, and a federation's clients. A run of zero steps
+ * writes a checkpoint of its initial values, such as loaded weights, for the commands that need a run. */
 static brim_status finish(void *self)
 {
   brim_running *r = self;
@@ -204,7 +205,7 @@ static brim_status finish(void *self)
 static brim_status check_stop(void *self)
 {
   brim_running *r = self;
-  const bool stops = /* as far as all ranks know */
+  const bool stops = /* the decision on which all ranks agree */
       r->options->dist ? (brim_trainer_verdict(r->trainer)->wishes & BRIM_WISH_STOP) != 0 : *r->stop != 0;
   return stops && !brim_trainer_is_ahead(r->trainer) ? interrupt(r) : BRIM_OK;
 }
@@ -263,7 +264,7 @@ static brim_status drop_later_records(brim_running *r)
   return brim_jsonl_open(&r->metrics, path, s->metrics_records);
 }
 
-/* Takes a measure against `failure`; the turn is then repeated, as it has changed nothing durable. */
+/* Takes a measure against `failure`. The turn is then repeated; it has changed nothing durable. */
 static brim_status recover(brim_running *r, brim_status failure)
 {
   char what[sizeof r->loop.doing];
@@ -282,7 +283,7 @@ static brim_status recover(brim_running *r, brim_status failure)
   return BRIM_OK;
 }
 
-/* Repeats the turn after another rank has failed; goes back to a checkpoint first if the parameters are lost. */
+/* Repeats the turn after another rank has failed. If the parameters are lost, goes back to a checkpoint first. */
 static brim_status redo_of_others(brim_running *r)
 {
   const brim_verdict *v = brim_trainer_verdict(r->trainer);
@@ -296,7 +297,7 @@ static brim_status redo_of_others(brim_running *r)
   return drop_later_records(r);
 }
 
-/* Makes all ranks agree to repeat the turn; if one of them cannot, none does. */
+/* Makes all ranks agree to repeat the turn; if one rank cannot, none does. */
 static brim_status again(brim_running *r, brim_status failure)
 {
   brim_live_now(BRIM_LIVE_RECOVERING);
@@ -307,8 +308,8 @@ static brim_status again(brim_running *r, brim_status failure)
   return status == BRIM_OK || status == BRIM_ECOMM ? status : give_up(r, status);
 }
 
-/* Reports the failure, so that other ranks do not wait for this one. *is_over: nothing will be repeated. A rank that
- * was interrupted while it waited ends the whole job, with a checkpoint. */
+/* Reports the failure, so that other ranks do not wait for this one. *is_over: the turn will not be repeated. If a rank
+ * is interrupted while it waits, the whole job ends, with a checkpoint. */
 static brim_status report_failure(brim_running *r, brim_status failure, bool *is_over)
 {
   *is_over = !brim_status_is_want(failure);
@@ -375,7 +376,7 @@ static void clean(void *self, enum brim_cleanup cleanup, bool of_round)
     brim_trainer_clean(r->trainer, cleanup);
 }
 
-/* Stops watching the device while the plan changes, as the device may change too. */
+/* Stops watching the device while the plan changes, because the device may change too. */
 static void leave_device(brim_running *r)
 {
   brim_running_collect(r);
@@ -405,7 +406,7 @@ static brim_status replan(void *self)
   return watch_again(r, brim_trainer_replan(r->trainer, r->dir));
 }
 
-/* Does what --resume does, in this process; ranks use the checkpoint that they have agreed on. */
+/* Goes back as --resume does, but in this process; ranks use the checkpoint on which they have agreed. */
 static brim_status rewind_run(void *self)
 {
   brim_running *r = self;

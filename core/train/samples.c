@@ -13,7 +13,7 @@
 #include "observe/png.h"
 #include "store/rundir.h"
 
-#define INPUTS_MAX 8       /* values of a sample that is no picture */
+#define INPUTS_MAX 8       /* number of values shown of a sample that is not a picture */
 #define TOKENS_BEFORE 48   /* tokens of the text before a token, */
 #define TOKENS_AFTER 16    /* and after it */
 #define TEXT_BYTES_MAX 240 /* of each of these texts */
@@ -51,7 +51,7 @@ static void insert(brim_samples *samples, const brim_wrong_sample *new)
 
 /* ---- answers ---- */
 
-/* The first of the largest answers; -1 if one is not finite. */
+/* Returns the index of the first of the largest answers; -1 if an answer is not finite. */
 static int64_t largest(uint32_t dtype, const void *answers, int64_t first, int64_t classes)
 {
   int64_t best = 0;
@@ -63,7 +63,7 @@ static int64_t largest(uint32_t dtype, const void *answers, int64_t first, int64
   return best;
 }
 
-/* A sample with a class: softmax of its answers. */
+/* Adds a sample with a class: computes the softmax of its answers. */
 static void add_class(brim_samples *samples, const brim_setup *s, uint32_t dtype, int64_t i, int64_t sample,
                       int32_t label)
 {
@@ -102,7 +102,7 @@ static void add_values(brim_samples *samples, const brim_setup *s, uint32_t dtyp
   insert(samples, &new);
 }
 
-/* The model's answer for a token that belongs to the list. `row` has room for its logits. */
+/* Finds the model's answer for a token that belongs to the list. `row` has room for its logits. */
 static brim_status find_answer(brim_exec *exec, const brim_program *program, int64_t i, int64_t classes, void *row,
                                brim_wrong_sample *new)
 {
@@ -118,7 +118,7 @@ static brim_status find_answer(brim_exec *exec, const brim_program *program, int
   return BRIM_OK;
 }
 
-/* The tokens of a batch with their losses, which `samples->answers` has; a row of logits fits after them. */
+/* Adds the tokens of a batch; `samples->answers` has their losses, followed by room for a row of logits. */
 static brim_status add_tokens(brim_samples *samples, const brim_setup *s, brim_exec *exec, const brim_program *program,
                               const brim_batch *batch)
 {
@@ -199,7 +199,7 @@ brim_status brim_samples_merge(brim_samples *samples, const brim_setup *s)
 
 /* ---- pictures ---- */
 
-/* A sample as the dataset reads it: values before they were normalised, bytes as 0 to 1. */
+/* Returns a value of a sample as the dataset reads it: before normalisation, bytes as 0 to 1. */
 static double raw_value(const brim_data *data, uint32_t real, const void *values, int64_t channel, int64_t i)
 {
   const double scale = data->scale[channel * data->channel_step], shift = data->shift[channel * data->channel_step];
@@ -213,7 +213,7 @@ static bool is_picture(const brim_data *data)
   return s->rank == 3 && (s->dim[0] == 1 || s->dim[0] == 3) && s->dim[1] > 1 && s->dim[2] > 1;
 }
 
-/* The mean of the pixels in [y0, y1) x [x0, x1). */
+/* Returns the mean of the pixels in [y0, y1) x [x0, x1). */
 static double box(const brim_data *data, uint32_t real, const void *values, int64_t c, const int64_t y[2],
                   const int64_t x[2])
 {
@@ -224,7 +224,7 @@ static double box(const brim_data *data, uint32_t real, const void *values, int6
   return sum / (double)((y[1] - y[0]) * (x[1] - x[0]));
 }
 
-/* Makes bytes of the range of the values, which is 0 to 1 unless they exceed it. */
+/* Converts values to bytes. Their range is 0 to 1 unless values exceed it. */
 static brim_status add_picture(json_t *object, const brim_data *data, uint32_t real, const void *values)
 {
   const int64_t channels = data->sample.dim[0], rows = data->sample.dim[1], columns = data->sample.dim[2];
@@ -272,7 +272,7 @@ static void add_inputs(json_t *object, const brim_data *data, uint32_t real, con
 
 /* ---- text ---- */
 
-/* Adds the texts of tokens, one after another: one may be a part of a character. */
+/* Adds the texts of tokens together, because one may be only a part of a character. */
 static brim_status add_text(const brim_data *data, const int32_t *token, int64_t count, brim_text *out)
 {
   for (int64_t i = 0; i < count; i++) {
@@ -285,7 +285,7 @@ static brim_status add_text(const brim_data *data, const int32_t *token, int64_t
   return BRIM_OK;
 }
 
-/* Sets a member to the first or (`end`) the last bytes of a text, as valid UTF-8. */
+/* Sets a member to the first or (`end`) the last bytes of a text, cut to valid UTF-8. */
 static void set_text(json_t *object, const char *key, const brim_text *text, bool end)
 {
   const char *s = brim_text_str(text);
@@ -316,7 +316,7 @@ static brim_status set_token(json_t *object, const brim_data *data, const char *
   return status == BRIM_ENOTSUP ? BRIM_OK : status;
 }
 
-/* The text around label `at` of a sample, which is the token after values[at]. */
+/* Adds the text around label `at` of a sample, which is the token after values[at]. */
 static brim_status set_surroundings(json_t *object, const brim_data *data, const int32_t *values, int64_t at)
 {
   const int64_t first = at + 1 > TOKENS_BEFORE ? at + 1 - TOKENS_BEFORE : 0, rest = data->elements - at - 2;

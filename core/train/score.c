@@ -10,7 +10,7 @@
 #include "graph/documents.h"
 #include "train/trainer.h"
 
-#define BATCH_TOKENS 2048 /* products of that many rows use the device well */
+#define BATCH_TOKENS 2048 /* tokens of a batch: products with that many rows use the device well */
 
 typedef struct scorer {
   brim_arena arena;
@@ -19,8 +19,8 @@ typedef struct scorer {
   const brim_program *program;
   brim_passage *passage;
   size_t count;
-  int64_t *row;   /* of each passage, from 0 over all batches */
-  int64_t *place; /* of its first token in the row */
+  int64_t *row;   /* row of each passage, counted from 0 over all batches */
+  int64_t *place; /* place of its first token in the row */
   int64_t rows, batch, length;
   bool has_documents;
   int32_t *values, *labels;
@@ -52,7 +52,7 @@ static brim_status place_passages(scorer *s)
   return BRIM_OK;
 }
 
-/* All of a row is one document of token 0 that does not count, until passages are written to it. */
+/* Makes a row one document of token 0, which does not count, until passages are written to it. */
 static void clear_rows(scorer *s)
 {
   const brim_graph *g = s->program->graph;
@@ -71,7 +71,8 @@ static void fill_passage(scorer *s, const brim_passage *p, int64_t row, int64_t 
     if (t + 1 >= p->first) label[t] = p->tokens[t + 1];
   }
   if (!s->has_documents) return;
-  for (int64_t t = 0; place + t < s->length; t++) places[t] = (int32_t)t; /* the rest belongs to the last passage */
+  for (int64_t t = 0; place + t < s->length; t++)
+    places[t] = (int32_t)t; /* the rest of the row belongs to the last passage */
 }
 
 /* ---- the model ---- */

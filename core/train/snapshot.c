@@ -15,13 +15,13 @@
 
 #define ALIGNMENT 64u
 
-/* State of listing a plan's tensors. */
+/* The state while a plan's tensors are listed. */
 typedef struct listing {
   brim_snapshot *snapshot;
   const brim_plan *plan;
   const brim_graph *update; /* may be NULL */
   brim_safetensor *state;   /* the optimizer's */
-  size_t count, next;       /* number of those; index of the first state of the graph that is not listed yet */
+  size_t count, next;       /* number of tensors; index of the graph's first state that is not listed yet */
 } listing;
 
 static brim_safetensor describe(brim_snapshot *s, const brim_tensor *t, const char *name)
@@ -35,7 +35,7 @@ static void add_optimizer_tensor(listing *l, const brim_tensor *t, brim_safetens
   l->state[l->count++] = described;
 }
 
-/* Adds the states of a parameter: all of them (a rank may have slices) or none. */
+/* Adds all states of a parameter, of which a rank may have slices, or none. */
 static void add_states(listing *l, size_t parameter)
 {
   brim_snapshot *s = l->snapshot;
@@ -84,7 +84,7 @@ static void list(brim_snapshot *s, const brim_plan *plan)
   s->tensors = (brim_checkpoint_tensors){model, l.state, models, l.count, NULL};
 }
 
-/* The bytes of the k-th of all tensors, the model's first, that this rank has. */
+/* Returns the bytes that this rank has of the k-th of all tensors; the model's come first. */
 static uint64_t bytes_at(const brim_snapshot *s, size_t k)
 {
   const size_t models = s->tensors.model_count;
@@ -138,8 +138,8 @@ void brim_snapshot_list(brim_exec *exec, brim_snapshot *s)
 
 /* ---- a copy on the host ---- */
 
-/* Maps pages of a file in `folder`. Its room on the disk is reserved, as there is no error for a page that cannot be
- * written. */
+/* Maps pages of a file in `folder`, and reserves its space on the disk, because a page that cannot be written later
+ * causes no error. */
 static bool map_file(brim_snapshot *s, const char *folder, int32_t rank)
 {
   char name[64], path[BRIM_PATH_MAX];

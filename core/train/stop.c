@@ -1,4 +1,4 @@
-/* See stop.h. Handlers may interrupt any code on any thread, so they only call functions that signal-safety(7)
+/* See stop.h. Handlers may interrupt any code on any thread, so they call only functions that signal-safety(7)
  * allows. */
 #include "train/stop.h"
 
@@ -21,7 +21,7 @@ static atomic_bool is_speaking;
 static _Atomic(const char *) doing;
 static atomic_llong checkpoint_at, commit_at; /* steps */
 static char
-    resume[BRIM_QUOTED_BYTES + 32]; /* the command that resumes the run: set before the first step; empty until then */
+    resume[BRIM_QUOTED_BYTES + 32]; /* the command that resumes the run: set before the first step, empty until then */
 
 /* ---- texts ---- */
 
@@ -79,7 +79,8 @@ static void on_signal(int number)
     first_signal = number;
     if (atomic_load(&is_speaking)) answer(number);
   } else if (now - none >= (long long)(1e3 * BRIM_SIGNAL_ECHO_SECONDS) &&
-             number != SIGXCPU) { /* SIGXCPU: the kernel sends it every second */
+             number !=
+                 SIGXCPU) { /* SIGXCPU does not count as a second signal, because the kernel sends it every second */
     if (atomic_load(&is_speaking)) print_lost();
     signal(number, SIG_DFL);
     raise(number); /* delivered when this handler returns */

@@ -9,7 +9,7 @@
 #include "planner/figures.h"
 #include "train/trace_parts.h"
 
-#define SHAPE_BYTES 300 /* of the types and shapes of a node's tensors in the file */
+#define SHAPE_BYTES 300 /* limit for the text of the types and shapes of a node's tensors in the file */
 
 /* ---- programs ---- */
 
@@ -89,10 +89,10 @@ void brim_trace_live_bytes(const brim_plan *plan, const brim_program *p, uint64_
     for (size_t i = from; i < nodes && (int64_t)i <= of->last; i++) live[i] += of->bytes;
   }
   if (p->live_node >= 0 && (size_t)p->live_node < nodes)
-    live[p->live_node] = plan->persistent_bytes + p->transient_bytes; /* with the gaps between buffers, if any */
+    live[p->live_node] = plan->persistent_bytes + p->transient_bytes; /* includes the gaps between buffers, if any */
 }
 
-/* The plan among `plan` and its lanes that has the program; NULL if none has. */
+/* Returns the plan, `plan` or one of its lanes, that has the program; NULL if none has. */
 static const brim_plan *plan_of(const brim_plan *plan, const brim_program *p)
 {
   const uintptr_t at = (uintptr_t)p, from = (uintptr_t)plan->program;
@@ -104,7 +104,7 @@ static const brim_plan *plan_of(const brim_plan *plan, const brim_program *p)
   return NULL;
 }
 
-/* The program whose node this is; NULL if none has it. */
+/* Returns the program to which this node belongs; NULL if there is none. */
 static const brim_program *program_of(const brim_plan *plan, const brim_node *n)
 {
   for (size_t i = 0; i < plan->program_count; i++) {
@@ -173,7 +173,7 @@ static brim_trace_phase *find_phase(brim_trace_writer *w, const char *name)
   return &w->phase[w->phases++];
 }
 
-/* The spans within a step have ended before it. */
+/* The spans in a step have all ended before the step's own event. */
 static void count_step(brim_trace_writer *w, const brim_tracing_event *e)
 {
   w->step_nanoseconds += e->end - e->begin;
@@ -203,7 +203,7 @@ static void add_leaf(brim_trace_writer *w, const brim_tracing_event *e, bool is_
       (brim_trace_leaf){e->kind == BRIM_TRACING_NODE ? NULL : (const char *)e->of, e->begin, e->end, is_work};
 }
 
-/* Where the device runs operations beside the host, or lanes do, only sums are known. */
+/* If the device runs operations while the host continues, or lanes run them, only sums are known. */
 static void count_apart(brim_trace_writer *w, const brim_tracing_event *e, bool is_work)
 {
   const bool is_evaluation =
@@ -225,7 +225,7 @@ void brim_trace_count(brim_trace_writer *w, const brim_tracing_event *e)
     return;
   }
   if (e->kind == BRIM_TRACING_STEP) count_step(w, e);
-  if (is_span && (is_work || e->begin >= w->last_end)) add_leaf(w, e, is_work); /* else it has spans within it */
+  if (is_span && (is_work || e->begin >= w->last_end)) add_leaf(w, e, is_work); /* otherwise it contains other spans */
   if (is_span || e->kind == BRIM_TRACING_STEP) w->last_end = e->end;
 }
 
@@ -300,7 +300,7 @@ static json_t *sorted_rows(const brim_trace_writer *w)
   return sorted;
 }
 
-/* Only where the host runs the operations itself: then operations and phases add up to the step. */
+/* Returns the phases only if the host runs the operations itself: then operations and phases add up to the step. */
 static json_t *phases_json(const brim_trace_writer *w, double steps)
 {
   json_t *out = json_array();

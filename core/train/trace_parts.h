@@ -1,5 +1,5 @@
-/* Shared by trace_write.c, which makes the events of a trace's file, and trace_operations.c, which knows the programs
- * and adds up times by operation. */
+/* Shared by trace_write.c, which makes the events of a trace's file, and trace_operations.c, which adds up the times by
+ * operation. */
 #ifndef BRIM_TRAIN_TRACE_PARTS_H
 #define BRIM_TRAIN_TRACE_PARTS_H
 #include <zlib.h>
@@ -14,7 +14,7 @@ typedef struct brim_trace_node {
   int64_t nanoseconds; /* measured, all runs */
   uint64_t runs;
   double predicted, least; /* seconds; least 0: unknown */
-  bool guessed;            /* no time of this operation and shape was measured before */
+  bool guessed;            /* no time was measured for this operation and shape before */
 } brim_trace_node;
 
 typedef struct brim_trace_program {
@@ -28,10 +28,10 @@ typedef struct brim_trace_program {
 typedef struct brim_trace_leaf {
   const char *name; /* NULL: a node */
   int64_t begin, end;
-  bool is_work; /* on the device: counts as covered */
+  bool is_work; /* work of the device, which counts as covered */
 } brim_trace_leaf;
 
-/* The host's work in the traced steps besides nodes, by name. */
+/* Work of the host in the traced steps, besides nodes; one entry per name. */
 typedef struct brim_trace_phase {
   const char *name;
   int64_t nanoseconds;
@@ -50,15 +50,15 @@ struct brim_trace_writer {
   brim_arena arena;
   brim_trace_program *program;
   size_t program_count, program_room;
-  json_t *rows; /* of programs of plans that are gone */
+  json_t *rows; /* rows for programs of plans that were released */
   uint64_t live_now;
   bool has_loader[256];
   bool has_lane[1024];
-  int64_t step_nanoseconds, operation_nanoseconds; /* of traced steps; of operations and copies within them */
+  int64_t step_nanoseconds, operation_nanoseconds; /* time of the traced steps; time of operations and copies in them */
   int64_t steps;
   brim_trace_leaf *leaf; /* since the last step */
   size_t leaves, leaf_room;
-  int64_t last_end; /* of the training thread's newest span */
+  int64_t last_end; /* end of the training thread's newest span */
   brim_trace_phase phase[BRIM_TRACE_PHASES_MAX];
   size_t phases;
 };
@@ -72,10 +72,11 @@ void brim_trace_add_string(brim_text *out, const char *s);
 
 /* "forward", "update", ...: the part of a step to which a node belongs. */
 const char *brim_trace_phase_of(const brim_program *program, const brim_node *node);
-/* The texts of program `p` of plan `all` or of its lanes; NULL: it is not theirs, or no memory. */
+/* Returns the texts of program `p` of the plan `all` or its lanes; NULL: the program does not belong to them, or there
+ * is no memory. */
 brim_trace_program *brim_trace_find_program(brim_trace_writer *w, const brim_plan *all, const brim_program *p);
 /* Counts an event of the training thread: times of nodes, copies and phases of the host within steps. */
 void brim_trace_count(brim_trace_writer *writer, const brim_tracing_event *event);
-/* Moves the times so far into rows, as the plan of these programs may be released. */
+/* Converts the times so far to rows, because the plan of these programs may be released. */
 void brim_trace_keep_rows(brim_trace_writer *writer);
 #endif

@@ -1,4 +1,4 @@
-/* The events of a trace as JSON, compressed as they come. See trace_write.h. */
+/* Writes the events of a trace as JSON, compressed at once. See trace_write.h. */
 #include "train/trace_write.h"
 
 #include <inttypes.h>
@@ -46,7 +46,7 @@ static brim_status compress_text(brim_trace_writer *w, const char *text, size_t 
   }
 }
 
-/* Ends the object that is in w->line and adds it to the list. */
+/* Ends the object in w->line and adds it to the list. */
 static brim_status put_line(brim_trace_writer *w)
 {
   if (w->line.length == 0) return BRIM_OK;
@@ -111,7 +111,7 @@ static void begin_span(brim_trace_writer *w, const brim_tracing_event *e, int tr
   add_time(&w->line, e->end - e->begin);
 }
 
-/* Names the process (`what` "process") or a track ("thread"), and gives its place in the order. */
+/* Names the process (`what` "process") or a track ("thread"), and sets its place in the order of tracks. */
 static brim_status name_track(brim_trace_writer *w, const char *what, int track, const char *name, int order)
 {
   begin_event(w, "M", w->about.origin, track);
@@ -144,7 +144,7 @@ static int operations_track(const brim_tracing_event *e)
   return e->thread >= BRIM_TRACING_LANE ? LANES + (e->thread - BRIM_TRACING_LANE) : OPERATIONS;
 }
 
-/* A step of the counter. Lanes have counters of their own, from the start of their part of the arena. */
+/* Adds a step of the counter. Lanes have counters of their own, from the start of their part of the arena. */
 static void count_live(brim_trace_writer *w, const brim_tracing_event *e, uint64_t live)
 {
   if (e->thread < BRIM_TRACING_LANE && live == w->live_now) return;
@@ -186,7 +186,8 @@ static void add_bytes(brim_trace_writer *w, const brim_tracing_event *e, int tra
                    category, e->value);
 }
 
-/* The end of an arrow ("s") or its point ("f") at a time within a span of the host's track, which it is bound to. */
+/* Adds the start ("s") or the end ("f") of an arrow, at a time inside a span of the host's track, to which it
+ * belongs. */
 static void add_arrow(brim_trace_writer *w, const char *ph, int64_t at, const char *name, uint64_t number, int32_t from)
 {
   begin_event(w, ph, at, HOST);
@@ -194,8 +195,8 @@ static void add_arrow(brim_trace_writer *w, const char *ph, int64_t at, const ch
                    (uint64_t)from << 32 | (number & UINT32_MAX), ph[0] == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
-/* Collectives overlap, so each is an asynchronous event with an id of its own. Its number is the same on all ranks: an
- * arrow leads from the start of each rank to the end of the next one's wait. */
+/* Collectives overlap, so each is an asynchronous event with an id of its own. Its number is the same on all ranks. An
+ * arrow leads from the start on each rank to the end of the next rank's wait. */
 static void add_collective(brim_trace_writer *w, const brim_tracing_event *e)
 {
   const char *name = e->of;

@@ -58,7 +58,7 @@ static brim_status place(brim_trainer *t, const brim_evaluation_wish *wish)
 static void unplace(brim_trainer *t)
 {
   if (t->federation) brim_federation_unplace(t->federation);
-  brim_loader_close(t->loader); /* its micro-batches belong to the plan */
+  brim_loader_close(t->loader); /* the loader's micro-batches belong to the plan */
   brim_exec_close(t->exec);
   brim_plan_free(t->plan);
   t->loader = NULL;
@@ -67,7 +67,7 @@ static void unplace(brim_trainer *t)
   t->check = t->update = NULL;
 }
 
-/* Writes the frozen parameters, which checkpoints do not have, into the arena that was just placed. */
+/* Writes the frozen parameters, which checkpoints do not contain, into the arena that was just placed. */
 static brim_status write_frozen(brim_trainer *t)
 {
   if (t->drive->setup->features) {
@@ -77,7 +77,7 @@ static brim_status write_frozen(brim_trainer *t)
   return brim_frozen_write(t->drive->setup, t->exec, &t->plan->program[0], &t->state.frozen_xxh64);
 }
 
-/* Trained parameters are only valid with the frozen parameters they were trained on. */
+/* Trained parameters are valid only with the frozen parameters with which they were trained. */
 static brim_status check_frozen(const brim_trainer *t, brim_train_state *state, const char *checkpoint)
 {
   bool same;
@@ -133,7 +133,7 @@ static brim_status read_model(brim_trainer *t, const char *checkpoint)
 
 /* ---- loaded weights ---- */
 
-/* Gives the parameters their first values. */
+/* Gives a parameter its first values. */
 static brim_status initialize(brim_trainer *t, size_t parameter)
 {
   for (size_t k = 0; k < t->plan->program_count; k++)
@@ -144,7 +144,7 @@ static brim_status initialize(brim_trainer *t, size_t parameter)
   return BRIM_OK;
 }
 
-/* Parameters have the same index in every program. `rest`: the others get their first values. */
+/* Parameters have the same index in every program. `rest`: the other parameters get their first values. */
 static brim_status fill(brim_trainer *t, const brim_setup_weights *w, bool rest)
 {
   const brim_plan *plan = t->plan;
@@ -186,14 +186,14 @@ static brim_status load_weights(brim_trainer *t, bool rest, json_t **record)
 
 /* ---- opening ---- */
 
-/* Reads the parameters of model.weights; those that it lacks have their first values. */
+/* Reads the parameters of model.weights; parameters that it lacks get their first values. */
 static brim_status read_weights(brim_trainer *t)
 {
   if (brim_config_backbone(t->drive->setup->config)) return begin_training(t);
   return load_weights(t, true, NULL);
 }
 
-/* Opens a trainer. `wish`: to evaluate `checkpoint` (NULL: model.weights); NULL: to train. */
+/* Opens a trainer. With `wish` it evaluates `checkpoint` (NULL: model.weights); without, it trains. */
 static brim_status open_trainer(brim_drive *drive, const brim_evaluation_wish *wish, const char *checkpoint,
                                 brim_trainer **out)
 {
@@ -308,7 +308,7 @@ static brim_status meet_to_write(void *context, brim_status own)
   return brim_trainer_meet(context, BRIM_MEET_CHECKPOINT, own);
 }
 
-/* The tensors of a checkpoint: the plan's and, in a federation, the clients' data. The caller frees *list.
+/* Lists the tensors of a checkpoint: the plan's and, in a federation, the clients' data. The caller frees *list.
  * ENOMEM_HOST. */
 static brim_status add_clients(brim_trainer *t, const brim_checkpoint_tensors *of_plan, brim_checkpoint_tensors *out,
                                brim_safetensor **list)
@@ -394,7 +394,7 @@ void brim_trainer_follow(brim_trainer *t, brim_drive *drive)
   t->federation = NULL;
 }
 
-/* Restores the kept values; reads frozen ones again, from files that may have changed. */
+/* Restores the kept values. Reads frozen ones again, from files that may have changed. */
 static brim_status put_back(brim_trainer *t)
 {
   const uint64_t before = t->state.frozen_xxh64;
@@ -416,7 +416,8 @@ brim_status brim_trainer_park(brim_trainer *t, const char *folder)
     BRIM_TRY(brim_snapshot_copy(t->exec, folder, t->drive->setup->world.rank, &t->kept));
     t->is_kept = true;
   }
-  if (t->exec) (void)brim_drive_hold(t->drive, false); /* else it would queue for the memory it has just released */
+  if (t->exec)
+    (void)brim_drive_hold(t->drive, false); /* otherwise the run would queue for the memory that it has just released */
   unplace(t);
   return BRIM_OK;
 }
@@ -475,7 +476,7 @@ brim_status brim_trainer_resume(brim_trainer *t, const char *checkpoint)
   brim_loss_scale_start(t->drive->setup->settings, &t->state);
   brim_begun last = {.scale = 1};
   if (state.step > 0) BRIM_TRY(brim_trainer_make_step(t, state.step - 1, 1, &last));
-  t->step = last.step; /* for the learning rate in records written before a step */
+  t->step = last.step; /* for the learning rate in records that are written before a step */
   return BRIM_OK;
 }
 

@@ -1,7 +1,7 @@
 /* The accuracy of the global model on the data of each client. See trainer.h.
  *
- * Clients are views of one dataset, so one pass over it suffices: it sets a bit for each training sample that the
- * model answers right, and then each client counts the bits of its own samples. The pass runs the evaluation program
+ * Clients are views of one dataset, so one pass over it suffices. The pass sets a bit for each training sample that the
+ * model answers correctly, and then the bits of each client's samples are counted. The pass runs the evaluation program
  * and reads the input of its last node, the metrics, so the plan does not change. */
 #include <math.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 typedef struct pass {
   brim_trainer *trainer;
   const brim_program *program;
-  const brim_node *metrics; /* of the program; its second input holds the model's answers */
+  const brim_node *metrics; /* the program's node of metrics, whose second input contains the model's answers */
   int64_t first, count;     /* this rank's samples, in the order of the split */
   double *logits;           /* [batch, classes] */
-  int32_t *rank;            /* [batch] of labels among the classes, where there are no logits; else NULL */
+  int32_t *rank;            /* [batch] ranks of labels among the classes if there are no logits; else NULL */
   uint8_t *right;           /* a bit for each training sample of all ranks */
 } pass;
 
@@ -96,7 +96,7 @@ static bool is_right(const pass *p, int64_t i, int32_t label)
   return greatest == label;
 }
 
-/* The program takes whole batches: pads a shorter one with copies of its first sample. */
+/* The program takes whole batches, so this pads a shorter one with copies of its first sample. */
 static void fill_up(const pass *p, const brim_batch *batch)
 {
   const brim_setup *s = p->trainer->drive->setup;
@@ -144,13 +144,13 @@ static brim_status run_pass(pass *p, const volatile int *stop)
   return status;
 }
 
-/* Combines the bits of all ranks on all ranks. */
+/* Combines the bits of all ranks; every rank gets the result. */
 static brim_status share_bits(const pass *p)
 {
   const brim_setup *s = p->trainer->drive->setup;
   const size_t bytes = (size_t)(s->data.count[BRIM_PART_TRAIN] + 7) / 8, ranks = (size_t)s->world.ranks;
   if (!s->options.dist) return BRIM_OK;
-  uint8_t *all = brim_xcalloc(ranks, BRIM_EXCHANGE_BYTES); /* must not fail, as the other ranks would wait */
+  uint8_t *all = brim_xcalloc(ranks, BRIM_EXCHANGE_BYTES); /* must not fail, because the other ranks would wait */
   brim_status status = BRIM_OK;
   for (size_t at = 0; at < bytes && status == BRIM_OK; at += BRIM_EXCHANGE_BYTES) {
     const size_t count = bytes - at < BRIM_EXCHANGE_BYTES ? bytes - at : BRIM_EXCHANGE_BYTES;

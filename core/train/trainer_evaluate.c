@@ -17,7 +17,7 @@ double brim_evaluation_perplexity(const brim_evaluation *e)
   return e->task == BRIM_TASK_TOKENS ? exp(e->loss) : NAN;
 }
 
-/* This rank's samples of a part. */
+/* This rank's samples of a part, as a stream of batches. */
 typedef struct part_stream {
   enum brim_part part;
   int64_t first, count, batch;
@@ -30,7 +30,7 @@ static brim_span next_part_span(void *context, int64_t sequence)
   return (brim_span){p->part, 0, p->first + first, rest <= 0 ? 0 : rest < p->batch ? rest : p->batch};
 }
 
-/* The number of metrics of an evaluation. */
+/* Returns the number of metrics of an evaluation. */
 static size_t count_metrics(const brim_trainer *t)
 {
   const brim_setup *s = t->drive->setup;
@@ -38,7 +38,7 @@ static size_t count_metrics(const brim_trainer *t)
   return (size_t)(2 + brim_footprint_cells(s) + (s->top_k > 0));
 }
 
-/* Called once per trainer, as the size is the same for all plans. */
+/* Call it once per trainer, because the size is the same for all plans. */
 brim_status brim_trainer_make_metrics(brim_trainer *t)
 {
   t->metrics = brim_try_calloc(count_metrics(t), sizeof(double));
@@ -52,8 +52,9 @@ brim_status brim_trainer_make_metrics(brim_trainer *t)
 
 /* ---- sums that do not depend on ranks ---- */
 
-/* A federation ends with the same bits on any number of ranks. So it adds up all sums except counts exactly: over the
- * samples of a unit on the device, one after another, and over units here. The weight of the losses follows them. */
+/* A federation ends with the same bits on any number of ranks. So it adds up all sums except counts exactly: the device
+ * adds the samples of a unit one after another, and the host adds units exactly. The weight of the losses is the last
+ * of these sums. */
 static size_t count_exact(const brim_trainer *t)
 {
   const brim_setup *s = t->drive->setup;
@@ -101,7 +102,7 @@ void brim_trainer_list_samples(brim_trainer *t, brim_samples *samples)
   t->samples = samples;
 }
 
-/* Computes the sums over this rank's samples, which stay on the device, except the exact ones. *weight, *tokens: see
+/* Computes the sums over this rank's samples, which stay on the device except for the exact ones. *weight, *tokens: see
  * brim_setup_weigh. */
 static brim_status evaluate(brim_trainer *t, brim_loader *loader, const part_stream *of, const volatile int *stop,
                             double *weight, double *tokens)
@@ -143,7 +144,7 @@ static void take_errors(const brim_trainer *t, double samples, brim_evaluation *
   out->r2 = r2 / (double)targets;
 }
 
-/* The mean of no losses is undefined; the parameters are not the cause. */
+/* Checks the weight, because the mean of no losses is undefined, and then the parameters are not the cause. */
 static brim_status check_weight(const brim_trainer *t, enum brim_part part, double weight)
 {
   if (weight > 0) return BRIM_OK;

@@ -1,9 +1,9 @@
-/* Finds out why a trainer refused a step. See trainer_parts.h. */
+/* Finds out why a trainer rejected a step. See trainer_parts.h. */
 #include <math.h>
 
 #include "train/trainer_parts.h"
 
-/* The first operation of the step with a result that is not finite, or NULL. Reads the samples again, without the
+/* Finds the first operation of the step with a result that is not finite, or NULL. Reads the samples again, without the
  * loader. */
 static brim_status find_node(const brim_trainer *t, const brim_begun *b, const brim_node **node)
 {
@@ -19,7 +19,7 @@ static brim_status find_node(const brim_trainer *t, const brim_begun *b, const b
   uint8_t *labels = brim_arena_try(&arena, (size_t)brim_order_batch_max(order) * label_bytes);
   brim_status status = BRIM_OK;
   if (!scratch || !values || !labels) status = brim_fail(BRIM_ENOMEM_HOST, "no host memory for a micro-batch");
-  /* Clears sums of the first run, which would be blamed on the wrong kernels. */
+  /* Clears sums of the first run, because otherwise the wrong kernels would be blamed. */
   if (status == BRIM_OK) status = brim_exec_zero_gradients(t->exec);
   if (status == BRIM_OK) status = brim_exec_zero_metrics(t->exec);
   const int64_t end = brim_order_sequence(order, t->state.step + 1);
@@ -43,7 +43,7 @@ brim_status brim_trainer_explain(const brim_trainer *t, const brim_begun *b, boo
   const long long step = (long long)t->state.step;
   const double loss = b->metrics[0];
   const brim_node *node = NULL;
-  const brim_tensor *parameter = NULL; /* the first one that an earlier update made non-finite */
+  const brim_tensor *parameter = NULL; /* the first parameter that an earlier update made non-finite */
   BRIM_TRY(find_node(t, b, &node));
   for (size_t i = 0; i < first->graph->parameter_count && !parameter; i++) {
     bool finite = true;

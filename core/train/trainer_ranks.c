@@ -97,7 +97,7 @@ brim_status brim_trainer_broadcast(brim_trainer *t)
 
 /* ---- comparing parameters ---- */
 
-/* FNV-1a over words, for speed. `bytes` is a multiple of 4. */
+/* FNV-1a over words instead of bytes, for speed. `bytes` is a multiple of 4. */
 static uint64_t hash_words(const void *data, uint64_t bytes)
 {
   const uint8_t *at = data;
@@ -110,7 +110,8 @@ static uint64_t hash_words(const void *data, uint64_t bytes)
   return hash;
 }
 
-/* Writes one hash per parameter; 0 for frozen ones, which do not change. `room`: as large as the largest parameter. */
+/* Writes one hash per parameter; 0 for frozen ones, which do not change. `room`: memory as large as the largest
+ * parameter. */
 static brim_status hash_parameters(brim_trainer *t, void *room, uint64_t *hash)
 {
   const brim_program *p = &t->plan->program[0];

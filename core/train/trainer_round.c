@@ -1,5 +1,5 @@
-/* A round of a federation as a step of the run: the clients train, and the server's optimizer applies the sum of
- * their updates to the global model. Until then nothing durable changes. See federate/round.h. */
+/* A round of a federation as a step of the run: the clients train, and then the server's optimizer applies the sum of
+ * their updates to the global model. Before that, nothing durable changes. See federate/round.h. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -83,8 +83,8 @@ static brim_status add_up(brim_trainer *t)
   return status == BRIM_OK ? brim_federation_learn(t->federation, t->state.evaluated_accuracy) : status;
 }
 
-/* The hint after divergence. Plain gradient descent on a pull of strength a diverges if a times the rate is 2 or
- * more. */
+/* Returns the hint after divergence. Gradient descent on a quadratic term of strength a diverges if a times the rate is
+ * 2 or more. */
 static const char *advice_of(const brim_setup *s)
 {
   if (brim_setup_is_ditto(s))

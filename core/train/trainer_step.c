@@ -59,11 +59,11 @@ static const brim_exec_options collectives = {.part = BRIM_EXEC_COLLECTIVES};
 /* A step's micro-batches on this rank. */
 typedef struct micros {
   int64_t loaded;          /* samples */
-  const brim_batch *batch; /* on the device; NULL: none left */
-  bool is_last;            /* no rank has another one after it */
+  const brim_batch *batch; /* micro-batch on the device; NULL: none left */
+  bool is_last;            /* no rank has a micro-batch after it */
 } micros;
 
-/* Whether the ranks meet before every micro-batch, which they do where each sums its gradients over the ranks. */
+/* Whether the ranks meet before every micro-batch, because each sums its gradients over the ranks. */
 static bool is_together(const brim_trainer *t)
 {
   return t->drive->setup->settings->dist.shard == BRIM_SHARD_GRADIENTS && t->drive->setup->world.ranks > 1;
@@ -72,7 +72,7 @@ static bool is_together(const brim_trainer *t)
 static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
 {
   if (!m->batch) {
-    const brim_program *any = t->plan->program; /* the collectives of all training programs are the same */
+    const brim_program *any = t->plan->program; /* all training programs have the same collectives */
     if (!is_together(t)) return BRIM_OK;
     while (any->kind != BRIM_PROGRAM_TRAIN) any++;
     return brim_exec_run(t->exec, any, &b->step, &(brim_exec_options){.part = BRIM_EXEC_NEEDED});
@@ -84,7 +84,7 @@ static brim_status run_batch(brim_trainer *t, brim_begun *b, const micros *m)
   return brim_exec_run(t->exec, program, &b->step, &options);
 }
 
-/* Runs micro-batches up to the next one before which ranks meet: the last or, with dist.shard=gradients, each. */
+/* Runs micro-batches up to the next one before which the ranks meet: the last or, with dist.shard=gradients, each. */
 static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
 {
   static const char *const waiting = "wait for samples", *const weighing = "weigh samples";
@@ -111,7 +111,7 @@ static brim_status run_to_meeting(brim_trainer *t, brim_begun *b, micros *m)
   }
 }
 
-/* Keeps the first failure of this rank's work after the meeting. It is reported after the sums. */
+/* Keeps the first failure of this rank's work after the meeting, which is reported after the sums. */
 static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
 {
   if (status == BRIM_OK || b->failed != BRIM_OK) return;
@@ -120,9 +120,9 @@ static void keep_failure(brim_trainer *t, brim_begun *b, brim_status status)
 }
 
 /* Runs all micro-batches, and sums over all ranks. After the meeting before the last micro-batch, every rank takes part
- * in the sums, even if its own work fails. Only at that meeting are all labels of the step known, and with them the
- * weight of the mean (of weighted losses, or of the tokens that count). So the losses are first divided by their
- * number; `gradient_scale` corrects this in the update. */
+ * in the sums, even if its own work fails. All labels of the step, and with them the weight of the mean (of weighted
+ * losses, or of the tokens that count), are known only at that meeting. So the losses are first divided by their
+ * number, and `gradient_scale` corrects this in the update. */
 static brim_status accumulate(brim_trainer *t, brim_begun *b)
 {
   micros m = {0};
@@ -157,13 +157,13 @@ bool brim_trainer_is_ahead(const brim_trainer *t)
   return t->begun_steps > t->state.step;
 }
 
-/* The gradients' norm before clipping, or NULL if it is not needed. */
+/* Returns the gradients' norm before clipping, or NULL if it is not needed. */
 static const brim_tensor *norm_wanted(const brim_trainer *t)
 {
   return t->drive->setup->settings->training.clip_norm ? t->update->graph->gradient_scale : NULL;
 }
 
-/* On an asynchronous device, starts the whole step, including the update, which checks the proof by itself. */
+/* On an asynchronous device, starts the whole step, including the update, which checks the proof itself. */
 static brim_status start_update(brim_trainer *t, brim_begun *b)
 {
   if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, NULL));
@@ -172,7 +172,7 @@ static brim_status start_update(brim_trainer *t, brim_begun *b)
   if (b->program) BRIM_TRY(brim_exec_run(t->exec, b->program, &b->step, &backward));
   BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &proved));
   BRIM_TRY(brim_exec_fetch(t->exec, b->metrics, 2, &b->proof, t->update, norm_wanted(t), b->norm));
-  t->torn = false; /* it will be complete, unless the step is discarded */
+  t->torn = false; /* the update will be complete, unless the step is discarded */
   return BRIM_OK;
 }
 
@@ -183,8 +183,7 @@ static brim_status begin_step(brim_trainer *t)
   b->span = brim_order_step(&t->drive->order, t->begun_steps);
   b->share = brim_order_share(&t->drive->order, t->begun_steps);
   b->scale = 1;
-  if (t->check) { /* the scale that follows a step in progress, assuming that it is kept; else this step is begun again
-                   */
+  if (t->check) { /* the scale after the step in progress, if that is not skipped; if it is, this step is begun again */
     brim_train_state state = t->state;
     if (brim_trainer_is_ahead(t)) brim_loss_scale_keep(t->drive->setup->settings, &state);
     b->scale = state.loss_scale;
@@ -205,7 +204,8 @@ static brim_status begin_step(brim_trainer *t)
   }
   if (brim_exec_is_asynchronous(t->exec) && b->failed == BRIM_OK) {
     BRIM_TRY(start_update(t, b));
-  } else if (brim_exec_is_asynchronous(t->exec)) { /* the other ranks begin the update, which their proof refuses */
+  } else if (brim_exec_is_asynchronous(
+                 t->exec)) { /* the other ranks begin the update, which has no effect because of their proof */
     if (t->check) BRIM_TRY(brim_exec_run(t->exec, t->check, &b->step, &collectives));
     BRIM_TRY(brim_exec_run(t->exec, t->update, &b->update, &collectives));
   }
@@ -213,8 +213,8 @@ static brim_status begin_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* Commits the step; its update is done, in progress or skipped. A loss that is not finite, possible only in a skipped
- * step, is left out of the sums. */
+/* Commits the step, whose update is done, in progress or skipped. Leaves a loss that is not finite out of the sums;
+ * only a skipped step can have one. */
 static void commit(brim_trainer *t, const brim_begun *b)
 {
   brim_train_state *state = &t->state;
@@ -230,8 +230,8 @@ static void commit(brim_trainer *t, const brim_begun *b)
   state->epoch = state->step / t->drive->order.steps_per_epoch;
 }
 
-/* An asynchronous device refused the update, and that of the next step if it was begun with the old scale: that step
- * is begun again. */
+/* Called if an asynchronous device rejected the update, and with it that of the next step if that was begun with the
+ * old scale: the next step is then begun again. */
 static brim_status take_back(brim_trainer *t)
 {
   const brim_begun *b = &t->begun[t->state.step % 2];
@@ -243,7 +243,7 @@ static brim_status take_back(brim_trainer *t)
     t->loader = NULL;
     t->begun_steps = b->step.step + 1;
   }
-  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* updates are made again from here on */
+  return brim_exec_metrics(t->exec, &t->plan->program[0], metrics, 2); /* updates have an effect again from here on */
 }
 
 /* Handles non-finite values: with a loss scale, skips the update, unless that no longer helps. */
@@ -265,7 +265,7 @@ static brim_status refuse(brim_trainer *t, const brim_begun *b)
   return status;
 }
 
-/* Checks the result of a step before its update; nothing is in progress afterwards. */
+/* Checks the result of a step before its update; afterwards no work is in progress. */
 static brim_status look_at_loss(brim_trainer *t, brim_begun *b)
 {
   const bool asynchronous = brim_exec_is_asynchronous(t->exec);
@@ -328,7 +328,7 @@ static brim_status end_step(brim_trainer *t)
   return BRIM_OK;
 }
 
-/* Makes a step. If the next one, begun ahead, does not get its memory, this one is still completed. */
+/* Makes a step. If the next one, begun ahead, gets no memory, this one is still completed. */
 static brim_status try_step(brim_trainer *t, bool more)
 {
   brim_status ahead = BRIM_OK;
@@ -343,8 +343,8 @@ static brim_status try_step(brim_trainer *t, bool more)
   return ahead;
 }
 
-/* A failure discards the steps begun; samples are read again from the last commit on. An asynchronous device may have
- * applied updates of those steps. */
+/* A failure discards the steps that have begun; samples are read again from the last commit on. An asynchronous device
+ * may have applied updates of those steps. */
 brim_status brim_trainer_step(brim_trainer *t, bool more)
 {
   const brim_status status = t->federation ? brim_trainer_round(t) : try_step(t, more);
@@ -353,7 +353,7 @@ brim_status brim_trainer_step(brim_trainer *t, bool more)
   brim_error_take(&first);
   t->failed_at = brim_now();
   if (brim_trainer_is_ahead(t) && brim_exec_is_asynchronous(t->exec)) t->torn = true;
-  (void)brim_exec_wait(t->exec); /* it may be reading the loader's data */
+  (void)brim_exec_wait(t->exec); /* the device may be reading the loader's data */
   brim_loader_close(t->loader);
   t->loader = NULL;
   t->begun_steps = t->state.step;

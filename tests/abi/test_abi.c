@@ -106,7 +106,6 @@ static void refused(const char *path, const char *reason)
 
 static void a_good_plugin_is_loaded_with_all_it_declares(void **state)
 {
-  (void)state;
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/good.so", &module), BRIM_OK);
   assert_string_equal(module->name, "abi-test");
@@ -119,7 +118,6 @@ static void a_good_plugin_is_loaded_with_all_it_declares(void **state)
 
 static void a_backend_is_loaded(void **state)
 {
-  (void)state;
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/backend.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_BACKEND);
@@ -130,7 +128,6 @@ static void a_backend_is_loaded(void **state)
 
 static void a_policy_is_loaded(void **state)
 {
-  (void)state;
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/policy.so", &module), BRIM_OK);
   assert_int_equal(module->plugins[0]->kind, BRIM_POLICY);
@@ -141,7 +138,6 @@ static void a_policy_is_loaded(void **state)
 
 static void a_plugin_in_cpp_is_loaded(void **state)
 {
-  (void)state;
   const brim_module *module = NULL;
   assert_int_equal(brim_loader_load(ABI_PLUGINS "/good_cpp.so", &module), BRIM_OK);
   const brim_plugin *plugin = module->plugins[0];
@@ -207,7 +203,6 @@ static const struct {
 
 static void each_wrong_plugin_is_refused_with_its_own_message(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
     char path[512];
     snprintf(path, sizeof path, ABI_PLUGINS "/%s.so", wrong[i].file);
@@ -217,7 +212,6 @@ static void each_wrong_plugin_is_refused_with_its_own_message(void **state)
 
 static void files_that_are_not_shared_objects_are_refused_with_a_reason(void **state)
 {
-  (void)state;
   refused(in_folder("none.so"), "cannot be opened: No such file or directory");
   refused(write_file("empty.so", "", 0), "is empty");
   refused(write_file("text.so", "#!/bin/sh\n", 10), "is not a shared object: it does not start with an ELF header");
@@ -228,7 +222,6 @@ static void files_that_are_not_shared_objects_are_refused_with_a_reason(void **s
 
 static void a_truncated_plugin_is_refused_wherever_it_is_cut(void **state)
 {
-  (void)state;
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   char reason[128];
@@ -244,7 +237,6 @@ static void a_truncated_plugin_is_refused_wherever_it_is_cut(void **state)
 
 static void a_plugin_for_another_machine_is_refused(void **state)
 {
-  (void)state;
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   Elf64_Ehdr header;
@@ -266,7 +258,6 @@ static void a_plugin_for_another_machine_is_refused(void **state)
 
 static void an_object_file_is_refused_with_how_to_link_it(void **state)
 {
-  (void)state;
   size_t bytes;
   unsigned char *data = read_plugin("good", &bytes);
   Elf64_Ehdr header;
@@ -289,7 +280,6 @@ static brim_registry *registry_of(const char *first, const char *second)
 
 static void a_plugin_is_loaded_only_when_it_is_asked_for(void **state)
 {
-  (void)state;
   copy_plugin("good", "lazy/model/good.so");
   copy_plugin("marked", "lazy/model/marked.so");
   brim_registry *registry = registry_of("lazy", NULL);
@@ -304,7 +294,6 @@ static void a_plugin_is_loaded_only_when_it_is_asked_for(void **state)
 
 static void a_plugin_is_found_in_a_file_of_another_name(void **state)
 {
-  (void)state;
   copy_plugin("other", "bundle/anything.so");
   brim_registry *registry = registry_of("bundle", NULL);
   assert_non_null(brim_registry_find(registry, BRIM_DATASET, "other"));
@@ -315,7 +304,6 @@ static void a_plugin_is_found_in_a_file_of_another_name(void **state)
 
 static void the_first_folder_wins_with_one_warning(void **state)
 {
-  (void)state;
   copy_plugin("good", "first/bundle.so");
   copy_plugin("good", "second/model/good.so");
   brim_registry *registry = registry_of("first", "second");
@@ -341,7 +329,6 @@ static void the_first_folder_wins_with_one_warning(void **state)
 
 static void within_a_folder_the_file_of_the_name_wins_in_any_order(void **state)
 {
-  (void)state;
   copy_plugin("good", "within/a_bundle.so");
   copy_plugin("good", "within/model/good.so");
   for (int all_first = 0; all_first < 2; all_first++) {
@@ -357,7 +344,6 @@ static void within_a_folder_the_file_of_the_name_wins_in_any_order(void **state)
 
 static void a_broken_plugin_is_remembered_and_never_replaced_by_another(void **state)
 {
-  (void)state;
   write_file("broken/model/good.so", "", 0);
   copy_plugin("good", "intact/model/good.so");
   brim_registry *registry = registry_of("broken", "intact");
@@ -374,7 +360,6 @@ static void a_broken_plugin_is_remembered_and_never_replaced_by_another(void **s
 
 static void entries_are_sorted_by_kind_and_id_with_the_core_s_own(void **state)
 {
-  (void)state;
   copy_plugin("other", "sorted/1.so");
   copy_plugin("good", "sorted/2.so");
   brim_registry *registry = registry_of("sorted", NULL);
@@ -396,7 +381,6 @@ static void entries_are_sorted_by_kind_and_id_with_the_core_s_own(void **state)
 
 static void a_missing_folder_or_file_is_an_error_if_named_and_a_warning_if_in_the_environment(void **state)
 {
-  (void)state;
   brim_registry *registry = (brim_registry *)state;
   const char *path = in_folder("missing");
   assert_int_equal(brim_registry_open(brim_core_plugins, &path, 1, &registry), BRIM_ELOAD);
@@ -419,7 +403,6 @@ static void a_missing_folder_or_file_is_an_error_if_named_and_a_warning_if_in_th
 
 static void a_file_named_by_path_must_load(void **state)
 {
-  (void)state;
   brim_registry *registry = NULL;
   const char *path = write_file("named.so", "", 0);
   assert_int_equal(brim_registry_open(brim_core_plugins, &path, 1, &registry), BRIM_ELOAD);
@@ -435,7 +418,6 @@ static void a_file_named_by_path_must_load(void **state)
 
 static void paths_come_before_the_environment_and_that_before_the_installation(void **state)
 {
-  (void)state;
   copy_plugin("other", "order/path/model/other.so");
   copy_plugin("other", "order/environment/model/other.so");
   copy_plugin("good", "order/environment/model/good.so");
@@ -459,7 +441,6 @@ static void paths_come_before_the_environment_and_that_before_the_installation(v
 
 static void a_file_listed_twice_is_one_file(void **state)
 {
-  (void)state;
   copy_plugin("good", "same/model/good.so");
   assert_int_equal(symlink("same", in_folder("same_again")), 0);
   brim_registry *registry = registry_of("same", "same_again");
@@ -471,7 +452,6 @@ static void a_file_listed_twice_is_one_file(void **state)
 
 static void the_installation_is_found_from_the_build_tree(void **state)
 {
-  (void)state;
   char path[512], small[8];
   assert_true(brim_install_dir(path, sizeof path, BRIM_INSTALL_PLUGINS));
   char *expected = realpath(BRIM_BUILD_DIR "/" BRIM_INSTALL_PLUGINS, NULL);
@@ -484,7 +464,6 @@ static void the_installation_is_found_from_the_build_tree(void **state)
 
 static void the_core_s_own_tables_pass_the_check_for_plugins(void **state)
 {
-  (void)state;
   for (size_t i = 0; brim_core_plugins[i]; i++) {
     const brim_plugin *plugin = brim_core_plugins[i];
     assert_non_null(brim_kind_name(plugin->kind));
@@ -496,7 +475,6 @@ static void the_core_s_own_tables_pass_the_check_for_plugins(void **state)
 
 static void kinds_and_their_names_agree(void **state)
 {
-  (void)state;
   assert_string_equal(brim_kind_name(BRIM_BACKEND), "backend");
   assert_int_equal(brim_kind_by_name("backend"), BRIM_BACKEND);
   assert_int_equal(brim_kind_by_name("weather"), 0);
@@ -505,7 +483,6 @@ static void kinds_and_their_names_agree(void **state)
 
 static int make_folder(void **state)
 {
-  (void)state;
   const char *parent = getenv("TMPDIR");
   char made[128];
   snprintf(made, sizeof made, "%s/brim-abi-XXXXXX", parent && parent[0] ? parent : "/tmp");
@@ -526,7 +503,6 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
 
 static int remove_folder(void **state)
 {
-  (void)state;
   return nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -91,13 +91,13 @@ class Case(unittest.TestCase):
                     raise
                 time.sleep(0.1)
 
-    def start(self, *argv, env=None, ignoring=None, out=subprocess.PIPE):
-        """Starts brim without waiting. `ignoring`: a signal that it inherits as ignored; `out`: the file for its
-        standard output."""
+    def start(self, *argv, env=None, ignoring=None, out=subprocess.PIPE, err=subprocess.PIPE):
+        """Starts brim without waiting. `ignoring`: a signal that it inherits as ignored; `out`, `err`: the files for
+        its standard output and standard error."""
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "BRIM_CLAIMS_DIR": str(self.folder / "claims"),
                        "XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         process = subprocess.Popen([BINARY, *map(str, argv)], cwd=self.folder, env=environment, text=True,
-                                   stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
+                                   stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                    preexec_fn=ignoring and (lambda: signal.signal(ignoring, signal.SIG_IGN)))
         self.addCleanup(self._end, process)
         return process
@@ -108,13 +108,13 @@ class Case(unittest.TestCase):
         if process.poll() is None:
             process.kill()
         process.wait()
-        for stream in (process.stdout, process.stderr):
+        for stream in (process.stdout, process.stderr, getattr(process, "log", None)):
             if stream:
                 stream.close()
 
     def finish(self, process, status=None):
         out, err = process.communicate(timeout=HANG_SECONDS)
-        result = Result(process.args[1:], process.returncode, out, err)
+        result = Result(process.args[1:], process.returncode, out, self.said(process) if err is None else err)
         if status is not None:
             self.assertEqual(result.status, status, result)
         return result
@@ -143,10 +143,18 @@ class Case(unittest.TestCase):
         return False
 
     def hold(self, run, *words, env=None):
-        """A run that has placed its arena and trains until it is ended."""
-        process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env)
+        """A run that has placed its arena and trains until it is ended. Its standard error is a file: it prints a line
+        every 50 steps, and once a pipe that is read only at the end is full, it would stop."""
+        log = tempfile.TemporaryFile()
+        process = self.start("train", f"run.dir={run}", *words, *ENDLESS, env=env, err=log)
+        process.log = log
         self.until(lambda: self.has_begun(run), process)
         return process
+
+    @staticmethod
+    def said(process):
+        """What a held run has printed to standard error so far."""
+        return os.pread(process.log.fileno(), os.fstat(process.log.fileno()).st_size, 0).decode(errors="replace")
 
     def hold_still(self, run, *words):
         """The same, stopped: it keeps its memory and takes no processor time from the test."""

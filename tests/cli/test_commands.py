@@ -235,6 +235,7 @@ class Streams(Case):
                                          text=True, check=False)
                 self.assertEqual(process.returncode, FAILED, process.stderr)
                 self.assertRegex(process.stderr, "error: .*writ")
+                self.assertNotIn("No such file", process.stderr)  # the reason of something that happened in between
 
     def test_closed_streams_do_not_end_in_the_files_of_a_run(self):
         command = " ".join([BINARY, "train", "run.dir=run", "'model=mlp'", "'dataset=synthetic'", "training.steps=2"])

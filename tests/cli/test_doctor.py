@@ -178,6 +178,18 @@ class Doctor(Case):
     def mpirun(self, script):
         return {"PATH": f"{self.file('bin/mpirun', script, 0o755).parent}:{os.environ['PATH']}"}
 
+    def assert_not_ended(self, env):
+        """On a busy machine, a script may queue for a processor until the limit before it sleeps, which is a note."""
+        findings = []
+
+        def had_a_processor():
+            findings[:] = [f for f in self.examine(*SMALL, "--job-seconds", "1", env=env) if f["area"] == "ranks"]
+            return not any("this machine is busy" in f["text"] for f in findings)
+        self.until(had_a_processor)
+        found, = (f for f in findings if "has not ended after 1 s" in f["text"])
+        self.assertEqual(found["level"], "warning")
+        self.assertIn("--job-seconds", found["remedy"])
+
     def test_jobs_that_cannot_run(self):
         if not self.has_mpi():
             raise unittest.SkipTest("this build has no MPI")
@@ -186,8 +198,7 @@ class Doctor(Case):
         self.assert_named("note", "ranks", "no mpirun", "openmpi-bin", env={"PATH": str(empty)}, jobs=[])
         self.assert_named("warning", "ranks", "failed", "mpirun -n 2 hostname", jobs=["--job-seconds", "60"],
                           env=self.mpirun("#!/bin/sh\necho 'error: no route to host' >&2\nexit 1\n"))
-        self.assert_named("warning", "ranks", "has not ended after 1 s", "--job-seconds", jobs=["--job-seconds", "1"],
-                          env=self.mpirun("#!/bin/sh\nexec sleep 1000\n"))
+        self.assert_not_ended(self.mpirun("#!/bin/sh\nexec sleep 1000\n"))
         # A job that computes, or would if other programs let it, is no fault of the set-up.
         self.assert_named("note", "ranks", "processor time: this machine is busy", "--job-seconds 30",
                           jobs=["--job-seconds", "1"], env=self.mpirun("#!/bin/sh\nwhile :; do :; done\n"))

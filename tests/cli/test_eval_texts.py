@@ -64,6 +64,22 @@ class Text(EvalTexts):
         self.assertGreater(many.pop("device_peak_bytes"), one.pop("device_peak_bytes"))
         self.assertEqual(one, many)
 
+    def test_a_run_is_evaluated_in_windows_of_any_length(self):
+        """A run that began with a model, and was not trained, has the figures of the model."""
+        self.train("run", "model=hf", "model.weights=model", "dataset=text", "dataset.path=text.txt",
+                   "dataset.tokens=hf", "dataset.tokenizer=model", "dataset.context=16", "training.epochs=0",
+                   "memory.timing=false")
+        (self.folder / "text.txt").rename(self.folder / "moved.txt")
+        for words in (["--context", "24"], ["--context", "64"], ["dataset.context=12"],
+                      ["--context", "9", "--stride", "2"]):
+            with self.subTest(words):
+                run, model = (self.evaluate(name, "--text", "moved.txt", *words, *EXACT) for name in ("run", "model"))
+                self.assertEqual(*([got[key] for key in ("context", "stride", "windows", "nats_per_token")]
+                                   for got in (run, model)))
+        run, model = (self.evaluate(name, "--choices", "questions.jsonl", "--context", "600", *EXACT)
+                      for name in ("run", "model"))
+        self.assertEqual((run["context"], run["accuracy"]), (600, model["accuracy"]))
+
     def test_a_run_is_evaluated_in_windows_of_its_samples(self):
         (self.folder / "a.txt").write_text("the memory of a step is known. " * 40)
         self.train("run", "model=gpt2_tiny", "dataset=text", "dataset.path=a.txt", "dataset.context=16",

@@ -1,6 +1,6 @@
 """The simulated world of federations: its figures equal plain loops over the formulas of
-docs/guide/federated.md, written here in Python with a separate Philox; they do not depend on how a run is executed; bad
-traces are refused."""
+docs/guide/federated_world.md, written here in Python with a separate Philox; they do not depend on how a run is
+executed; bad traces are refused."""
 
 import json
 import math

@@ -210,6 +210,13 @@ class Export(Gguf):
             ("smollm3_llama3", {"no_rope_layers": [0, 1]}, "another 'no_rope_layers', which GGUF cannot express"),
             ("gemma2_default", {"query_pre_attn_scalar": 8}, "GGUF cannot express 'layer_types' of config.json"),
             ("llama_dynamic", {}, "GGUF cannot express 'rope_type' of config.json"),
+            ("llama_gelu", {}, "GGUF cannot express 'hidden_act' of config.json"),
+            ("llama_mscale", {}, "GGUF cannot express 'mscale' of config.json"),
+            *(("gemma2_default", {"layer_types": ["sliding_attention", "full_attention"], key: None},
+               f"GGUF cannot express '{key}' of config.json")
+              for key in ("attn_logit_softcapping", "final_logit_softcapping", "sliding_window")),
+            ("gemma3_text_default", {"layer_types": ["sliding_attention"] * 2, "sliding_window": None},
+             "GGUF cannot express 'sliding_window' of config.json"),
         ]:
             with self.subTest(name):
                 shutil.rmtree(self.folder / "run")
@@ -230,6 +237,20 @@ class Export(Gguf):
         path.unlink()
         self.assert_error(self.export("--format", "gguf", "-o", "x.gguf", status=USAGE), "no tokenizer.json in ")
         self.assertEqual([p.name for p in self.folder.iterdir() if "x" in p.name[:2]], [])
+
+
+    def test_keys_without_effect_are_left_out(self):
+        """Without the other of them, or with attention_factor, transformers ignores mscale; swish is silu."""
+        rope = json.loads((GOLDEN / "llama_mscale/config.json").read_text())["rope_parameters"]
+        for changes in {"mscale_all_dim": None}, {"mscale": 0}, {"attention_factor": 1.3}:
+            with self.subTest(changes):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                self.tune(name="llama_mscale", config={
+                    "hidden_act": "swish",
+                    "rope_parameters": {k: v for k, v in (rope | changes).items() if v is not None}})
+                self.export("--format", "hf", "-o", "tuned", "--force")
+                self.export("--format", "gguf", "-o", "m.gguf", "--force")
+                self.assertEqual(self.loss("tuned"), self.loss("m.gguf"))
 
 
 class Reading(Gguf):

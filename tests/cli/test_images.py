@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import pathlib
 import shutil
 import time
@@ -184,6 +185,13 @@ class Images(Case):
             (path / "train" / name).unlink()
         self.train("without", *folder_words(path, "dataset.damaged=skip"))
         self.assert_same_model("skipped", "without")
+
+    def test_an_error_that_names_a_strange_file_is_in_the_summary(self):
+        path = self.folder_set()
+        shutil.copy(PICTURES / "cut.jpg", os.fsencode(path / "train/rose") + b"/\xff.jpg")
+        self.train("run", *folder_words(path), status=LOAD)
+        self.assertRegex(self.summary("run")["error"], "train/rose/\ufffd.jpg' is damaged")
+        self.assertIn("is damaged", self.brim("runs", "show", "run").out)
 
     def test_damaged_pixels_are_refused_or_replaced(self):
         path = self.folder_set()

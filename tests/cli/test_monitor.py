@@ -171,8 +171,8 @@ class Monitor(Case):
         monitor = self.start("monitor", "--json", "--every", "0.2", out=open(self.folder / "looks.json", "w"))
 
         def looks():
-            text = self.read("looks.json")
-            return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+            text = self.read("looks.json")  # the last line may be half written
+            return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
         self.until(lambda: any(len(run["curves"]) >= 2 and run["curves"][0]["step"][-1] > 200
                                for look in looks() for run in look["runs"]), process, monitor, what="200 steps")
         monitor.send_signal(signal.SIGINT)

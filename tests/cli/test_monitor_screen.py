@@ -1,6 +1,7 @@
 """The interactive view of brim monitor, in a pseudo-terminal: keys, sizes, terminals that cannot show it, and the
 interrupt of a run. The unit tests draw and view test the picture itself."""
 
+import codecs
 import fcntl
 import os
 import pathlib
@@ -25,6 +26,7 @@ class Terminal:
 
     def __init__(self, case, *argv, columns=80, rows=24, env=None):
         self.case, self.seen = case, ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a part may end within a character
         self.control, side = pty.openpty()
         self.resize(columns, rows, quiet=True)
         environment = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color", "TZ": "UTC",
@@ -49,11 +51,20 @@ class Terminal:
             os.kill(self.process.pid, signal.SIGWINCH)
 
     def read(self, seconds=0.05):
-        if select.select([self.control], [], [], seconds)[0]:
-            try:
-                self.seen += os.read(self.control, 65536).decode("utf-8", "replace")
-            except OSError:  # the other side is closed
-                pass
+        """Reads a part of what was written; False if there is none within this time."""
+        if not select.select([self.control], [], [], seconds)[0]:
+            return False
+        try:
+            part = os.read(self.control, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.seen += self.decoder.decode(part)
+        return len(part) > 0
+
+    def read_rest(self):
+        """Reads all that a process which has ended has written: several pictures, if Ctrl-L asked for them."""
+        while self.read():
+            pass
 
     def text(self):
         """All that was written, without the sequences that place and paint it."""
@@ -66,7 +77,7 @@ class Terminal:
         while not re.search(pattern, self.text()):
             self.case.assertLess(time.monotonic(), deadline, f"no {pattern!r} in {self.text()!r}")
             if self.process.poll() is not None:
-                self.read()
+                self.read_rest()
                 self.case.assertRegex(self.text(), pattern)
                 break
             self.read()
@@ -84,7 +95,7 @@ class Terminal:
         while self.process.poll() is None:
             self.case.assertLess(time.monotonic(), deadline, "brim monitor does not end")
             self.read()
-        self.read()
+        self.read_rest()
         return self.process.returncode
 
 

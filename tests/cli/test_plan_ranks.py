@@ -70,6 +70,7 @@ class PlanRanks(Case):
     def test_an_idle_rank_is_named(self):
         result = self.brim("plan", *NORM, "training.batch_size=48", "dist.ranks=4")
         self.assertIn("rank 0 of 4 has nothing to do: a step has 48 samples in 3 norm groups", result.err)
+        self.assertIn("set a smaller training.norm_group or a larger training.effective_batch_size", result.err)
         rows, _ = self.rows(*NORM, "training.batch_size=48", "dist.ranks=4")
         self.assertEqual(rows[0], ([0], 0, 16, 0))
         result = self.brim("plan", *SMALL, "training.batch_size=2", "dist.ranks=4")

@@ -341,15 +341,17 @@ class View(Policies):
                              "training.steps=100000", "training.eval_every_steps=1", "training.num_workers=0",
                              "policy=[bad]", f"--plugin-path={BAD}", env={"BRIM_BAD": "on_step:view"})
         events = self.folder / "run/events.jsonl"
-        self.until(lambda: events.exists() and "with all else" in events.read_text(), process)
+        self.until(lambda: events.exists() and events.read_text().count("with all else") >= 4, process)
         process.send_signal(signal.SIGTERM)
         self.finish(process)
-        reason = next(event["reason"] for event in self.records("run", "events.jsonl") if event["event"] == "decision")
-        found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", reason)
-        self.assertTrue(found, reason)
-        step, whole = map(float, found.groups())
-        self.assertGreater(step, 0)
-        self.assertLess(3 * step, whole)
+        reasons = [e["reason"] for e in self.records("run", "events.jsonl") if "with all else" in e.get("reason", "")]
+        times = []
+        for reason in reasons:
+            found = re.fullmatch(r"step (\S+), with all else (\S+), users 0", reason)
+            self.assertTrue(found, reason)
+            times.append([float(text) for text in found.groups()])
+            self.assertGreater(times[-1][0], 0)
+        self.assertTrue(any(3 * step < whole for step, whole in times), times)  # others may have delayed some steps
 
 
 class Swarm(Policies):

@@ -103,6 +103,13 @@ class Predict(Case):
                           "-o own is also an input file")
         self.assertFalse(os.path.isfile("/dev/null"))
 
+    def test_a_name_that_json_cannot_hold_is_refused(self):
+        name = b"\xff.idx"
+        (self.folder / os.fsdecode(name)).write_bytes(self.images.read_bytes())
+        result = self.brim("predict", "run", self.images, os.fsdecode(name), "--json", status=USAGE)
+        self.assert_error(result, "its name is not UTF-8", "leave out --json")
+        self.assertEqual(result.out, "")
+
     def test_json_says_the_same(self):
         result = self.brim("predict", "run", self.images, "--json").json
         self.assertEqual(result["checkpoint"], str((self.folder / "run/checkpoints/last").resolve()))

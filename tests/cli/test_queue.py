@@ -26,8 +26,7 @@ class Queue(Case):
         return self.start("train", f"run.dir={run}", *JOB, *words)
 
     def hold(self, run, *words, env=None):
-        # without lines of progress, which would fill the pipe that is read at the end
-        return super().hold(run, *JOB, *words, "observe.log_every_steps=1000000000", env=env)
+        return super().hold(run, *JOB, *words, env=env)
 
     def queue_up(self, run, place, *words):
         """Starts a job that waits at the given place in the queue."""

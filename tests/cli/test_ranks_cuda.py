@@ -163,8 +163,9 @@ class Failures(Cuda):
                 self.assert_same_checkpoint(shard, run, STEPS, context=fault)
                 self.assertGreater(self.summary(run)["retries"], 0, fault)
 
-    def check_end(self, failure, *texts, status=5):
-        err = self.job(2, failure.replace(":", "_"), "dist.timeout_seconds=10", status=status,
+    def check_end(self, failure, *texts, seconds=2 * HANG_SECONDS):
+        """Without a limit in seconds, the job must end at once."""
+        err = self.job(2, failure.replace(":", "_"), f"dist.timeout_seconds={seconds}", status=5,
                        env={"EMULATED_NCCL": failure})
         for text in texts:
             self.assertIn(text, err)
@@ -176,7 +177,7 @@ class Failures(Cuda):
         self.check_end("0:lost:40", "NCCL", "remote process exited")
 
     def test_a_device_that_hangs_ends_the_job_within_the_timeout(self):
-        self.check_end("1:hang:40", "dist.timeout_seconds=10")
+        self.check_end("1:hang:40", "dist.timeout_seconds=10", seconds=10)
 
     def test_ranks_that_cannot_be_connected_do_not_begin(self):
         self.check_end("1:init", "rank 1: NCCL, connecting the ranks: unhandled system error")

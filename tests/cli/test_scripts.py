@@ -52,7 +52,7 @@ class Setup(Case):
                                              "*libc6*|*zlib*|*pkg*|*openmpi*|*jpeg*|*pcre2*|*utf8proc*|*png*")
         self.assertEqual(result.returncode, 0)
         install = self.calls.read_text().splitlines()[-1]
-        self.assertTrue(install.endswith("libjansson-dev libdnnl-dev libxbyak-dev libncurses-dev"), install)
+        self.assertTrue(install.endswith("libjansson-dev libxxhash-dev libdnnl-dev libxbyak-dev libncurses-dev"), install)
         self.assertIn("--yes", install)
 
     def test_without_a_network_it_lists_missing_programs(self):
@@ -179,7 +179,7 @@ class ScalingModel(Case):
         return [float(cell) for cell in line.split("|")[5:11]]
 
     def test_the_page_contains_the_scripts_output(self):
-        page = (SCRIPTS.parent / "docs/guide/distributed.md").read_text()
+        page = (SCRIPTS.parent / "docs/guide/scaling.md").read_text()
         self.assertIn(self.table(), page)
         self.assertIn(self.table("--weak", "65536"), page)
 

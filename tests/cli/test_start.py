@@ -253,13 +253,14 @@ class Start(Case):
 
     def read_until(self, other, pattern):
         """Reads until the pattern appears."""
-        text, deadline = "", time.monotonic() + HANG_SECONDS
+        data, text, deadline = b"", "", time.monotonic() + HANG_SECONDS
         while not re.search(pattern, text):
             self.assertLess(time.monotonic(), deadline, text[-1000:])
             try:
-                text += os.read(other, 4096).decode()
+                data += os.read(other, 4096)  # which may end within a character
             except OSError:  # the other side is closed
                 self.fail(f"brim ended before it printed {pattern!r}: {text}")
+            text = data.decode(errors="replace")
         return text
 
     def rest(self, process, other):
@@ -269,7 +270,7 @@ class Start(Case):
                 text += chunk
         except OSError:
             pass
-        return process.wait(60), text.decode()
+        return process.wait(HANG_SECONDS), text.decode(errors="replace")
 
     def test_questions_on_a_terminal(self):
         process, other = self.on_terminal(*WORDS, "run.dir=run")

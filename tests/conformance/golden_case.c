@@ -18,7 +18,6 @@ static const char *prefix = ""; /* of the current case */
 
 int golden_case_set_up(void **state)
 {
-  (void)state;
   golden_read(&fixture, golden_case_fixture);
   if (!load_plugin(&plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", plugin.plugin->ops, plugin.self};
@@ -27,7 +26,6 @@ int golden_case_set_up(void **state)
 
 int golden_case_tear_down(void **state)
 {
-  (void)state;
   unload_plugin(&plugin);
   brim_arena_release(&fixture.arena);
   return 0;

@@ -96,7 +96,6 @@ static void compare_backends(bench_options o)
 
 void test_backend_agrees_with_reference(void **state)
 {
-  (void)state;
   skip_without_tested();
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, CASES) : 0;
@@ -122,12 +121,10 @@ static void compare_in(uint32_t activations)
 
 void test_backend_agrees_in_bf16(void **state)
 {
-  (void)state;
   compare_in(BRIM_DTYPE_BF16);
 }
 
 void test_backend_agrees_in_f16(void **state)
 {
-  (void)state;
   compare_in(BRIM_DTYPE_F16);
 }

@@ -44,7 +44,6 @@ static void check_layout(bench_options o)
 
 void test_results_do_not_depend_on_shared_memory(void **state)
 {
-  (void)state;
   BENCH_EACH_ROW (row) {
     const bool is_tested = tested.ops && offered(row);
     for (int i = 0; i < cases_of(row, 8); i++) {
@@ -143,7 +142,6 @@ static const cut by_group[] = {{12, {4}}, {14, {8}}};
 
 void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 {
-  (void)state;
   static const cut odd[] = {{35, {16, 32}}}, by_16[] = {{64, {16, 32}}, {40, {16, 32}}},
                    by_4[] = {{12, {4}}, {10, {8}}};
   skip_without_tested();
@@ -158,7 +156,6 @@ void test_cpu_gives_same_bits_at_multiples_of_the_grain(void **state)
 /* Its sums run sample by sample, or group by group, so it needs no grain. */
 void test_reference_gives_same_bits_at_any_micro_batch(void **state)
 {
-  (void)state;
   static const cut any[] = {{7, {1, 3}}};
   check_cuts(&reference, 0, any, sizeof any / sizeof any[0], false);
   check_cuts(&reference, 0, by_group, sizeof by_group / sizeof by_group[0], true);
@@ -188,7 +185,6 @@ static void compare_threads(const backend *one, const backend several[SEVERAL], 
 
 void test_cpu_gives_same_bits_on_any_number_of_threads(void **state)
 {
-  (void)state;
   static const char *const threads[SEVERAL] = {"{threads: 2}", "{threads: 5}"};
   loaded one, many[SEVERAL];
   backend several[SEVERAL];
@@ -234,7 +230,6 @@ static void compare_orders(bench_options o)
 
 void test_results_do_not_depend_on_the_order_of_blocks_and_threads(void **state)
 {
-  (void)state;
   if (strcmp(tested_folder, "emulated") != 0) skip();
   BENCH_EACH_ROW (row) {
     const int cases = offered(row) ? cases_of(row, 4) : 0;

@@ -72,7 +72,6 @@ static int tested_cases(const tally *t)
 
 void test_every_operation_has_cases(void **state)
 {
-  (void)state;
   printf("\n%-30s  %-27s  %-27s  %-27s  %s\n", "operation", "reference by differences", tested_id, "in bf16",
          "in fp16");
   for (size_t i = 0; i < brim_op_count(); i++) print_line(brim_op_at(i)->name, &tally_of_op[i]);

@@ -81,7 +81,6 @@ static void check_differences(bench *b, brim_tensor *x, brim_tensor *gradient)
 
 void test_reference_gradients_match_finite_differences(void **state)
 {
-  (void)state;
   BENCH_EACH_ROW (row)
     for (uint64_t seed = 1; !row->large && !row->keeps_logits && seed <= SEEDS / BENCH_SHARE; seed++) {
       bench *b = bench_create(&(bench_options){.backend = &reference,

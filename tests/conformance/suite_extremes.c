@@ -84,7 +84,6 @@ static void check_nan(bench_options o, int64_t element, bool is_tested)
 /* In fp32: in 16 bits a library's attention may spread it (brim/ops.h). */
 void test_nan_spreads_as_in_the_reference(void **state)
 {
-  (void)state;
   BENCH_EACH_ROW (row) {
     const bool is_tested = tested.ops && offered(row);
     const int cases = !alone || is_tested ? cases_of(row, 16) : 0;
@@ -192,7 +191,6 @@ static int64_t check_large(bench_options o)
 
 void test_values_too_large_for_f16_become_infinite(void **state)
 {
-  (void)state;
   int64_t infinite = 0;
   skip_without_tested();
   if (tested.ops->size < sizeof *tested.ops || !(tested.ops->stores & BRIM_STORES(BRIM_DTYPE_F16))) skip();

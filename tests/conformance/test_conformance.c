@@ -29,7 +29,6 @@ bool alone;
 
 static int set_up(void **state)
 {
-  (void)state;
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
   if (!load_plugin_from(&tested_plugin, tested_folder, "backend", tested_id, getenv("BENCH_SETTINGS")))
@@ -44,7 +43,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   unload_plugin(&reference_plugin);
   unload_plugin(&tested_plugin);
   return 0;

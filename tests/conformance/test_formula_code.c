@@ -54,7 +54,6 @@ static double *results(const char *isa, size_t *count)
 
 static void instruction_sets_leave_the_same_bits(void **state)
 {
-  (void)state;
   size_t count = 0;
   double *first = results(isas[0], &count);
   assert_true(count > 1000);

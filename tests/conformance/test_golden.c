@@ -13,26 +13,22 @@
 
 static void test_mlp_matches_pytorch(void **state)
 {
-  (void)state;
   golden_model_check("mlp.txt", "mlp", "{hidden: [10, 7], dropout: 0}", 5);
 }
 
 static void test_cnn_matches_pytorch(void **state)
 {
-  (void)state;
   golden_model_check("cnn.txt", "cnn", "{width: 3, dropout1: 0, dropout2: 0}", 4);
 }
 
 static void test_vit_matches_pytorch(void **state)
 {
-  (void)state;
   golden_model_check("vit.txt", "vit", "{patch: 2, depth: 2, width: 6, heads: 2, mlp_ratio: 2}", 4);
 }
 
 /* With transposed convolutions and upsampling. */
 static void test_unet_matches_pytorch(void **state)
 {
-  (void)state;
   golden_model_check("unet.txt", "unet", "{width: 2, levels: 2}", 4);
 }
 
@@ -60,13 +56,11 @@ static int64_t count_parameters(const char *model, const char *settings)
 
 static void test_cnn_has_the_parameters_of_pytorchs_example(void **state)
 {
-  (void)state;
   assert_int_equal(count_parameters("cnn", NULL), 1199882);
 }
 
 static void test_mlp_has_the_configured_layers(void **state)
 {
-  (void)state;
   assert_int_equal(count_parameters("mlp", NULL), 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10);
   assert_int_equal(count_parameters("mlp", "{hidden: [3]}"), 784 * 3 + 3 + 3 * 10 + 10);
   assert_int_equal(count_parameters("mlp", "{hidden: []}"), 784 * 10 + 10);

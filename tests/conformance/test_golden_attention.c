@@ -43,7 +43,6 @@ static brim_tensor *make_rotary(bench *b)
 
 static void test_attention_matches_pytorch(void **state)
 {
-  (void)state;
   static const attention_case cases[] = {
       {"full.", {.heads = 4}},
       {"causal.", {.heads = 2, .causal = 1}},
@@ -63,7 +62,6 @@ static void test_attention_matches_pytorch(void **state)
 
 static void test_rotary_matches_pytorch(void **state)
 {
-  (void)state;
   static const rotary_case cases[] = {{"halves.", {.heads = 2}},
                                       {"neighbours.", {.heads = 3, .interleaved = 1}},
                                       {"places.", {.heads = 2, .base = 100}, true},

@@ -18,25 +18,21 @@ static void check(const char *fixture, const char *model, const char *settings)
 
 static void test_resnet18_for_small_images_matches_pytorch(void **state)
 {
-  (void)state;
   check("resnet18_cifar.txt", "resnet18", "{width: 2}");
 }
 
 static void test_resnet18_for_large_images_matches_pytorch(void **state)
 {
-  (void)state;
   check("resnet18_imagenet.txt", "resnet18", "{width: 1, stem: imagenet}");
 }
 
 static void test_resnet50_matches_pytorch(void **state)
 {
-  (void)state;
   check("resnet50.txt", "resnet50", "{width: 1, stem: cifar}");
 }
 
 static void test_clips_visual_tower_matches_pytorch(void **state)
 {
-  (void)state;
   check("clip_vit.txt", "clip_vit", "{patch: 2, depth: 2, width: 8, heads: 2, mlp_ratio: 2, projection: 7}");
 }
 

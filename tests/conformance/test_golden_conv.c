@@ -151,7 +151,6 @@ static brim_tensor *make_global(bench *b)
 
 static void test_convolutions_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("dilated.", make_dilated);
   golden_case_check("grouped.", make_grouped);
   golden_case_check("depthwise.", make_depthwise);
@@ -162,7 +161,6 @@ static void test_convolutions_match_pytorch(void **state)
 
 static void test_transposed_convolutions_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("up.", make_up);
   golden_case_check("up_grouped.", make_up_grouped);
   golden_case_check("up_dilated.", make_up_dilated);
@@ -171,7 +169,6 @@ static void test_transposed_convolutions_match_pytorch(void **state)
 
 static void test_upsampling_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("nearest.", make_nearest);
   golden_case_check("bilinear.", make_bilinear);
   golden_case_check("bilinear_down.", make_bilinear_down);
@@ -182,7 +179,6 @@ static void test_upsampling_matches_pytorch(void **state)
 
 static void test_pooling_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("max.", make_max);
   golden_case_check("max1d.", make_max1d);
   golden_case_check("avg.", make_avg);
@@ -195,7 +191,6 @@ static void test_pooling_matches_pytorch(void **state)
 
 static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
 {
-  (void)state;
   for (int i = 0; i < 6; i++) {
     char name[24];
     snprintf(name, sizeof name, "relu_max%d.", i);
@@ -206,7 +201,6 @@ static void test_relu_and_max_pooling_match_pytorch_as_one_node(void **state)
 /* As in a state_dict of torch.nn.Conv1d: weight [K,C/groups,S], which conv2d takes for a height of 1. */
 static void test_conv1d_has_the_parameters_of_pytorchs_module(void **state)
 {
-  (void)state;
   const bench_row row = {"conv1d.", make_conv1d};
   bench *b = golden_case_create(&row, false);
   const brim_tensor *weight = b->g->parameter[0].value, *bias = b->g->parameter[1].value;

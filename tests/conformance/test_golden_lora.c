@@ -50,20 +50,17 @@ static void check_all(const char *settings, const brim_model_ops *own)
 
 static void low_rank_adapters_match_pytorch(void **state)
 {
-  (void)state;
   check_all(LORA, NULL);
 }
 
 static void frozen_batch_norm_passes_gradients_with_running_statistics(void **state)
 {
-  (void)state;
   check_all("{lora_r: 3, lora_alpha: 5, lora_dropout: 0, lora_targets: [fc]}", &norm);
 }
 
 /* Rounded weights give slightly different results, and are not written. */
 static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 {
-  (void)state;
   golden_run r = plan("lora", LORA, NULL, "reference", BRIM_DTYPE_BF16);
   double loss[GOLDEN_STEPS];
   golden_run_place(&r);
@@ -101,7 +98,6 @@ static sums add_up(const brim_plan *p)
 
 static void plans_have_no_gradient_and_no_state_for_frozen_parameters(void **state)
 {
-  (void)state;
   golden_run t = plan("lora", LORA, NULL, "reference", 0);
   const sums s = add_up(t.plan);
   assert_true(s.trained > 0 && s.frozen > s.trained);
@@ -116,7 +112,6 @@ static void plans_have_no_gradient_and_no_state_for_frozen_parameters(void **sta
 
 static void no_gradient_flows_below_the_first_adapter(void **state)
 {
-  (void)state;
   golden_run t = plan("lora", "{lora_targets: [blocks.1.attn.proj]}", NULL, "reference", 0);
   const brim_graph *g = t.plan->program[0].graph;
   for (size_t i = g->forward_count; i < g->node_count; i++) {
@@ -128,7 +123,6 @@ static void no_gradient_flows_below_the_first_adapter(void **state)
 
 static void a_probe_has_a_backward_pass_of_its_head_only(void **state)
 {
-  (void)state;
   golden_run t = plan("linear_probe", NULL, NULL, "reference", 0);
   const brim_graph *g = t.plan->program[0].graph;
   assert_int_equal(brim_plan_trained(t.plan), 28);
@@ -138,7 +132,6 @@ static void a_probe_has_a_backward_pass_of_its_head_only(void **state)
 
 static void bf16_halves_frozen_matrices(void **state)
 {
-  (void)state;
   golden_run wide = plan("lora", LORA, NULL, "cpu", 0), small = plan("lora", LORA, NULL, "cpu", BRIM_DTYPE_BF16);
   assert_int_equal(2 * add_up(small.plan).matrices, add_up(wide.plan).matrices);
   assert_true(small.plan->persistent_bytes < wide.plan->persistent_bytes);

@@ -193,14 +193,12 @@ static void check_row(const bench_row *row)
 
 static void test_losses_match_pytorch(void **state)
 {
-  (void)state;
   BENCH_EACH_ROW (row) check_row(row);
 }
 
 static void test_focal_losses_match_torchvision_and_the_paper(void **state)
 {
   static const char *const gammas[] = {"0", "0.5", "2", "5"}, *const alphas[] = {"0.25", "-1"};
-  (void)state;
   for (size_t i = 0; i < 4; i++) {
     char name[64], words[64];
     settings = words;
@@ -219,7 +217,6 @@ static void test_focal_losses_match_torchvision_and_the_paper(void **state)
 
 static void test_kl_matches_torch_on_softmax_outputs(void **state)
 {
-  (void)state;
   static const char *const temperatures[] = {"1", "4", "0.5"};
   for (size_t i = 0; i < 3; i++) {
     char name[64], words[64];
@@ -311,19 +308,16 @@ static void check_labels_are_refused(const char *id, const char *folder)
 
 static void test_reference_refuses_labels_out_of_range(void **state)
 {
-  (void)state;
   check_labels_are_refused("reference", "");
 }
 
 static void test_cpu_refuses_labels_out_of_range(void **state)
 {
-  (void)state;
   check_labels_are_refused("cpu", "");
 }
 
 static void test_cuda_refuses_labels_out_of_range(void **state)
 {
-  (void)state;
   check_labels_are_refused("cuda", "emulated");
 }
 

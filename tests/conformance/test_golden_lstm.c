@@ -25,19 +25,16 @@ static brim_tensor *make_both(bench *b)
 
 static void test_one_layer_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("one.", make_one);
 }
 
 static void test_two_bidirectional_layers_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("both.", make_both);
 }
 
 static void test_parameters_are_named_and_ordered_as_pytorchs(void **state)
 {
-  (void)state;
   static const char *const expected[] = {
       "lstm.weight_ih_l0",         "lstm.weight_hh_l0",         "lstm.bias_ih_l0",         "lstm.bias_hh_l0",
       "lstm.weight_ih_l0_reverse", "lstm.weight_hh_l0_reverse", "lstm.bias_ih_l0_reverse", "lstm.bias_hh_l0_reverse",
@@ -52,7 +49,6 @@ static void test_parameters_are_named_and_ordered_as_pytorchs(void **state)
 
 static void test_wrong_calls_are_explained(void **state)
 {
-  (void)state;
   static const struct {
     brim_shape shape;
     int64_t hidden;

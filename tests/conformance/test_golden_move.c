@@ -47,7 +47,6 @@ static brim_tensor *make_mixed(bench *b)
 
 static void test_products_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("linear.", make_linear);
   golden_case_check("matmul00.", make_matmul);
   golden_case_check("matmul01.", make_matmul);
@@ -57,14 +56,12 @@ static void test_products_match_pytorch(void **state)
 
 static void test_looking_up_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("gather.", make_gather);
   golden_case_check("embedding.", make_embedding);
 }
 
 static void test_moving_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("pad.", make_pad);
   golden_case_check("mixed.", make_mixed);
 }

@@ -64,19 +64,16 @@ static brim_tensor *make_end(bench *b)
 
 static void test_layer_norm_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("layer_norm.", make_layer_norm);
 }
 
 static void test_rms_norm_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("rms_norm.", make_rms_norm);
 }
 
 static void test_group_norm_matches_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("group_norm.", make_group_norm);
 }
 
@@ -110,7 +107,6 @@ static void check_batch_norm(const char *name, int64_t group, int64_t groups)
 
 static void test_batch_norm_matches_pytorch(void **state)
 {
-  (void)state;
   check_batch_norm("batch_norm.", 5, 1);
   check_batch_norm("batch_norm.", 16, 1); /* fewer samples than a group has */
   check_batch_norm("batch_norm_sequence.", 4, 1);
@@ -118,14 +114,12 @@ static void test_batch_norm_matches_pytorch(void **state)
 
 static void test_batch_norm_takes_each_group_by_itself(void **state)
 {
-  (void)state;
   check_batch_norm("batch_norm_groups.", 3, 2); /* the last group includes the remainder */
   check_batch_norm("batch_norm_flat.", 3, 3);
 }
 
 static void test_relu_after_batch_norm_matches_pytorch(void **state)
 {
-  (void)state;
   for (int i = 0; i < 8; i++) {
     char name[24];
     snprintf(name, sizeof name, "end%d.", i);

@@ -194,14 +194,12 @@ static void check(const updates *how)
 
 static void updates_match_the_papers(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
 }
 
 /* Of AdamW's eight bytes a value, two are left, and two floats for each 256 values; small parameters keep theirs. */
 static void states_take_the_declared_bytes(void **state)
 {
-  (void)state;
   const struct {
     const char *name;
     uint64_t bytes; /* of fc1.weight, 5760 doubles, [24, 240] */
@@ -257,7 +255,6 @@ static double greatest_magnitude(const trainer *t, const brim_tensor *of)
  * is not. Adam's step is at most the learning rate while gradients stay similar, and much less here. */
 static void weights_stay_near_after_a_gradient_becomes_zero(void **state)
 {
-  (void)state;
   const char *const backends[] = {"reference", "cpu"};
   const updates how = {"adamw8bit", &brim_optimizer_adamw8bit, "{lr: 0.01, weight_decay: 0}"};
   for (size_t b = 0; b < sizeof backends / sizeof backends[0]; b++) {
@@ -309,7 +306,6 @@ static char *updated_on(const char *backend, const brim_plugin *optimizer, size_
 /* Written as a formula: the kernel's bits on cpu, and equal up to rounding in double precision on reference. */
 static void adamw_as_a_formula_is_adamw(void **state)
 {
-  (void)state;
   size_t bytes = 0, same = 0;
   char *kernel = updated_on("cpu", &brim_optimizer_adamw, &bytes), *formula = updated_on("cpu", &formula_plugin, &same);
   assert_int_equal(bytes, same);

@@ -114,7 +114,6 @@ static brim_tensor *make_mean(bench *b)
 
 static void test_functions_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("gelu0.", make_gelu);
   golden_case_check("gelu1.", make_gelu);
   golden_case_check("gelu2.", make_gelu);
@@ -134,7 +133,6 @@ static void test_functions_match_pytorch(void **state)
 
 static void test_relu_and_dropout_match_pytorch_as_one_node(void **state)
 {
-  (void)state;
   for (int tenths = 1; tenths <= 9; tenths++) {
     char name[32];
     snprintf(name, sizeof name, "relu_dropout%d.", tenths);
@@ -144,7 +142,6 @@ static void test_relu_and_dropout_match_pytorch_as_one_node(void **state)
 
 static void test_broadcasting_and_its_gradients_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("affine.", make_affine);
   golden_case_check("turned.", make_turned);
   golden_case_check("outer.", make_outer);
@@ -154,7 +151,6 @@ static void test_broadcasting_and_its_gradients_match_pytorch(void **state)
 
 static void test_sums_over_axes_match_pytorch(void **state)
 {
-  (void)state;
   golden_case_check("sum.", make_sum);
   golden_case_check("mean.", make_mean);
 }

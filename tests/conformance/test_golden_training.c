@@ -192,7 +192,6 @@ static void check(const training *how)
 
 static void training_matches_pytorch(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) check(&cases[i]);
 }
 

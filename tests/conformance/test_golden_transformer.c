@@ -75,7 +75,6 @@ static void check_model(const char *file, transformer_options o)
 
 static void test_a_transformer_of_tokens_matches_pytorch(void **state)
 {
-  (void)state;
   check_model("transformer_tokens.txt", (transformer_options){.vocabulary = 7,
                                                               .width = 8,
                                                               .heads = 4,
@@ -89,7 +88,6 @@ static void test_a_transformer_of_tokens_matches_pytorch(void **state)
 
 static void test_a_transformer_of_patches_matches_pytorch(void **state)
 {
-  (void)state;
   check_model("transformer_patches.txt",
               (transformer_options){
                   .width = 6, .heads = 2, .kv_heads = 2, .layers = 2, .classes = 4, .approximate = BRIM_GELU_EXACT});

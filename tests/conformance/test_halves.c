@@ -116,43 +116,36 @@ static void check(const char *name, const loaded *plugin, uint32_t activations)
 
 static void halves_leave_the_same_bits_on_reference(void **state)
 {
-  (void)state;
   check("reference", &reference, 0);
 }
 
 static void halves_leave_the_same_bits_on_cpu(void **state)
 {
-  (void)state;
   check("cpu", &cpu, 0);
 }
 
 static void halves_leave_the_same_bits_on_cpu_in_bf16(void **state)
 {
-  (void)state;
   check("cpu", &cpu, BRIM_DTYPE_BF16);
 }
 
 static void halves_leave_the_same_bits_on_cpu_in_fp16(void **state)
 {
-  (void)state;
   check("cpu", &cpu, BRIM_DTYPE_F16);
 }
 
 static void halves_leave_the_same_bits_on_cuda(void **state)
 {
-  (void)state;
   check("cuda", &cuda, 0);
 }
 
 static void halves_leave_the_same_bits_on_cuda_in_bf16(void **state)
 {
-  (void)state;
   check("cuda", &cuda, BRIM_DTYPE_BF16);
 }
 
 static int set_up(void **state)
 {
-  (void)state;
   if (!load_plugin(&reference, "backend", "reference", NULL)) return -1;
   load_plugin(&cpu, "backend", "cpu", "{threads: 1}");
   if (!load_plugin_from(&cuda, "emulated", "backend", "cuda", NULL)) return 0;
@@ -162,7 +155,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   unload_plugin(&reference);
   unload_plugin(&cpu);
   unload_plugin(&cuda);

@@ -76,7 +76,6 @@ static bool uses_linear_loss(brim_graph_options o)
 
 static void test_the_loss_includes_the_product_if_nothing_else_needs_logits(void **state)
 {
-  (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true}, followed = {.with_relu = true},
                               early = {.output_early = true};
   const brim_graph_options o = options_of(&plain);
@@ -219,7 +218,6 @@ static void compare(const shape_of_model *m, enum brim_program_kind kind)
 
 static void test_results_equal_those_with_logits_in_less_memory(void **state)
 {
-  (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true};
   compare(&plain, BRIM_PROGRAM_TRAIN);
   compare(&plain, BRIM_PROGRAM_EVALUATE);
@@ -272,7 +270,6 @@ static void compare_once_and_again(const loaded *on, const shape_of_model *m)
 
 static void test_computing_logits_once_or_twice_gives_the_same_bits(void **state)
 {
-  (void)state;
   static const shape_of_model plain = {0}, bias = {.with_bias = true};
   loaded cpu;
   compare_once_and_again(&reference, &plain);
@@ -313,8 +310,8 @@ static void check_sizes(const loaded *on, const shape_of_model *m, enum brim_pro
   const brim_program *p = &plan->program[0];
   const uint64_t logits = (uint64_t)VOCABULARY * SAMPLES * brim_dtype_bytes(real);
   for (size_t i = 0; i < p->graph->tensor_count; i++) assert_true(p->graph->tensor[i]->bytes < logits / 10);
-  assert_true(p->transient_bytes < (p->graph->merges_more ? logits / 10 * 6 : logits / 10));
-  assert_int_equal(p->graph->merges_more, kind == BRIM_PROGRAM_TRAIN && budget == 0);
+  assert_true(p->transient_bytes < (p->graph->merges_loss ? logits / 10 * 6 : logits / 10));
+  assert_int_equal(p->graph->merges_loss, kind == BRIM_PROGRAM_TRAIN && budget == 0);
   assert_true(plan->metrics_bytes < 1024);
   brim_plan_free(plan);
 }
@@ -332,7 +329,6 @@ static void check_vocabulary(const loaded *on)
 
 static void test_logits_of_a_large_vocabulary_are_never_stored_whole(void **state)
 {
-  (void)state;
   loaded cpu;
   check_vocabulary(&reference);
   if (!load_plugin(&cpu, "backend", "cpu", NULL)) {
@@ -345,13 +341,11 @@ static void test_logits_of_a_large_vocabulary_are_never_stored_whole(void **stat
 
 static int set_up(void **state)
 {
-  (void)state;
   return load_plugin(&reference, "backend", "reference", NULL) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
-  (void)state;
   unload_plugin(&reference);
   return 0;
 }

@@ -73,19 +73,16 @@ static void check_backend(const char *id, const char *folder)
 
 static void test_reference_refuses_an_index_out_of_range(void **state)
 {
-  (void)state;
   check_backend("reference", "");
 }
 
 static void test_cpu_refuses_an_index_out_of_range(void **state)
 {
-  (void)state;
   check_backend("cpu", "");
 }
 
 static void test_cuda_refuses_an_index_out_of_range(void **state)
 {
-  (void)state;
   check_backend("cuda", "emulated");
 }
 
@@ -182,7 +179,6 @@ static void embedding_of_real_numbers(brim_graph *g)
 
 static void test_errors_show_the_wrong_shapes(void **state)
 {
-  (void)state;
   static const struct {
     void (*build)(brim_graph *g);
     const char *text;

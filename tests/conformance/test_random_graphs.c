@@ -390,13 +390,11 @@ static void agrees_with_reference(const backend *on)
 
 static void cpu_agrees_with_reference(void **state)
 {
-  (void)state;
   agrees_with_reference(&cpu);
 }
 
 static void cuda_agrees_with_reference(void **state)
 {
-  (void)state;
   agrees_with_reference(&cuda);
 }
 
@@ -426,26 +424,22 @@ static void a_step_leaves_the_same_bits(const backend *on)
 
 static void cpu_gives_the_same_bits(void **state)
 {
-  (void)state;
   a_step_leaves_the_same_bits(&cpu);
 }
 
 static void cuda_gives_the_same_bits(void **state)
 {
-  (void)state;
   a_step_leaves_the_same_bits(&cuda);
 }
 
 static void reference_gives_the_same_bits(void **state)
 {
-  (void)state;
   a_step_leaves_the_same_bits(&reference);
 }
 
 /* Otherwise a family might never be chosen because of its shapes. */
 static void every_family_of_operations_occurs(void **state)
 {
-  (void)state;
   int families[RANDOM_GRAPH_FAMILIES_MAX] = {0};
   for (uint64_t seed = 1; seed <= SEEDS / seed_share(); seed++) {
     subject s;
@@ -458,7 +452,6 @@ static void every_family_of_operations_occurs(void **state)
 
 static int set_up(void **state)
 {
-  (void)state;
   if (!load_plugin(&reference_plugin, "backend", "reference", NULL)) return -1;
   reference = (backend){"reference", reference_plugin.plugin->ops, reference_plugin.self};
   if (load_plugin_from(&cuda_plugin, "emulated", "backend", "cuda", NULL)) {
@@ -474,7 +467,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   unload_plugin(&reference_plugin);
   unload_plugin(&cpu_plugin);
   unload_plugin(&threads_plugin);

@@ -22,7 +22,6 @@ static const brim_kernel *kernel_of(const brim_backend_ops *ops, const char *op)
 
 static void test_memory_mb_is_a_hard_limit(void **state)
 {
-  (void)state;
   loaded plugin;
   void *first = NULL, *second = NULL;
   brim_device_info info;
@@ -45,7 +44,6 @@ static void test_memory_mb_is_a_hard_limit(void **state)
 
 static void test_an_arena_starts_zeroed(void **state)
 {
-  (void)state;
   loaded plugin;
   void *base = NULL;
   assert_true(load_plugin(&plugin, "backend", "reference", NULL));
@@ -61,7 +59,6 @@ static void test_an_arena_starts_zeroed(void **state)
 
 static void test_there_is_one_device(void **state)
 {
-  (void)state;
   loaded plugin;
   void *base = NULL;
   brim_device_info info;
@@ -91,7 +88,6 @@ static void check_label(const brim_backend_ops *ops, void *self, const char *op,
 
 static void test_a_label_out_of_range_is_an_error(void **state)
 {
-  (void)state;
   loaded plugin;
   assert_true(load_plugin(&plugin, "backend", "reference", NULL));
   check_label(plugin.plugin->ops, plugin.self, "softmax_cross_entropy", 3);
@@ -103,7 +99,6 @@ static void test_a_label_out_of_range_is_an_error(void **state)
 /* kat_vectors of Random123: counter and key of all zeros, of all ones, and of digits of pi. */
 static void test_philox_gives_the_published_numbers(void **state)
 {
-  (void)state;
   const uint32_t one = 0xffffffff;
   static const uint32_t expected[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
                                           {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
@@ -128,7 +123,6 @@ static void compare_masks(brim_dropout_key a, brim_dropout_key b, int *kept, int
 /* 16000 elements: six standard deviations are 329 for the kept ones, 367 for those on which two masks agree. */
 static void test_dropout_masks_keep_their_share_and_differ_by_seed_step_and_stream(void **state)
 {
-  (void)state;
   int kept, equal;
   const brim_dropout_key key = brim_dropout_key_make(1, 2, 3, 0.25);
   const brim_dropout_key other[] = {brim_dropout_key_make(2, 2, 3, 0.25), brim_dropout_key_make(1, 3, 3, 0.25),

@@ -32,7 +32,6 @@ static void check(shard_how h)
 
 static void ranks_train_as_one_does(void **state)
 {
-  (void)state;
   static const uint64_t bucket_bytes[] = {0, 20000, 1 << 20};
   for (size_t m = 0; m < SHARD_MODELS; m++)
     for (int32_t ranks = 2; ranks <= SHARD_RANKS_MAX; ranks++)
@@ -68,7 +67,6 @@ static const struct {
 
 static void sharding_works_with_every_optimizer_and_option(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
     for (size_t m = 0; m < SHARD_MODELS; m++)
       for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++) {
@@ -119,7 +117,6 @@ static uint64_t sharded_bytes(const brim_plan *plan)
 
 static void slices_of_all_ranks_cover_every_parameter(void **state)
 {
-  (void)state;
   for (size_t m = 0; m < SHARD_MODELS; m++)
     for (int32_t ranks = 2; ranks <= SHARD_RANKS_MAX; ranks++)
       for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++)
@@ -142,7 +139,6 @@ static void slices_of_all_ranks_cover_every_parameter(void **state)
 /* One rank shards nothing, whatever the setting. */
 static void a_single_rank_has_everything(void **state)
 {
-  (void)state;
   shard_job j;
   shard_plan(&j, &(shard_how){.model = &shard_models[1],
                               .optimizer = &brim_optimizer_adamw,
@@ -156,7 +152,6 @@ static void a_single_rank_has_everything(void **state)
 /* A bucket's gradients exist only for a while; only a part of all is kept. */
 static void sharded_gradients_need_less_memory(void **state)
 {
-  (void)state;
   uint64_t persistent[3];
   for (int shard = BRIM_SHARD_NONE; shard <= BRIM_SHARD_GRADIENTS; shard++) {
     shard_job j;
@@ -190,7 +185,6 @@ static void refuse(const shard_how *h, bool in_backward, const char *because)
 
 static void states_that_cannot_be_sharded_are_refused(void **state)
 {
-  (void)state;
   shard_how h = {
       .model = &shard_models[0], .optimizer = &brim_optimizer_adafactor, .ranks = 2, .shard = BRIM_SHARD_OPTIMIZER};
   refuse(&h, false, "adafactor");
@@ -203,7 +197,6 @@ static void states_that_cannot_be_sharded_are_refused(void **state)
 /* A gradient of one rank that is not finite invalidates every rank's proof. */
 static void every_rank_detects_a_gradient_that_is_not_finite(void **state)
 {
-  (void)state;
   for (int shard = BRIM_SHARD_OPTIMIZER; shard <= BRIM_SHARD_GRADIENTS; shard++)
     for (int32_t bad = 0; bad < 3; bad++) {
       shard_job j;

@@ -149,20 +149,17 @@ static void check(const char *folder, const char *id)
 
 static void reference_leaves_the_same_bits(void **state)
 {
-  (void)state;
   check("", "reference");
 }
 
 static void cpu_leaves_the_same_bits(void **state)
 {
-  (void)state;
   check("", "cpu");
 }
 
 /* The kernels of a GPU, on the host. */
 static void cuda_leaves_the_same_bits(void **state)
 {
-  (void)state;
   check("emulated", "cuda");
 }
 
@@ -183,7 +180,6 @@ static const brim_node *update_of(const brim_graph *g, const brim_tensor *parame
 
 static void each_update_directly_follows_the_last_use(void **state)
 {
-  (void)state;
   loaded backend, optimizer;
   assert_true(load_plugin(&backend, "backend", "reference", NULL));
   load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
@@ -213,7 +209,6 @@ static void each_update_directly_follows_the_last_use(void **state)
 
 static void a_use_after_the_update_is_found(void **state)
 {
-  (void)state;
   loaded backend, optimizer;
   assert_true(load_plugin(&backend, "backend", "reference", NULL));
   load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);
@@ -250,7 +245,6 @@ static uint64_t most_gradient_bytes(const brim_program *p)
 
 static void all_gradients_never_exist_at_once(void **state)
 {
-  (void)state;
   loaded backend, optimizer;
   assert_true(load_plugin(&backend, "backend", "reference", NULL));
   load_core_plugin(&optimizer, &brim_optimizer_adamw, NULL);

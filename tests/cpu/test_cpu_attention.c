@@ -48,7 +48,6 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
-  (void)state;
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
   const bench_options options = options_of(&usual);
   run_check_same_bits(&options, threads, sizeof threads / sizeof threads[0]);
@@ -57,7 +56,6 @@ static void test_threads_do_not_change_a_bit(void **state)
 /* Scores of several hundred: the second bound allows for their rounding in fp32. */
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
-  (void)state;
   for (int hard = 0; hard < 2; hard++) {
     run expected, got;
     start(&expected, hard ? &steep : &usual, "reference", NULL);
@@ -81,7 +79,6 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
 /* Only the last query sees the last key. */
 static void test_masked_keys_have_no_influence(void **state)
 {
-  (void)state;
   static const float poison[] = {NAN, INFINITY};
   for (int p = 0; p < 2; p++) {
     run clean, poisoned;
@@ -124,7 +121,6 @@ static uint64_t workspace_of(const loaded *cpu, const char *op, int64_t length)
 
 static void test_scratch_does_not_grow_with_the_sequence(void **state)
 {
-  (void)state;
   static const char *const ops[] = {"attention", "attention_grad"};
   loaded cpu;
   assert_true(load_plugin(&cpu, "backend", "cpu", "{threads: 2}"));

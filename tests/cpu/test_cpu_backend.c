@@ -155,7 +155,6 @@ static void check_relu_grad(const loaded *l, int64_t y_block, int64_t dy_block)
 
 static void test_inputs_of_different_layouts_are_converted(void **state)
 {
-  (void)state;
   for (size_t k = 0; k < 3; k++) {
     loaded l;
     if (!open_isa(&l, isas[k], 2)) continue;
@@ -197,7 +196,6 @@ static void check_pool_grad(const loaded *l, int64_t index_block, int64_t dy_blo
 
 static void test_overlapping_windows_in_every_order(void **state)
 {
-  (void)state;
   for (size_t k = 0; k < 3; k++) {
     loaded l;
     if (!open_isa(&l, isas[k], 2)) continue;
@@ -230,7 +228,6 @@ static void check_dropout(const loaded *l, const value *x)
 
 static void test_dropout_masks_are_the_documented_ones_in_every_order(void **state)
 {
-  (void)state;
   static const int64_t channels[][2] = {{48, 1}, {48, 8},  {48, 16}, {48, 48}, {5, 1},  {5, 5}, {3, 1},
                                         {1, 1},  {32, 16}, {20, 20}, {64, 64}, {16, 8}, {8, 8}, {4, 4}};
   for (size_t k = 0; k < 3; k++) {
@@ -255,7 +252,6 @@ static void test_dropout_masks_are_the_documented_ones_in_every_order(void **sta
 
 static void test_reshape_reads_blocks_in_logical_order(void **state)
 {
-  (void)state;
   for (size_t k = 0; k < 3; k++) {
     loaded l;
     if (!open_isa(&l, isas[k], 2)) continue;
@@ -301,7 +297,6 @@ static void check_linear(const loaded *l, int64_t N, int64_t F, int64_t O)
 
 static void test_products_larger_than_any_block(void **state)
 {
-  (void)state;
   for (size_t k = 0; k < 3; k++) {
     loaded l;
     if (!open_isa(&l, isas[k], 3)) continue;
@@ -317,7 +312,6 @@ static void test_products_larger_than_any_block(void **state)
 
 static void test_a_limit_of_memory_is_kept(void **state)
 {
-  (void)state;
   loaded l;
   open_backend(&l, "{memory_mb: 8, threads: 1}");
   brim_device_info info;
@@ -341,7 +335,6 @@ static void test_a_limit_of_memory_is_kept(void **state)
 
 static void test_more_memory_than_the_host_has_is_refused(void **state)
 {
-  (void)state;
   loaded l;
   open_backend(&l, "{threads: 1}");
   void *base = NULL;
@@ -356,7 +349,6 @@ static void test_more_memory_than_the_host_has_is_refused(void **state)
 
 static void test_the_device_describes_itself(void **state)
 {
-  (void)state;
   loaded l;
   open_backend(&l, NULL);
   brim_device_info info;
@@ -369,7 +361,6 @@ static void test_the_device_describes_itself(void **state)
 
 static void test_a_label_out_of_range_is_an_error(void **state)
 {
-  (void)state;
   loaded l;
   open_backend(&l, NULL);
   value logits = make(BRIM_DTYPE_F32, 2, (int64_t[]){2, 3}, 1), label = make(BRIM_DTYPE_I32, 1, (int64_t[]){2}, 1);
@@ -472,7 +463,6 @@ static float *train(const char *settings, int64_t batch, size_t *count)
 
 static void test_threads_and_micro_batches_do_not_change_a_bit(void **state)
 {
-  (void)state;
   static const struct {
     const char *settings;
     int64_t batch;
@@ -492,7 +482,6 @@ static void test_threads_and_micro_batches_do_not_change_a_bit(void **state)
 
 static void test_instruction_sets_agree_within_rounding(void **state)
 {
-  (void)state;
   size_t count = 0;
   float *first = train("{threads: 2}", 128, &count), *other = train("{threads: 2, isa: v2}", 128, &count);
   double error = 0, norm = 0;

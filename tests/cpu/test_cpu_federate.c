@@ -66,7 +66,6 @@ static void check_rounding(const cpu_federate_simd *simd, float w, float g, doub
 
 static void test_fold_rounds_to_multiples_of_a_power_of_two(void **state)
 {
-  (void)state;
   uint64_t random = 1;
   for (int t = 0; t < tables_here(); t++) {
     for (int i = 0; i < 20000; i++)
@@ -82,7 +81,6 @@ static void test_fold_rounds_to_multiples_of_a_power_of_two(void **state)
  * multiply-add, which does not round it first, gives the other multiple. */
 static void test_fold_rounds_the_product_first(void **state)
 {
-  (void)state;
   uint64_t random = 7;
   int differing = 0;
   for (int i = 0; i < 100000 && differing < 10; i++) {
@@ -163,7 +161,6 @@ static double exact_sum(const round_of_clients *r)
 
 static void test_a_sum_of_many_updates_has_the_same_bits_in_any_order(void **state)
 {
-  (void)state;
   round_of_clients *r = make_round();
   uint64_t random = 5;
   const double first = sum_of(tables[0], r, 0, UPDATES), exact = exact_sum(r);
@@ -219,14 +216,12 @@ static void check_table(const cpu_federate_simd *simd, int64_t count, uint64_t s
 
 static void test_every_level_of_optimisation_has_the_same_bits(void **state)
 {
-  (void)state;
   for (int t = 0; t < tables_here(); t++)
     for (int64_t count = 1; count <= 40; count++) check_table(tables[t], count, (uint64_t)count);
 }
 
 static void test_the_distance_of_values_that_are_not_finite(void **state)
 {
-  (void)state;
   for (int t = 0; t < tables_here(); t++)
     for (int at = 0; at < 19; at++) {
       float w[19] = {0}, g[19] = {0};

@@ -89,7 +89,6 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
-  (void)state;
   static const bench_row *const rows[] = {&lstm, &usual, &gaps, &bce};
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}", "{threads: 32}"};
   for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
@@ -121,7 +120,6 @@ static void agree(const bench_row *row, double error_max)
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
-  (void)state;
   agree(&lstm, 1e-5);
   agree(&usual, 1e-5);
   agree(&gaps, 1e-5);
@@ -131,7 +129,6 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
 /* Logits of several hundred: the bound allows for their rounding in fp32. */
 static void test_logits_too_large_for_exp_do_no_harm(void **state)
 {
-  (void)state;
   agree(&steep, 5e-4);
 }
 
@@ -148,7 +145,6 @@ static uint64_t scratch_bytes(const bench_row *row)
 
 static void test_scratch_does_not_grow_with_rows_and_classes(void **state)
 {
-  (void)state;
   assert_int_equal(scratch_bytes(&small), scratch_bytes(&large));
   assert_true(scratch_bytes(&large) < (uint64_t)BATCH * 70 * 4096 * sizeof(float) / 10); /* of the logits */
 }

@@ -71,7 +71,6 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
-  (void)state;
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}"};
   EACH_ROW (row) {
     const bench_options options = options_of(row);
@@ -95,7 +94,6 @@ static void check_isa(const bench_row *row, const run *expected, const char *isa
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
-  (void)state;
   EACH_ROW (row) {
     run expected;
     start(&expected, row, "reference", NULL);
@@ -122,7 +120,6 @@ static void move_away(const run *r)
 
 static void test_variances_are_right_far_from_zero(void **state)
 {
-  (void)state;
   EACH_ROW (row) {
     run expected, got;
     if (row->make == make_rms_norm) continue; /* it has no mean */

@@ -47,7 +47,6 @@ static void run_jobs(int32_t threads, int64_t tasks, int jobs)
 
 static void test_every_task_runs_once_per_job(void **state)
 {
-  (void)state;
   for (int32_t threads = 1; threads <= 5; threads++) {
     run_jobs(threads, 0, 3);
     run_jobs(threads, 1, 50);
@@ -58,7 +57,6 @@ static void test_every_task_runs_once_per_job(void **state)
 
 static void test_jobs_find_workers_that_fell_asleep(void **state)
 {
-  (void)state;
   static job j;
   cpu_pool *pool = NULL;
   memset(&j, 0, sizeof j);
@@ -74,7 +72,6 @@ static void test_jobs_find_workers_that_fell_asleep(void **state)
 
 static void test_unreasonable_thread_counts_are_refused(void **state)
 {
-  (void)state;
   cpu_pool *pool = NULL;
   assert_int_equal(cpu_pool_create(0, &pool), BRIM_EINVAL);
   assert_int_equal(cpu_pool_create(1000000, &pool), BRIM_EINVAL);
@@ -91,7 +88,6 @@ static brim_cgroup read_groups(void)
 
 static void test_without_groups_there_is_no_limit(void **state)
 {
-  (void)state;
   const brim_cgroup c = read_groups();
   assert_true(c.memory_limit == UINT64_MAX && c.memory_headroom == UINT64_MAX);
   assert_true(c.processors == 0);
@@ -99,7 +95,6 @@ static void test_without_groups_there_is_no_limit(void **state)
 
 static void test_version_2_takes_the_tightest_of_all_levels(void **state)
 {
-  (void)state;
   scratch_put("membership", "0::/a/b\n");
   scratch_put("fs/a/b/memory.max", "max\n");
   scratch_put("fs/a/b/memory.current", "1000\n");
@@ -116,7 +111,6 @@ static void test_version_2_takes_the_tightest_of_all_levels(void **state)
 
 static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **state)
 {
-  (void)state;
   scratch_put("membership", "0::/not/visible/here\n");
   scratch_put("fs/memory.max", "5000\n");
   scratch_put("fs/memory.current", "6000\n");
@@ -129,7 +123,6 @@ static void test_version_2_in_a_container_reads_the_root_of_the_mount(void **sta
 
 static void test_version_1_has_a_folder_per_controller(void **state)
 {
-  (void)state;
   scratch_put("membership", "9:cpuset:/\n5:cpuacct,cpu:/x\n4:memory:/x/y\n1:name=systemd:/\n");
   scratch_put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
   scratch_put("fs/memory/x/y/memory.limit_in_bytes", "8000\n");

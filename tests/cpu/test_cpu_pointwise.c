@@ -52,7 +52,6 @@ static void start(run *r, const bench_row *row, const char *id, const char *sett
 
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
-  (void)state;
   run expected, got;
   start(&expected, &all, "reference", NULL);
   run_finish(&expected);
@@ -74,7 +73,6 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
 /* 1 + 2^-20 is lost next to a sum of 2^16 in fp32, not in double precision. */
 static void test_a_mean_of_many_numbers_keeps_small_parts(void **state)
 {
-  (void)state;
   const float value = 1 + 0x1p-20f;
   run r;
   start(&r, &far, "cpu", NULL);
@@ -87,7 +85,6 @@ static void test_a_mean_of_many_numbers_keeps_small_parts(void **state)
 
 static void test_softmax_takes_scores_of_any_size(void **state)
 {
-  (void)state;
   run r;
   start(&r, &rows, "cpu", NULL);
   float *x = r.b->memory[r.b->g->tensor[0]->id];

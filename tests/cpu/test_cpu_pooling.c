@@ -31,7 +31,6 @@ static const int64_t blocks[] = {1, 2, 6, 7, 8, 16};
 
 static void sums_of_pixels(void **state)
 {
-  (void)state;
   for (int64_t pixels = 1; pixels <= PIXELS; pixels++) {
     float x[PIXELS * CHANNELS], expected[CHANNELS] = {0};
     for (int64_t c = 0; c < CHANNELS; c++) {
@@ -49,7 +48,6 @@ static void sums_of_pixels(void **state)
 
 static void averages(void **state)
 {
-  (void)state;
   for (int64_t width = 1; width <= COLUMNS; width += 3) {
     cpu_pool_plane plane = {.extent = {ROWS, COLUMNS}, .kernel = {3, width}, .stride = {1, 1}};
     plane.places[0] = ROWS - 3 + 1;

@@ -50,7 +50,6 @@ static void compare(const run *got, const run *expected, const char *isa)
  * whole vectors of a wider one. */
 static void test_every_instruction_set_agrees_with_the_reference(void **state)
 {
-  (void)state;
   for (size_t i = 3; i-- > 0;)
     for (size_t k = 0; k < ROWS && has_isa(isas[i]); k++) {
       const bench_options options = options_of(&rows[k], 5);
@@ -72,7 +71,6 @@ static void test_every_instruction_set_agrees_with_the_reference(void **state)
 
 static void test_threads_do_not_change_a_bit(void **state)
 {
-  (void)state;
   static const char *const threads[] = {"{threads: 2}", "{threads: 7}"};
   for (size_t k = 0; k < ROWS; k++) {
     const bench_options options = options_of(&rows[k], 11);

@@ -213,13 +213,11 @@ static void check_at(float x)
 
 static void test_functions_over_a_range(void **state)
 {
-  (void)state;
   for (int i = -120000; i <= 120000; i++) check_at((float)i * 1e-3f);
 }
 
 static void test_functions_at_all_magnitudes(void **state)
 {
-  (void)state;
   for (int exponent = -149; exponent < 128; exponent++)
     for (int i = 0; i < 8; i++) {
       const float x = ldexpf(1 + (float)i / 8, exponent);
@@ -232,7 +230,6 @@ static void test_functions_at_all_magnitudes(void **state)
  * one. */
 static void test_functions_at_nan_and_infinities(void **state)
 {
-  (void)state;
   static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 3.4028235e38f, -3.4028235e38f};
   for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
     for (EACH_ROW (r))
@@ -250,7 +247,6 @@ static void test_functions_at_nan_and_infinities(void **state)
 /* A cut-off element gives 0 for every incoming gradient: not NaN * 0. */
 static void test_relu_and_values_that_are_not_finite(void **state)
 {
-  (void)state;
   const cuda_activation relu = {CUDA_RELU, 0};
   assert_true(cuda_activation_gradient(relu, 0, NAN) == 0);
   assert_true(cuda_activation_gradient(relu, 0, INFINITY) == 0);
@@ -262,7 +258,6 @@ static void test_relu_and_values_that_are_not_finite(void **state)
 /* Far out a function equals its asymptote, without overflow on the way. */
 static void test_gradients_far_out_are_those_of_a_line(void **state)
 {
-  (void)state;
   static const int gated[] = {CUDA_GELU, CUDA_GELU_TANH, CUDA_GELU_QUICK, CUDA_SILU};
   for (size_t i = 0; i < sizeof gated / sizeof gated[0]; i++)
     for (float x = 1e3f; x < 3e38f; x *= 7) {
@@ -274,13 +269,11 @@ static void test_gradients_far_out_are_those_of_a_line(void **state)
 
 static void test_gradients_know_whether_they_keep_the_input(void **state)
 {
-  (void)state;
   for (EACH_ROW (r)) assert_int_equal(cuda_activation_keeps_x(r->kind), r->keeps_x);
 }
 
 static void test_activations_are_found_by_the_operation(void **state)
 {
-  (void)state;
   static const struct {
     const char *op;
     int approximate, kind;

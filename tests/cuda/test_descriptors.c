@@ -170,7 +170,6 @@ static int select_device(void **state)
 
 static int leave_device(void **state)
 {
-  (void)state;
   unload_plugin(&backend);
   return 0;
 }
@@ -179,7 +178,6 @@ static void test_cudnn_computes_all_that_models_ask_for(void **state)
 {
   static const uint32_t types[] = {BRIM_DTYPE_BF16, BRIM_DTYPE_F16, BRIM_DTYPE_F32};
   static const int64_t batches[] = {8, 1, 32};
-  (void)state;
   for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
       for (size_t k = 0; k < sizeof batches / sizeof *batches; k++)
@@ -195,7 +193,6 @@ static void test_layers_of_one_shape_share_a_plan(void **state)
 {
   static const subject resnet50 = {"resnet50", .sample = {3, {3, 224, 224}}, .classes = 1000};
   const uint64_t before = count_of("deviceless_graphs");
-  (void)state;
   check_subject(&resnet50, BRIM_DTYPE_BF16, 8);
   assert_int_equal(count_of("deviceless_graphs") - before, 23 + 22 + 23);
 }

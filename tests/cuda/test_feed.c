@@ -69,7 +69,6 @@ static void test_no_input_overtakes_and_results_come_in_order(void **state)
   machine m;
   results got[2];
   double sum[2] = {0};
-  (void)state;
   open_machine(&m, norm_graph(INPUT), NULL, sizeof(float) * INPUT + 1024);
   for (int i = 0; i < 9; i++) {
     sum[i % 2] = feed_number(&m, i);
@@ -89,7 +88,6 @@ static void test_inputs_without_waits_are_used_by_their_own_program(void **state
   machine m;
   results got[2];
   double sum[6];
-  (void)state;
   open_machine(&m, norm_graph(INPUT), NULL, sizeof(float) * INPUT + 1024);
   for (int i = 0; i < 6; i++) {
     sum[i] = feed_number(&m, i);
@@ -108,7 +106,6 @@ static void test_no_more_is_fetched_than_fits(void **state)
   machine m;
   results got[3];
   char much[BRIM_FETCH_BYTES + 8];
-  (void)state;
   open_machine(&m, norm_graph(INPUT), NULL, sizeof(float) * INPUT + 1024);
   assert_int_equal(m.ops->collect(m.self), BRIM_EINTERNAL);
   const brim_copy copy = {much, m.base, sizeof much};
@@ -129,7 +126,6 @@ static void test_a_norm_of_many_pieces_has_every_element_once(void **state)
   const int64_t count = (int64_t)4096 * 16384 + 16384 + 7;
   machine m;
   double sum = 0, got = 0;
-  (void)state;
   open_machine(&m, norm_graph(count), NULL, 0);
   const brim_tensor *x = m.g->input, *result = m.g->node[0]->out[0];
   for (int64_t i = 0; i < count; i++) sum += (double)value_of(x, (uint64_t)i) * (double)value_of(x, (uint64_t)i);
@@ -154,7 +150,6 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
   machine m;
   const char *expected = "embedding 'words': index 9 in sample 2 of the micro-batch is not in [0, 4)";
   int32_t index[18] = {0}, got = -1;
-  (void)state;
   open_machine(&m, words_graph(), NULL, sizeof index);
   const brim_copy in = {m.memory[m.g->label->id], index, sizeof index}, out = {&got, m.memory[m.g->label->id], 4};
   index[17] = 9;
@@ -179,7 +174,6 @@ static void test_an_index_out_of_range_comes_out_where_results_are_waited_for(vo
 static void test_an_error_of_a_kernel_names_the_operation_if_asked_to(void **state)
 {
   machine m;
-  (void)state;
   open_machine(&m, update_graph("adamw", 3, 0, 0), "{debug_launches: true}", 0);
   setenv("EMULATED_ILLEGAL", "2", 1); /* the program's first kernel, p0, and this one */
   assert_int_equal(try_program(&m, make_step(0), NULL), BRIM_EDEVICE);
@@ -194,7 +188,6 @@ static void test_an_error_of_a_kernel_names_the_operation_if_asked_to(void **sta
 static void test_an_error_of_a_kernel_comes_out_where_it_is_waited_for(void **state)
 {
   machine m;
-  (void)state;
   open_machine(&m, update_graph("adamw", 3, 0, 0), NULL, 0);
   setenv("EMULATED_ILLEGAL", "1", 1);
   run_program(&m, make_step(0), NULL);

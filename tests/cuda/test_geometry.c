@@ -46,7 +46,6 @@ static void assert_launchable(cuda_geometry g)
 
 static void test_stride_has_a_thread_for_everything_up_to_a_full_device(void **state)
 {
-  (void)state;
   for (EACH_COUNT(i))
     for (int64_t per_thread = 1; per_thread <= 8; per_thread *= 2)
       for (int processors = 1; processors <= 144; processors += 11) {
@@ -61,7 +60,6 @@ static void test_stride_has_a_thread_for_everything_up_to_a_full_device(void **s
 
 static void test_stride_over_nothing_is_one_block(void **state)
 {
-  (void)state;
   const cuda_geometry g = cuda_stride(0, 4, 132);
   assert_int_equal(g.blocks[0], 1);
   assert_launchable(g);
@@ -69,7 +67,6 @@ static void test_stride_over_nothing_is_one_block(void **state)
 
 static void test_rows_have_a_block_each_up_to_the_limit_of_a_grid(void **state)
 {
-  (void)state;
   for (EACH_COUNT(i)) {
     const cuda_geometry g = cuda_rows(counts[i], 128);
     assert_launchable(g);
@@ -81,7 +78,6 @@ static void test_rows_have_a_block_each_up_to_the_limit_of_a_grid(void **state)
 
 static void test_a_row_gets_whole_warps_and_no_idle_one(void **state)
 {
-  (void)state;
   for (EACH_COUNT(i))
     for (int64_t per_thread = 1; per_thread <= 8; per_thread *= 2)
       for (unsigned most = 32; most <= 1024; most *= 2) {
@@ -97,7 +93,6 @@ static void test_a_row_gets_whole_warps_and_no_idle_one(void **state)
 
 static void test_rounding(void **state)
 {
-  (void)state;
   assert_int_equal(cuda_divide_up(1, 256), 1);
   assert_int_equal(cuda_divide_up(256, 256), 1);
   assert_int_equal(cuda_divide_up(257, 256), 2);
@@ -145,7 +140,6 @@ static void check_reduction(const brim_shape *x, bool channels_last, uint32_t ax
 
 static void test_a_sum_has_every_element_once(void **state)
 {
-  (void)state;
   static const brim_shape shapes[] = {{4, {3, 5, 4, 2}}, {4, {1, 7, 3, 3}}, {4, {4, 1, 5, 5}}, {4, {2, 6, 1, 1}}};
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
     for (uint32_t axes = 0; axes < 16; axes++)
@@ -154,7 +148,6 @@ static void test_a_sum_has_every_element_once(void **state)
 
 static void test_parts_of_a_sum_cover_its_terms(void **state)
 {
-  (void)state;
   for (EACH_COUNT(i))
     for (int columns = 0; columns < 2; columns++)
       for (int vector = 4; vector <= 8; vector *= 2) {
@@ -173,7 +166,6 @@ static void test_parts_of_a_sum_cover_its_terms(void **state)
 
 static void test_a_sum_is_split_independently_of_the_samples(void **state)
 {
-  (void)state;
   for (int64_t samples = 1; samples < 5000; samples = samples * 3 + 1) {
     const brim_shape shape[2] = {{4, {1, 6, 300, 200}}, {4, {samples, 6, 300, 200}}};
     for (uint32_t axes = 2; axes < 16; axes += 2)

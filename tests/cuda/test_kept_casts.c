@@ -122,7 +122,6 @@ static void casts_stay_with_the_same_bits(void **state)
 {
   loaded backend, optimizer;
   size_t counts[2];
-  (void)state;
   assert_true(load_plugin_from(&backend, "emulated", "backend", "cuda", NULL));
   must(((const brim_backend_ops *)backend.plugin->ops)->select(backend.self, 0));
   load_core_plugin(&optimizer, &brim_optimizer_adamw, "{lr: 0.02, weight_decay: 0.1}");

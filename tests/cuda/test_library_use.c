@@ -56,7 +56,6 @@ static uint64_t kernels_of_gelu(const char *settings, float values[8 * 12])
 static void test_gelu_runs_in_the_product_or_in_a_kernel(void **state)
 {
   float within[8 * 12], after[8 * 12];
-  (void)state;
   const uint64_t kernels = kernels_of_gelu(NULL, within);
   assert_int_equal(kernels_of_gelu("{gelu_epilogue: false}", after), kernels + 1);
   for (int i = 0; i < 8 * 12; i++) assert_float_equal(within[i], after[i], 0.05);

@@ -22,7 +22,6 @@ void cuda_device_count_library(cuda_backend *b, uint64_t free_before)
 static void another_major_version_of_cudnn_is_named(void **state)
 {
   cuda_backend b = {.device = 0};
-  (void)state;
   assert_int_equal(cuda_library_open(&b), BRIM_ENODEVICE);
   assert_non_null(strstr(brim_error_text(), "libcudnn.so.19"));
   assert_non_null(strstr(brim_error_text(), "this host has cuDNN 18.3.4, another major version"));

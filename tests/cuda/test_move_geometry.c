@@ -25,7 +25,6 @@ static void check_division(int64_t by, int64_t n)
 
 static void test_division_is_exact(void **state)
 {
-  (void)state;
   static const int64_t about[] = {1,
                                   2,
                                   3,
@@ -59,7 +58,6 @@ static void test_division_is_exact(void **state)
 
 static void test_units_divide_every_length(void **state)
 {
-  (void)state;
   assert_int_equal(cuda_unit_bytes(64), 16);
   assert_int_equal(cuda_unit_bytes(64 | 24), 8);
   assert_int_equal(cuda_unit_bytes(16 | 4), 4);
@@ -149,7 +147,6 @@ static void check_permutation(const brim_shape *x, bool x_last, bool y_last, con
 
 static void test_merged_dimensions_permute_alike(void **state)
 {
-  (void)state;
   for (int i = 0; i < 3000; i++) {
     const int32_t rank = (int32_t)pick(1, BRIM_DIMS_MAX);
     const brim_shape x = pick_shape(rank, 8);
@@ -166,7 +163,6 @@ static void test_merged_dimensions_permute_alike(void **state)
 
 static void test_images_stored_with_channels_last_are_copied(void **state)
 {
-  (void)state;
   const brim_shape x = {4, {2, 5, 6, 8}}, y = {4, {2, 8, 5, 6}}; /* [N,H,W,C] as [N,C,H,W] */
   const cuda_permutation p = cuda_permutation_of(&x, false, &y, true, (const int32_t[]){0, 3, 1, 2});
   assert_int_equal(p.rank, 1);
@@ -175,7 +171,6 @@ static void test_images_stored_with_channels_last_are_copied(void **state)
 
 static void test_a_dimension_can_be_left_out(void **state)
 {
-  (void)state;
   cuda_permutation p = {3, {2, 3, 5}, {15, 1, 3}, {15, 5, 1}};
   cuda_permutation_remove(&p, 1);
   assert_int_equal(p.rank, 2);
@@ -210,7 +205,6 @@ static void check_padding(const brim_shape *x, const brim_shape *y, const int64_
 
 static void test_padding_is_around_x(void **state)
 {
-  (void)state;
   for (int i = 0; i < 2000; i++) {
     const int32_t rank = (int32_t)pick(2, 5);
     const brim_shape x = pick_shape(rank, 8);
@@ -226,7 +220,6 @@ static void test_padding_is_around_x(void **state)
 
 static void test_dimensions_around_an_axis(void **state)
 {
-  (void)state;
   const brim_shape s = {4, {2, 3, 5, 7}};
   const cuda_view plain = cuda_view_of(&s, false), last = cuda_view_of(&s, true);
   assert_int_equal(cuda_around_of(&plain, 1).outer, 2);
@@ -241,7 +234,6 @@ static void test_dimensions_around_an_axis(void **state)
 
 static void test_every_digit_of_a_key_is_sorted_by(void **state)
 {
-  (void)state;
   static const int64_t limit[] = {1, 255, 256, 65535, 65536, 50257, (1 << 24) - 1, 1 << 24, INT32_MAX};
   static const int rounds[] = {1, 1, 2, 2, 3, 2, 3, 4, 4};
   for (size_t i = 0; i < sizeof limit / sizeof limit[0]; i++) assert_int_equal(cuda_sort_rounds(limit[i]), rounds[i]);
@@ -249,7 +241,6 @@ static void test_every_digit_of_a_key_is_sorted_by(void **state)
 
 static void test_workers_have_all_numbers(void **state)
 {
-  (void)state;
   for (int64_t count = 1; count < 5000000; count = count * 3 / 2 + 1) {
     const int64_t workers = cuda_sort_workers(count);
     assert_true(workers >= 1 && workers <= 1024);
@@ -261,7 +252,6 @@ static void test_workers_have_all_numbers(void **state)
 
 static void test_where_equal_keys_end(void **state)
 {
-  (void)state;
   static const uint32_t key[] = {0, 0, 0, 3, 4, 4, 9, 9, 9, 9};
   static const int64_t end[] = {3, 3, 3, 4, 6, 6, 10, 10, 10, 10};
   for (int64_t i = 0; i < 10; i++) assert_int_equal(cuda_sorted_end(key, 10, i), end[i]);

@@ -43,7 +43,6 @@ static void check(const cuda_pool *p, int64_t H, int64_t P)
 
 static void test_windows_and_elements_find_each_other(void **state)
 {
-  (void)state;
   int seen = 0;
   for (int64_t H = 1; H <= 13; H++)
     for (int64_t kernel = 1; kernel <= 7; kernel++)
@@ -60,7 +59,6 @@ static void test_windows_and_elements_find_each_other(void **state)
 
 static void test_adaptive_windows_and_elements_find_each_other(void **state)
 {
-  (void)state;
   for (int64_t H = 1; H <= 24; H++)
     for (int64_t P = 1; P <= 24; P++) {
       const cuda_pool p = pool_of(true, H, P, 0, 0, 0);
@@ -70,7 +68,6 @@ static void test_adaptive_windows_and_elements_find_each_other(void **state)
 
 static void test_the_divisor_of_a_sum(void **state)
 {
-  (void)state;
   cuda_pool p = pool_of(false, 6, 3, 3, 2, 1); /* windows of 3 x 2, the first row of the first in the padding */
   assert_true(cuda_window_divisor(&p, 0, 0) == 3.0f);
   assert_true(cuda_window_divisor(&p, 1, 0) == 2.0f);
@@ -84,7 +81,6 @@ static void test_the_divisor_of_a_sum(void **state)
 
 static void test_elements_are_counted_as_they_lie_in_memory(void **state)
 {
-  (void)state;
   const brim_pool2d_attr attr = {.kernel = {1, 1}, .stride = {1, 1}};
   const brim_shape x = {4, {2, 12, 3, 5}}, y = {4, {2, 12, 2, 4}};
   for (int64_t pack = 0; pack <= 4; pack += 2) { /* 0: plain */

@@ -19,14 +19,12 @@ static char path[512];
 
 static int setup(void **state)
 {
-  (void)state;
   snprintf(path, sizeof path, BRIM_BUILD_DIR "/tests/profile-%d", (int)getpid());
   unlink(path);
   return 0;
 }
 static int teardown(void **state)
 {
-  (void)state;
   unlink(path);
   return 0;
 }
@@ -41,7 +39,6 @@ static void write_file(const char *text, size_t length)
 
 static void test_what_is_added_is_found_now_and_later(void **state)
 {
-  (void)state;
   cuda_profile p;
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_null(cuda_profile_find(&p, "gpu", "lib 1", "key"));
@@ -63,7 +60,6 @@ static void test_what_is_added_is_found_now_and_later(void **state)
 
 static void test_choices_are_for_one_device_library_and_key(void **state)
 {
-  (void)state;
   cuda_profile p;
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_int_equal(cuda_profile_add(&p, "gpu", "lib 1", "key", "choice"), BRIM_OK);
@@ -76,7 +72,6 @@ static void test_choices_are_for_one_device_library_and_key(void **state)
 
 static void test_of_two_lines_the_later_counts(void **state)
 {
-  (void)state;
   static const char text[] = "# made by hand\n\ngpu\tlib\tkey\tfirst\r\ngpu\tlib\tother\tx\ngpu\tlib\tkey\tsecond";
   cuda_profile p;
   write_file(text, sizeof text - 1);
@@ -98,7 +93,6 @@ static void expect_refusal(const char *text, size_t length, const char *where)
 
 static void test_what_is_no_profile_is_refused_with_its_line(void **state)
 {
-  (void)state;
   EXPECT_REFUSAL("gpu\tlib\tkey\n", ":1:");
   EXPECT_REFUSAL("# fine\ngpu\tlib\tkey\tchoice\ngpu\tlib\tkey\tchoice\tmore\n", ":3:");
   EXPECT_REFUSAL("\n\tlib\tkey\tchoice\n", ":2:");
@@ -109,7 +103,6 @@ static void test_what_is_no_profile_is_refused_with_its_line(void **state)
 
 static void test_a_file_that_does_not_exist_is_empty_only_where_it_may_be(void **state)
 {
-  (void)state;
   cuda_profile p;
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_int_equal(p.count, 0);
@@ -121,7 +114,6 @@ static void test_a_file_that_does_not_exist_is_empty_only_where_it_may_be(void *
 
 static void test_a_field_with_a_tab_is_no_choice(void **state)
 {
-  (void)state;
   cuda_profile p;
   assert_int_equal(cuda_profile_read(&p, path, 1), BRIM_OK);
   assert_int_equal(cuda_profile_add(&p, "gpu", "lib", "key", "a\tb"), BRIM_EINTERNAL);
@@ -147,7 +139,6 @@ static void test_a_field_with_a_tab_is_no_choice(void **state)
 
 static void test_a_products_key_has_all_that_it_is(void **state)
 {
-  (void)state;
   cuda_product p = {
       .m = 64, .n = 32, .k = 16, .lda = 16, .ldb = 32, .ldd = 32, .type = BRIM_DTYPE_F32, .type_d = BRIM_DTYPE_F32};
   char plain[CUDA_PROFILE_KEY_MAX], rounded[CUDA_PROFILE_KEY_MAX];
@@ -182,7 +173,6 @@ static void test_a_products_key_has_all_that_it_is(void **state)
 
 static void test_a_convolutions_key_has_all_that_it_is(void **state)
 {
-  (void)state;
   cuda_dnn_conv c = {.result = CUDA_DNN_Y,
                      .conv = {.N = 2,
                               .C = 4,
@@ -229,7 +219,6 @@ static void test_a_convolutions_key_has_all_that_it_is(void **state)
 /* The longest keys fit, as a truncated part might distinguish two keys. */
 static void test_the_greatest_sizes_fit_into_a_key(void **state)
 {
-  (void)state;
   const int64_t most = INT32_MAX, square = (int64_t)INT32_MAX * INT32_MAX;
   const cuda_product p = {most,
                           most,

@@ -48,7 +48,6 @@ static void check_update(const char *op, int64_t parameters, double max_norm, do
 /* The kernels: the program's first one; updates; averages; buffers. */
 static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
-  (void)state;
   check_update("adamw", 20, 0, 0, 3);
   check_update("adam", 20, 0, 0.9, 4);
   check_update("yogi", 20, 0, 0, 3);
@@ -61,7 +60,6 @@ static void test_an_update_of_many_parameters_is_few_launches_of_the_same_bits(v
 /* Of 20 tensors 15 are trained, with buffers in between; adafactor sums rows and columns between its launches. */
 static void test_updates_of_other_states_are_launches_of_their_own(void **state)
 {
-  (void)state;
   check_update("adamw8bit", 20, 0, 0, 1 + 15 + 5);
   check_update("adafactor", 20, 0.5, 0, 1 + 3 + 15 * 7 + 5);
 }
@@ -69,7 +67,6 @@ static void test_updates_of_other_states_are_launches_of_their_own(void **state)
 /* And two for the norm, one for the factor. */
 static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void **state)
 {
-  (void)state;
   check_update("adamw", 20, 0.5, 0, 6);
   check_update("sgd", 20, 0.5, 0.75, 7);
 }
@@ -77,7 +74,6 @@ static void test_the_norm_of_all_gradients_is_two_launches_of_the_same_bits(void
 /* 450 trained and 150 buffers: their averages need two tables. */
 static void test_work_beyond_one_table_continues_in_the_next(void **state)
 {
-  (void)state;
   check_update("sgd", 600, 0, 0.5, 5);
 }
 
@@ -106,7 +102,6 @@ static brim_graph *twice_graph(void)
 static void test_updates_that_depend_on_each_other_keep_their_order(void **state)
 {
   machine whole, single;
-  (void)state;
   open_machine(&whole, twice_graph(), NULL, 0);
   open_machine(&single, twice_graph(), NULL, 0);
   const uint64_t before = kernels_run();
@@ -163,7 +158,6 @@ static void check_federation(int64_t parameters, uint64_t kernels)
  * into a table. */
 static void test_a_round_of_many_parameters_is_few_launches_of_the_same_bits(void **state)
 {
-  (void)state;
   check_federation(20, 1 + 2 + 4);
   check_federation(1, 1 + 2 + 4);
   check_federation(600, 1 + 2 * 2 + 2 * 4);
@@ -195,7 +189,6 @@ static void check_orders(const char *op, double max_norm, double ema_decay)
 
 static void test_programs_leave_the_same_bits_in_any_order_of_blocks_and_threads(void **state)
 {
-  (void)state;
   check_orders("adamw", 0.5, 0.75);
   check_orders("adafactor", 0.5, 0);
   check_orders("adamw8bit", 0, 0);
@@ -220,7 +213,6 @@ static void test_a_vector_that_is_not_aligned_ends_the_program(void **state)
 {
   char said[1024];
   int pipes[2], status;
-  (void)state;
   assert_int_equal(pipe(pipes), 0);
   const pid_t child = fork();
   assert_true(child >= 0);
@@ -292,7 +284,6 @@ static void check_failed_proof(const char *op)
 
 static void test_a_failed_proof_keeps_everything_until_it_was_waited_for(void **state)
 {
-  (void)state;
   check_failed_proof("adamw");
   check_failed_proof("lion");
   check_failed_proof("adafactor");
@@ -305,7 +296,6 @@ static void test_a_program_without_a_proof_runs_after_a_failed_one(void **state)
 {
   machine m;
   const double bad = NAN;
-  (void)state;
   brim_graph *g = update_graph("sgd", 5, 0, 0);
   const brim_tensor *proof = brim_graph_tensor(g, BRIM_ROLE_DATA, BRIM_DTYPE_F64, &(brim_shape){1, {1}}, "proof");
   open_machine(&m, g, NULL, 0);

@@ -58,7 +58,6 @@ static void check_tensors(const int64_t *count, int tensors, int tables_expected
 
 static void test_a_table_fits_a_kernels_arguments(void **state)
 {
-  (void)state;
   assert_true(sizeof(cuda_table) + 64 <= CUDA_PARAMETER_BYTES);
   assert_true(sizeof(cuda_table) + 64 + sizeof(cuda_table_entry) > CUDA_PARAMETER_BYTES); /* and wastes no room */
   assert_int_equal(offsetof(cuda_table, entry), offsetof(cuda_table_few, entry));
@@ -66,7 +65,6 @@ static void test_a_table_fits_a_kernels_arguments(void **state)
 
 static void test_no_tensor_and_empty_tensors_take_no_part(void **state)
 {
-  (void)state;
   check_tensors(NULL, 0, 0);
   check_tensors((const int64_t[]){0}, 1, 0);
   check_tensors((const int64_t[]){0, 5, 0, 0, 4097, 0}, 6, 1);
@@ -74,7 +72,6 @@ static void test_no_tensor_and_empty_tensors_take_no_part(void **state)
 
 static void test_one_tensor_of_any_size_is_cut_without_rest(void **state)
 {
-  (void)state;
   const int64_t sizes[] = {1, 3, 4095, 4096, 4097, 8192, 1000003};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) check_tensors(&sizes[i], 1, 1);
 }
@@ -82,7 +79,6 @@ static void test_one_tensor_of_any_size_is_cut_without_rest(void **state)
 static void test_tiny_and_huge_tensors_share_a_table(void **state)
 {
   static int64_t count[300];
-  (void)state;
   for (int t = 0; t < 300; t++) count[t] = t % 7 == 0 ? 1000000 + t : t % 3 == 0 ? 4096 * (t % 5) : t;
   check_tensors(count, 300, 1);
 }
@@ -91,7 +87,6 @@ static void test_more_tensors_than_a_table_holds_continue_in_the_next(void **sta
 {
   static int64_t count[TENSORS_MAX];
   const int full = (int)CUDA_TABLE_ENTRIES;
-  (void)state;
   for (int t = 0; t < TENSORS_MAX; t++) count[t] = 1 + t % 5000;
   check_tensors(count, full, 1);
   check_tensors(count, full + 1, 2);
@@ -102,7 +97,6 @@ static void test_parts_of_a_table_are_limited_but_not_those_of_one_tensor(void *
 {
   static cuda_table table;
   const cuda_table_entry e = {.count = 1};
-  (void)state;
   cuda_table_clear(&table, NULL);
   assert_true(cuda_table_add(&table, &e, 10, 16));
   assert_true(cuda_table_add(&table, &e, 6, 16));
@@ -114,7 +108,6 @@ static void test_parts_of_a_table_are_limited_but_not_those_of_one_tensor(void *
 
 static void test_a_norm_has_a_limited_number_of_parts_and_at_least_one(void **state)
 {
-  (void)state;
   assert_int_equal(cuda_norm_parts(0), 1);
   assert_int_equal(cuda_norm_parts(CUDA_NORM_PIECE), 1);
   assert_int_equal(cuda_norm_parts(CUDA_NORM_PIECE + 1), 2);

@@ -85,13 +85,11 @@ static void check_file(const char *backend, bool is_double)
 
 static void double_precision_matches_pytorch(void **state)
 {
-  (void)state;
   check_file("reference", true);
 }
 
 static void single_precision_is_as_close_as_pytorch(void **state)
 {
-  (void)state;
   check_file("cpu", false);
 }
 

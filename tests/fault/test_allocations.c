@@ -141,7 +141,6 @@ static void check_steps(const char *model, const char *backend, int workers, int
 /* The queue is read, and no job waits. */
 static void a_policy_called_between_steps_allocates_nothing(void **state)
 {
-  (void)state;
   char claims[SCRATCH_PATH * 2 + 16];
   snprintf(claims, sizeof claims, "claims.dir=%s", scratch("claims"));
   const char *const words[] = {"policy=elastic", "backend.memory_mb=64", claims};
@@ -154,21 +153,18 @@ static void a_policy_called_between_steps_allocates_nothing(void **state)
 
 static void cpu_steps_of_a_cnn_allocate_nothing(void **state)
 {
-  (void)state;
   for (int workers = 0; workers <= 4; workers += 2) check_steps("model=cnn", "backend=cpu", workers, 1);
   check_steps("model=cnn", "backend=cpu", 1, 3);
 }
 
 static void cpu_steps_of_an_mlp_allocate_nothing(void **state)
 {
-  (void)state;
   check_steps("model=mlp", "backend=cpu", 0, 1);
   check_steps("model=mlp", "backend=cpu", 4, 2);
 }
 
 static void reference_steps_allocate_nothing(void **state)
 {
-  (void)state;
   check_steps("model=mlp", "backend=reference", 1, 2);
 }
 
@@ -247,7 +243,6 @@ static void check_arena(const char *backend, const char *batch)
 
 static void the_arena_is_the_planned_peak_to_the_byte(void **state)
 {
-  (void)state;
   const char *const backends[] = {"backend=cpu", "backend=reference"};
   const char *const batches[] = {"training.batch_size=32", "training.batch_size=5", "training.batch_size=1"};
   for (size_t i = 0; i < 2; i++)
@@ -257,7 +252,6 @@ static void the_arena_is_the_planned_peak_to_the_byte(void **state)
 /* The tests above can fail only if this works. */
 static void requests_are_seen_and_attributed_to_the_caller(void **state)
 {
-  (void)state;
   interpose_start();
   void *volatile direct = malloc(100);
   brim_arena arena = {0};

@@ -21,7 +21,6 @@ static char folder[256];
 /* Hides real GPUs, so that only the plugin's are found. */
 static int set_up(void **state)
 {
-  (void)state;
   snprintf(folder, sizeof folder, "%s/tests/best-%d", BRIM_BUILD_DIR, (int)getpid());
   brim_shared_folder_set(folder);
   unsetenv("BRIM_PLUGIN_PATH");
@@ -30,7 +29,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   char command[300];
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command);
@@ -84,7 +82,6 @@ static void assert_is_host(const brim_device_choice *choice)
 static void the_gpu_with_the_most_free_memory_is_chosen(void **state)
 {
   static const char *const backends[] = {NULL, "auto", "gpus"};
-  (void)state;
   set_gpus("100/400,300/400,200/800", NULL);
   for (int i = 0; i < 3; i++) {
     const brim_device_choice choice = best(backends[i], 0);
@@ -98,7 +95,6 @@ static void the_gpu_with_the_most_free_memory_is_chosen(void **state)
 
 static void a_gpu_comes_before_the_host_however_little_it_has(void **state)
 {
-  (void)state;
   set_gpus("1/400", NULL);
   const brim_device_choice choice = best(NULL, 1);
   assert_string_equal(choice.name, "gpus:0");
@@ -107,7 +103,6 @@ static void a_gpu_comes_before_the_host_however_little_it_has(void **state)
 
 static void a_gpu_without_enough_is_passed_over_and_named(void **state)
 {
-  (void)state;
   set_gpus("100/400,300/400", NULL);
   brim_device_choice choice = best(NULL, 300);
   assert_string_equal(choice.name, "gpus:1");
@@ -121,7 +116,6 @@ static void a_gpu_without_enough_is_passed_over_and_named(void **state)
 
 static void gpu_device_id_selects_the_device(void **state)
 {
-  (void)state;
   set_gpus("100/400,300/400", "0");
   brim_device_choice choice = best(NULL, 0);
   assert_string_equal(choice.name, "gpus:0");
@@ -135,7 +129,6 @@ static void gpu_device_id_selects_the_device(void **state)
 
 static void the_host_is_chosen_without_a_gpu(void **state)
 {
-  (void)state;
   set_gpus("", NULL);
   const brim_device_choice choice = best(NULL, UINT32_MAX); /* a host without limits is not checked for this size */
   assert_is_host(&choice);
@@ -144,7 +137,6 @@ static void the_host_is_chosen_without_a_gpu(void **state)
 
 static void a_failing_driver_is_reported_but_is_no_error(void **state)
 {
-  (void)state;
   set_gpus("broken", NULL);
   const brim_device_choice choice = best(NULL, 0);
   assert_is_host(&choice);
@@ -156,7 +148,6 @@ static void a_failing_driver_is_reported_but_is_no_error(void **state)
 static void errors_of_a_query_are_reported(void **state)
 {
   static const char *const missing[] = {"/nowhere"}, *const option[] = {"threads=1"}, *const word[] = {"threads"};
-  (void)state;
   set_gpus("100/400", NULL);
   brim_device_search q = query("nonsense", 0);
   assert_fails(&q, BRIM_EINVAL, "there is no backend 'nonsense'\n");
@@ -179,7 +170,6 @@ static void errors_of_a_query_are_reported(void **state)
 static void devices_with_a_limit_are_chosen_by_its_free_part(void **state)
 {
   static const char *const option[] = {"devices=2", "memory_mb=64"}, *const wrong[] = {"memory_mb=lots"};
-  (void)state;
   set_gpus("", NULL);
   brim_device_search q = query("cpu", 50);
   brim_device_choice choice;

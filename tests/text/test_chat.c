@@ -74,7 +74,6 @@ static uint32_t pack_plainly(const uint32_t *places, uint32_t count, uint32_t co
 
 static void packing_is_best_fit_decreasing(void **state)
 {
-  (void)state;
   uint32_t places[500];
   drawn d = {7, 0};
   for (int round = 0; round < 200; round++) {
@@ -89,7 +88,6 @@ static void packing_is_best_fit_decreasing(void **state)
  * needs fewer rows than the tokens fill. */
 static void rows_of_alpacas_lengths_are_at_least_98_percent_full(void **state)
 {
-  (void)state;
   uint32_t *places = calloc(COUNT_MAX, sizeof *places);
   static const uint32_t contexts[] = {512, 1024, 2048, 8192};
   for (size_t c = 0; c < sizeof contexts / sizeof contexts[0]; c++) {
@@ -113,7 +111,6 @@ static void rows_of_alpacas_lengths_are_at_least_98_percent_full(void **state)
 
 static void packing_depends_on_nothing_but_the_lengths(void **state)
 {
-  (void)state;
   uint32_t places[300];
   chat_packs a, b;
   drawn d = {3, 0};
@@ -129,7 +126,6 @@ static void packing_depends_on_nothing_but_the_lengths(void **state)
 
 static void without_packing_each_row_has_one_document_in_order(void **state)
 {
-  (void)state;
   const uint32_t places[] = {3, 9, 1, 9};
   chat_packs p;
   assert_int_equal(chat_pack(places, 4, 10, 1, &p), BRIM_OK);
@@ -180,7 +176,6 @@ static void check_places(const char *name, const char *text, bool expected)
 
 static void the_place_of_each_token_is_found(void **state)
 {
-  (void)state;
   check_places("llama3",
                "<|begin|>user\n\nWhat is 2 + 2?<|end_of_text|>It's  four \xc3\xa9\xe2\x82\xac.<|end_of_text|>", true);
   check_places("qwen", "<think>\nIt is 12345<think>  the end", true);

@@ -110,7 +110,6 @@ static void check_model(const char *dir, const char *const *words)
 
 static void cached_programs_compute_the_logits_of_the_whole_sample(void **state)
 {
-  (void)state;
   static const struct {
     const char *name;
     const char *words[WORDS_MAX];
@@ -189,7 +188,6 @@ static void continue_plainly(const opened *o, const brim_generate_text *text, co
 
 static void texts_side_by_side_are_those_without_caches(void **state)
 {
-  (void)state;
   static const char *const words[] = {DECODER, "model.kv_heads=2", NULL};
   static const int32_t prompt[] = {'t', 'h', 'e', ' ', 's', 't', 'e', 'p', ' ', 'i'};
   const brim_generate_text text[TEXTS] = {{prompt, 10, 0}, {prompt + 2, 1, 1}};
@@ -220,7 +218,6 @@ static void texts_side_by_side_are_those_without_caches(void **state)
 
 static void a_stop_token_ends_one_text(void **state)
 {
-  (void)state;
   static const int32_t prompt[] = {'t', 'h', 'e', ' '};
   const brim_generate_text text[TEXTS] = {{prompt, 4, 0}, {prompt + 1, 2, 1}};
   const brim_generator_options room = {.texts = TEXTS, .prompt = 4, .tokens = 12};
@@ -264,7 +261,6 @@ static brim_status build(const void *self, brim_graph *g)
 
 static void tokens_may_affect_each_other_only_by_causal_attention(void **state)
 {
-  (void)state;
   static const char *const reasons[WAYS] = {
       [MUTUAL] = "attention", [POSITIONS] = "add", [LSTM] = "lstm", [MEAN] = "mean"};
   static const brim_model_ops ops = {.size = sizeof ops, .build = build};
@@ -292,7 +288,6 @@ static void tokens_may_affect_each_other_only_by_causal_attention(void **state)
 
 static void a_plan_has_the_caches_and_rings_of_windows(void **state)
 {
-  (void)state;
   static const struct {
     const char *name;
     uint64_t rows; /* of the three layers' caches, for a text */

@@ -75,7 +75,6 @@ static int64_t count_parameters(const char *settings)
 
 static void the_sizes_have_the_parameters_of_openais(void **state)
 {
-  (void)state;
   assert_int_equal(count_parameters(NULL), 124439808);
   assert_int_equal(count_parameters("{layers: 24, heads: 16, width: 1024}"), 354823168);
   assert_int_equal(count_parameters("{layers: 36, heads: 20, width: 1280}"), 774030080);

@@ -48,7 +48,6 @@ static bool start(golden_run *r, const char *backend, uint32_t frozen_type)
 
 static void logits_and_losses_are_pytorchs(void **state)
 {
-  (void)state;
   golden_run r;
   assert_true(start(&r, "reference", 0));
   golden_run_check_forward(&r);
@@ -57,7 +56,6 @@ static void logits_and_losses_are_pytorchs(void **state)
 
 static void gradients_match_pytorch_and_belong_to_adapters_only(void **state)
 {
-  (void)state;
   golden_run r;
   assert_true(start(&r, "reference", 0));
   const size_t trained = golden_run_check_gradients(&r, 0);
@@ -68,7 +66,6 @@ static void gradients_match_pytorch_and_belong_to_adapters_only(void **state)
 
 static void twenty_steps_of_adamw_are_pytorchs_and_leave_the_model(void **state)
 {
-  (void)state;
   golden_run r;
   assert_true(start(&r, "reference", 0));
   golden_run_check_training(&r, golden_adamw(), "adamw.");
@@ -77,7 +74,6 @@ static void twenty_steps_of_adamw_are_pytorchs_and_leave_the_model(void **state)
 
 static void first_gradients_on_cpu_are_within_the_bound_of_single_precision(void **state)
 {
-  (void)state;
   golden_run r;
   if (!start(&r, "cpu", 0)) {
     printf("SKIPPED: backend cpu was not built\n");
@@ -90,7 +86,6 @@ static void first_gradients_on_cpu_are_within_the_bound_of_single_precision(void
 /* Rounded weights, including the embedding, give slightly different losses. */
 static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 {
-  (void)state;
   golden_run r;
   double loss[GOLDEN_STEPS];
   assert_true(start(&r, "reference", BRIM_DTYPE_BF16));
@@ -106,7 +101,6 @@ static void frozen_weights_in_bf16_are_rounded_where_they_are_read(void **state)
 /* By default only c_attn is adapted, as a whole. */
 static void the_defaults_are_pefts(void **state)
 {
-  (void)state;
   golden_run t;
   int64_t trained = 0;
   assert_true(load(&t, "reference", NULL));
@@ -125,7 +119,6 @@ static void the_defaults_are_pefts(void **state)
 /* With a vocabulary of GPT-2's size, neither the logits nor a gradient of the embedding ever exist. */
 static void a_frozen_embedding_has_no_gradient_anywhere(void **state)
 {
-  (void)state;
   golden_run t;
   brim_graph *g = NULL;
   bool inside = false;

@@ -66,7 +66,6 @@ static double greatest_difference(const double *a, const double *b)
 
 static void a_merged_language_model_has_the_same_logits(void **state)
 {
-  (void)state;
   static double before[LENGTH * VOCABULARY], changed[LENGTH * VOCABULARY], merged[LENGTH * VOCABULARY];
   static const char *const plain[] = {"model=gpt2", SIZES("model"), "training.steps=2", NULL};
   static const char *const still[] = {"model=gpt2",       SIZES("model"),   "optimizer=sgd",

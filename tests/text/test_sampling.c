@@ -33,14 +33,12 @@ static void check_shares(brim_sampling how, const double *expected)
 
 static void tokens_are_drawn_by_their_probabilities(void **state)
 {
-  (void)state;
   check_shares((brim_sampling){.temperature = 1, .top_p = 1}, share);
   check_shares((brim_sampling){.temperature = 1, .top_p = 1, .top_k = COUNT + 3}, share);
 }
 
 static void temperature_is_an_exponent_of_probabilities(void **state)
 {
-  (void)state;
   double warm[COUNT], sum = 0;
   for (int i = 0; i < COUNT; i++) sum += warm[i] = sqrt(share[i]);
   for (int i = 0; i < COUNT; i++) warm[i] /= sum;
@@ -50,14 +48,12 @@ static void temperature_is_an_exponent_of_probabilities(void **state)
 
 static void top_k_keeps_the_most_probable(void **state)
 {
-  (void)state;
   check_shares((brim_sampling){.temperature = 1, .top_p = 1, .top_k = 2}, (double[]){0, 0.4 / 0.65, 0, 0, 0.25 / 0.65});
   check_shares((brim_sampling){.temperature = 1, .top_p = 1, .top_k = 1}, (double[]){0, 1, 0, 0, 0});
 }
 
 static void top_p_keeps_the_smallest_set_with_that_probability(void **state)
 {
-  (void)state;
   check_shares((brim_sampling){.temperature = 1, .top_p = 0.3}, (double[]){0, 1, 0, 0, 0});
   check_shares((brim_sampling){.temperature = 1, .top_p = 0.7}, (double[]){0, 0.4 / 0.85, 0.2 / 0.85, 0, 0.25 / 0.85});
   check_shares((brim_sampling){.temperature = 1, .top_k = 2, .top_p = 0.6}, (double[]){0, 1, 0, 0, 0});
@@ -65,7 +61,6 @@ static void top_p_keeps_the_smallest_set_with_that_probability(void **state)
 
 static void values_that_are_not_finite_are_reported(void **state)
 {
-  (void)state;
   brim_sampling_choice room[2];
   const brim_sampling how = {.temperature = 1, .top_p = 1};
   assert_int_equal(brim_sample(&how, (double[]){0, NAN}, 2, 0, room), -1);
@@ -89,14 +84,12 @@ static void check_pieces(const char *const *piece, const char *const *shown)
 
 static void characters_wait_until_they_are_whole(void **state)
 {
-  (void)state;
   check_pieces((const char *const[]){"a\xc3", "\xa9", "\xf0\x9f", "\x99", "\x82", "b", NULL},
                (const char *const[]){"a", "\xc3\xa9", "", "", "\xf0\x9f\x99\x82", "b"});
 }
 
 static void invalid_characters_are_replaced(void **state)
 {
-  (void)state;
   check_pieces((const char *const[]){"\xff", "x\xc3", "y", "\xe2\x82", NULL},
                (const char *const[]){"\xef\xbf\xbd", "x", "\xef\xbf\xbdy", "\xef\xbf\xbd\xef\xbf\xbd"});
 }

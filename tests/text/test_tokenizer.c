@@ -93,13 +93,11 @@ static void check_cases(const char *path)
 
 static void ids_are_those_of_openais_encoder(void **state)
 {
-  (void)state;
   check_cases(GOLDEN); /* vocab.json and merges.txt are preferred to tokenizer.json */
 }
 
 static void a_tokenizer_json_gives_the_same_ids(void **state)
 {
-  (void)state;
   check_cases(GOLDEN "/tokenizer.json");
 }
 
@@ -113,7 +111,6 @@ static void copy(const char *from, const char *to)
 
 static void openais_names_are_found(void **state)
 {
-  (void)state;
   mkdir(scratch("openai"), 0755);
   copy(GOLDEN "/vocab.json", scratch("openai/encoder.json"));
   copy(GOLDEN "/merges.txt", scratch("openai/vocab.bpe"));
@@ -122,7 +119,6 @@ static void openais_names_are_found(void **state)
 
 static void pairs_may_be_lists(void **state)
 {
-  (void)state;
   json_t *root = json_load_file(GOLDEN "/tokenizer.json", 0, NULL), *pair;
   json_t *merges = json_object_get(json_object_get(root, "model"), "merges");
   size_t i;
@@ -138,7 +134,6 @@ static void pairs_may_be_lists(void **state)
 
 static void the_vocabulary_follows_from_the_files(void **state)
 {
-  (void)state;
   tokenizer *hugging = open_tokenizer(GOLDEN), *other = open_tokenizer(GOLDEN "/tokenizer.json");
   json_t *ids = json_load_file(GOLDEN "/vocab.json", 0, NULL);
   const json_int_t end = json_integer_value(json_object_get(ids, "<|endoftext|>"));
@@ -228,7 +223,6 @@ static void check_kind(const char *name, const json_t *cases)
 
 static void ids_and_texts_are_those_of_the_package_tokenizers(void **state)
 {
-  (void)state;
   const char *name;
   json_t *list, *cases = json_load_file(BRIM_TESTS_DIR "/golden/tokenizers/cases.json", JSON_ALLOW_NUL, NULL);
   assert_true(json_object_size(cases) > 15);
@@ -238,7 +232,6 @@ static void ids_and_texts_are_those_of_the_package_tokenizers(void **state)
 
 static void the_end_of_text_is_that_of_the_configuration(void **state)
 {
-  (void)state;
   mkdir(scratch("eos"), 0755);
   copy(BRIM_TESTS_DIR "/golden/tokenizers/llama3.json", scratch("eos/tokenizer.json"));
   tokenizer *t = open_tokenizer(scratch("eos"));
@@ -276,7 +269,6 @@ static brim_status add_up(void *context, const int32_t *tokens, size_t count)
 /* A quadratic algorithm would never end. */
 static void a_million_letters_without_a_break_are_encoded(void **state)
 {
-  (void)state;
   enum { BYTES = 1000000 };
   tokenizer *b = open_tokenizer(GOLDEN);
   char *text = malloc(BYTES);
@@ -291,7 +283,6 @@ static void a_million_letters_without_a_break_are_encoded(void **state)
 
 static void invalid_utf8_is_refused_with_its_place(void **state)
 {
-  (void)state;
   static const struct {
     const char *text;
     size_t bytes, at;
@@ -322,7 +313,6 @@ static void expect_error(const char *vocabulary, const char *merges, const char 
 
 static void wrong_vocabularies_are_refused(void **state)
 {
-  (void)state;
   expect_error("{", "", "'V': line 1, column 2: '\"' is needed here");
   expect_error("[]", "", "'V': line 1, column 1: '{' is needed here");
   expect_error("{}", "", "'V' has no tokens");
@@ -342,7 +332,6 @@ static void wrong_vocabularies_are_refused(void **state)
 
 static void wrong_merges_are_refused_with_their_line(void **state)
 {
-  (void)state;
   char *vocabulary = scratch_read(GOLDEN "/vocab.json", NULL);
   expect_error(vocabulary, "#version: 0.2\nh e\nhe\n", "'M', line 3: two tokens with a space between them are needed");
   expect_error(vocabulary, "h e\nh e l\n", "'M', line 2: there are more than two tokens");
@@ -371,7 +360,6 @@ static void expect_tokenizer_error(const char *in, const char *key, const char *
 
 static void unknown_kinds_are_refused_by_name_and_place(void **state)
 {
-  (void)state;
   static const char split[] = "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Digits\"}, %s]}";
   static const struct {
     const char *step, *text;
@@ -405,7 +393,6 @@ static void unknown_kinds_are_refused_by_name_and_place(void **state)
 
 static void unknown_models_are_refused(void **state)
 {
-  (void)state;
   expect_tokenizer_error("model", "type", "\"WordPiece\"", "'V', model: type \"WordPiece\" is not supported");
   expect_tokenizer_error("model", "merges", "{}", "'[' is needed here");
   expect_tokenizer_error("model", "merges", "[\"h e\", 7]", "'\"' is needed here");
@@ -421,7 +408,6 @@ static void unknown_models_are_refused(void **state)
 
 static void other_tokenizers_are_not_gpt2s(void **state)
 {
-  (void)state;
   tokenizer *t = open_tokenizer(GOLDEN "/tokenizer.json");
   assert_true(tokenizer_is_gpt2(t));
   tokenizer_free(t);
@@ -432,7 +418,6 @@ static void other_tokenizers_are_not_gpt2s(void **state)
 
 static void missing_files_are_reported_with_their_origin(void **state)
 {
-  (void)state;
   tokenizer *b = NULL;
   assert_int_equal(tokenizer_open(scratch("nowhere"), false, &b), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "set dataset.tokenizer to its folder"));
@@ -446,7 +431,6 @@ static void missing_files_are_reported_with_their_origin(void **state)
 /* In a data set, so that Ctrl-C ends it. */
 static void tokenizing_stops_on_request(void **state)
 {
-  (void)state;
   scratch_put("a.txt", "the memory of a step is known before that step begins");
   const dataset_param given[] = {{.key = "path", .text = scratch("a.txt")}, {.key = "tokens", .text = "gpt2"},
                                  {.key = "tokenizer", .text = GOLDEN},      {.key = "cache", .text = scratch("cache")},

@@ -54,13 +54,11 @@ static void check_file(const char *path)
 
 static void sentencepiece_without_merges_has_the_ids_of_transformers(void **state)
 {
-  (void)state;
   check_file(BRIM_TESTS_DIR "/golden/tokens-llama.gguf");
 }
 
 static void byte_pairs_have_the_ids_of_transformers(void **state)
 {
-  (void)state;
   check_file(BRIM_TESTS_DIR "/golden/tokens-gpt2.gguf");
 }
 

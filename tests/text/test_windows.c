@@ -43,7 +43,6 @@ static void check_file(const char *path, enum token_format format, int32_t width
 
 static void files_of_llm_c_and_of_numpy_are_read(void **state)
 {
-  (void)state;
   check_file(put_tokens("u16", 2, true, 30, 50000, 9), TOKEN_FORMAT_AUTO, 2, 30, 50000, 9);
   check_file(put_tokens("u32", 4, true, 30, 100000, 70000), TOKEN_FORMAT_AUTO, 4, 30, 100000, 70000);
   check_file(put_tokens("raw16", 2, false, 30, 7, 300), TOKEN_FORMAT_AUTO, 2, 30, 7, 300);
@@ -63,7 +62,6 @@ static void expect_file_error(const char *path, enum token_format format, const 
 
 static void wrong_files_are_refused(void **state)
 {
-  (void)state;
   const unsigned char odd[] = {1, 2, 3}, start[] = {0x88, 0xd8, 0x34, 0x01, 1, 0, 0, 0};
   unsigned char head[TOKEN_HEADER_BYTES + 4];
   expect_file_error(scratch("nowhere"), TOKEN_FORMAT_AUTO, "cannot open");
@@ -114,7 +112,6 @@ static void check_window(const windows *w, int64_t index, int32_t first)
 
 static void windows_lie_in_one_file_each(void **state)
 {
-  (void)state;
   windows w = make_windows(4, 4, 1000);
   add(&w, "a", 13, 0);   /* 3 windows; the last needs the token after it */
   add(&w, "b", 4, 100);  /* none: the last token has no answer */
@@ -134,7 +131,6 @@ static void windows_lie_in_one_file_each(void **state)
 
 static void a_stride_makes_windows_overlap_or_leaves_tokens_out(void **state)
 {
-  (void)state;
   windows near = make_windows(4, 1, 1000), far = make_windows(4, 6, 1000);
   add(&near, "near", 8, 10);
   assert_int_equal(near.count, 4);
@@ -148,7 +144,6 @@ static void a_stride_makes_windows_overlap_or_leaves_tokens_out(void **state)
 
 static void too_few_tokens_are_reported(void **state)
 {
-  (void)state;
   windows w = make_windows(8, 8, 1000);
   add(&w, "few", 8, 0);
   assert_int_equal(windows_check(&w, "the training tokens"), BRIM_ELOAD);
@@ -159,7 +154,6 @@ static void too_few_tokens_are_reported(void **state)
 
 static void tokens_beyond_the_vocabulary_are_found(void **state)
 {
-  (void)state;
   windows w = make_windows(4, 4, 70005);
   token_file f;
   int32_t tokens[4], answers[4];

@@ -123,7 +123,7 @@ static brim_plan_request request_of_deep(const deep *d, const brim_backend_ops *
                 .classes = 10,
                 .norm_group = 4,
                 .real = BRIM_DTYPE_F32,
-                .fuse = BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_NORM_ADD}, /* as plans with recompute */
+                .fuse = BRIM_FUSE_ALL},
       .backend = backend,
       .backend_self = self,
       .update = {.op = "sgd", .state_count = 1},

@@ -20,7 +20,6 @@ static double epsilon_of(double rate, double multiplier, int64_t rounds, double 
 
 static void equals_dp_accounting_and_is_never_below(void **state)
 {
-  (void)state;
   FILE *file = fopen(BRIM_TESTS_DIR "/golden/epsilon.txt", "r");
   double rate, multiplier, rounds, delta, wanted;
   int cases = 0;
@@ -37,7 +36,6 @@ static void equals_dp_accounting_and_is_never_below(void **state)
 
 static void grows_with_rounds_and_shrinks_with_noise(void **state)
 {
-  (void)state;
   assert_true(epsilon_of(0.1, 1, 0, 1e-5) == 0);
   double before = 0;
   for (int64_t rounds = 1; rounds < 100000; rounds *= 3) {
@@ -67,7 +65,6 @@ static double probability_of_more(int64_t clients, double rate, int64_t most)
 
 static void no_round_has_more_clients_than_there_is_room_for(void **state)
 {
-  (void)state;
   static const int64_t cases[][2] = {{100, 10},    {24, 4},       {1000, 1},   {1000, 500}, {1000, 999},
                                      {10000, 100}, {100000, 300}, {100000, 1}, {50, 50}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -82,7 +79,6 @@ static void no_round_has_more_clients_than_there_is_room_for(void **state)
 
 static void counts_the_rounds_of_clients_that_take_turns(void **state)
 {
-  (void)state;
   brim_settings s = federation(10, 4);
   assert_int_equal(brim_privacy_releases(&s, 7), 7);
   s.privacy.takes_turns = true;
@@ -97,7 +93,6 @@ static void counts_the_rounds_of_clients_that_take_turns(void **state)
 /* Both releases together have the noise multiplier that was asked for. */
 static void splits_the_noise_of_an_adaptive_clip_norm(void **state)
 {
-  (void)state;
   brim_settings s = federation(1000, 100);
   s.privacy = (brim_privacy_settings){.clip_norm = 1, .target_quantile = 0.5, .noise_multiplier = 1.5};
   const double updates = brim_privacy_update_multiplier(&s), count = 2 * brim_privacy_count_stddev(&s);

@@ -83,7 +83,6 @@ static void assert_tried(const work *w, int count, const int64_t *micro_batch, i
 
 static void three_retries_are_four_attempts(void **state)
 {
-  (void)state;
   const brim_retry_options options = {.max_retries = 3};
   work w = {.failures = 3, .text = "no room"};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_OK);
@@ -96,7 +95,6 @@ static void three_retries_are_four_attempts(void **state)
 
 static void without_retries_there_is_one_attempt(void **state)
 {
-  (void)state;
   const brim_retry_options options = {0};
   work w = {.failures = 1};
   assert_int_equal(brim_retry(&options, once, &w), BRIM_ENOMEM_DEVICE);
@@ -105,7 +103,6 @@ static void without_retries_there_is_one_attempt(void **state)
 
 static void three_statuses_are_out_of_memory_and_no_other(void **state)
 {
-  (void)state;
   const brim_retry_options options = {.max_retries = 1};
   static const struct {
     brim_status status;
@@ -126,7 +123,6 @@ static void three_statuses_are_out_of_memory_and_no_other(void **state)
 
 static void another_error_ends_it_at_once_with_its_own_text(void **state)
 {
-  (void)state;
   listener l = {0};
   const brim_oom_handler handler = {listen, &l};
   const brim_retry_options retry = {.max_retries = 3, .on_oom = &handler};
@@ -145,7 +141,6 @@ static void another_error_ends_it_at_once_with_its_own_text(void **state)
 
 static void the_handler_is_called_between_attempts(void **state)
 {
-  (void)state;
   listener l = {0};
   const brim_oom_handler handler = {listen, &l};
   const brim_retry_options options = {.max_retries = 2, .on_oom = &handler};
@@ -164,7 +159,6 @@ static void the_handler_is_called_between_attempts(void **state)
 
 static void memory_freed_by_the_handler_helps_the_next_attempt(void **state)
 {
-  (void)state;
   work w = {.failures = 9};
   listener l = {.frees = &w};
   const brim_oom_handler handler = {listen, &l};
@@ -175,7 +169,6 @@ static void memory_freed_by_the_handler_helps_the_next_attempt(void **state)
 
 static void a_failure_without_text_is_reported_by_its_status(void **state)
 {
-  (void)state;
   listener l = {0};
   const brim_oom_handler handler = {listen, &l};
   const brim_retry_options options = {.max_retries = 1, .on_oom = &handler};
@@ -197,7 +190,6 @@ static void count_signal(int number)
 /* The wait is a billion seconds, so the test would notice. */
 static void a_signal_ends_a_wait(void **state)
 {
-  (void)state;
   const brim_retry_options options = {.max_retries = 1, .wait_seconds = 1e9};
   const struct itimerval timer = {.it_interval = {.tv_usec = 20000}, .it_value = {.tv_usec = 20000}}, off = {0};
   work w = {.failures = 1};
@@ -211,7 +203,6 @@ static void a_signal_ends_a_wait(void **state)
 
 static void invalid_retry_options_are_refused(void **state)
 {
-  (void)state;
   const double not_a_number = strtod("nan", NULL);
   const brim_retry_options wrong[] = {
       {.max_retries = -1}, {.wait_seconds = -0.5}, {.wait_seconds = not_a_number}, {.wait_seconds = 1e30}};
@@ -226,7 +217,6 @@ static void invalid_retry_options_are_refused(void **state)
 
 static void micro_batches_halve_and_the_effective_batch_is_unchanged(void **state)
 {
-  (void)state;
   const brim_adapt_options options = {.effective_batch = 128, .micro_batch = 32, .min_micro_batch = 4};
   work w = {.room = 9};
   brim_adapted used = {0};
@@ -239,7 +229,6 @@ static void micro_batches_halve_and_the_effective_batch_is_unchanged(void **stat
 
 static void a_batch_that_fits_is_not_made_smaller(void **state)
 {
-  (void)state;
   const brim_adapt_options options = {.effective_batch = 100};
   work w = {.room = 100};
   brim_adapted used = {0};
@@ -250,7 +239,6 @@ static void a_batch_that_fits_is_not_made_smaller(void **state)
 
 static void only_divisors_are_tried_even_first(void **state)
 {
-  (void)state;
   brim_adapt_options options = {.effective_batch = 90, .micro_batch = 40};
   work w = {0};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_ENOMEM_DEVICE);
@@ -264,7 +252,6 @@ static void only_divisors_are_tried_even_first(void **state)
 /* For every effective batch, every initial micro-batch and every minimum. */
 static void the_product_is_always_the_effective_batch(void **state)
 {
-  (void)state;
   for (int64_t effective = 1; effective <= 48; effective++)
     for (int64_t first = 1; first <= effective; first++)
       for (int64_t least = 1; least <= first; least++) {
@@ -285,7 +272,6 @@ static void the_product_is_always_the_effective_batch(void **state)
 
 static void at_the_minimum_it_fails_and_lists_all_attempts(void **state)
 {
-  (void)state;
   const brim_adapt_options options = {.effective_batch = 128, .micro_batch = 32, .min_micro_batch = 8};
   work w = {.with = BRIM_ENOMEM_HOST, .text = "7 MiB are missing"};
   brim_adapted used = {-1, -1, -1};
@@ -297,7 +283,6 @@ static void at_the_minimum_it_fails_and_lists_all_attempts(void **state)
 
 static void if_half_is_too_small_the_smallest_allowed_batch_is_tried(void **state)
 {
-  (void)state;
   const brim_adapt_options options = {.effective_batch = 12, .micro_batch = 6, .min_micro_batch = 4};
   work w = {.room = 4};
   assert_int_equal(brim_adapt_batch(&options, step, &w, NULL), BRIM_OK);
@@ -306,7 +291,6 @@ static void if_half_is_too_small_the_smallest_allowed_batch_is_tried(void **stat
 
 static void the_handler_receives_the_next_attempt_and_may_give_up(void **state)
 {
-  (void)state;
   listener l = {.give_up_at = 2};
   const brim_oom_handler handler = {listen, &l};
   const brim_adapt_options options = {.effective_batch = 64, .on_oom = &handler};
@@ -324,7 +308,6 @@ static void the_handler_receives_the_next_attempt_and_may_give_up(void **state)
 
 static void impossible_batches_are_refused(void **state)
 {
-  (void)state;
   const brim_adapt_options wrong[] = {
       {.effective_batch = 0}, {.effective_batch = 8, .micro_batch = -1}, {.effective_batch = 8, .min_micro_batch = -1}};
   const brim_adapt_options between = {.effective_batch = 12, .micro_batch = 11, .min_micro_batch = 7};

@@ -40,7 +40,6 @@ static void check_attention(const brim_shape *q, const brim_shape *k, const brim
 
 static void test_attention_says_which_shapes_do_not_fit(void **state)
 {
-  (void)state;
   const brim_shape x = {3, {N, 5, 12}}, flat = {2, {N, 12}}, other_samples = {3, {3, 5, 12}}, narrow = {3, {N, 5, 8}},
                    longer = {3, {N, 6, 12}};
   const brim_attention_options four = {.heads = 4};
@@ -65,7 +64,6 @@ static void check_rotary(int32_t rank, int64_t width, brim_rotary_options o, con
 
 static void test_rotary_says_which_shapes_do_not_fit(void **state)
 {
-  (void)state;
   check_rotary(2, 0, (brim_rotary_options){.heads = 1},
                "rotary: input must be [N, T, heads * size], got 'the.x' [2, 5]");
   check_rotary(3, 12, (brim_rotary_options){.heads = 5}, "heads must divide the last dimension of 'the.x' [2, 5, 12]");
@@ -76,7 +74,6 @@ static void test_rotary_says_which_shapes_do_not_fit(void **state)
 
 static void test_attention_has_no_dropout_in_evaluation(void **state)
 {
-  (void)state;
   for (int training = 0; training < 2; training++) {
     brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, N, training);
     brim_tensor *x = tensor(g, "x", 3, 5, 12);
@@ -100,7 +97,6 @@ static void check_limits(brim_attention_options o, brim_attention_limits limits,
 
 static void test_limits_are_checked(void **state)
 {
-  (void)state;
   const brim_attention_options causal = {.heads = 2, .causal = 1}, whole = {.heads = 2};
   const uint32_t size = sizeof(brim_attention_limits);
   check_limits(whole, (brim_attention_limits){size, .window = 2}, "a window needs causal attention");
@@ -112,7 +108,6 @@ static void test_limits_are_checked(void **state)
 /* So a sample within the window is computed as without it. */
 static void test_a_window_that_limits_nothing_is_left_out(void **state)
 {
-  (void)state;
   brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, N, true);
   brim_tensor *x = tensor(g, "x", 3, 5, 12);
   for (int64_t window = 4; window < 7; window++) {
@@ -176,7 +171,6 @@ static brim_tensor *of_few(brim_graph *g, brim_tensor *x)
 
 static void test_attention_and_rotary_take_the_places(void **state)
 {
-  (void)state;
   brim_graph *g = NULL;
   assert_int_equal(build_documents(of_attention, &g), BRIM_OK);
   assert_int_equal(g->input->shape.dim[1], 2 * T);
@@ -191,7 +185,6 @@ static void test_attention_and_rotary_take_the_places(void **state)
 
 static void test_models_that_would_mix_documents_are_refused(void **state)
 {
-  (void)state;
   static const struct {
     body of;
     const char *text;

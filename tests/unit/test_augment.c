@@ -72,7 +72,6 @@ typedef struct blur {
 
 static void results_equal_those_of_pillow_and_numpy(void **state)
 {
-  (void)state;
   static _Alignas(64) uint8_t values[BYTES_MAX], scratch[BYTES_MAX], partner[BYTES_MAX];
   FILE *file = fopen(BRIM_TESTS_DIR "/golden/augment.txt", "r");
   char line[200], word[40];
@@ -130,7 +129,6 @@ static void read_all(const brim_settings *settings, float *values, float *share)
  * samples. */
 static void a_list_is_applied_in_its_order(void **state)
 {
-  (void)state;
   static float mixed[COUNT * ELEMENTS], both[COUNT * ELEMENTS], share[COUNT * COUNT], other[COUNT * COUNT];
   const randaugment r = {2, 20, 31};
   const brim_mixup m = {1};
@@ -150,7 +148,6 @@ static void a_list_is_applied_in_its_order(void **state)
 
 static void settings_that_do_not_fit_the_samples_are_refused(void **state)
 {
-  (void)state;
   const randaugment r = {2, 9, 31};
   const brim_mixup m = {1};
   const brim_augment_choice list[] = {{&brim_augment_randaugment, &r}, {&brim_augment_cutmix, &m}};

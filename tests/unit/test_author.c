@@ -32,7 +32,6 @@ static void assert_failed(brim_graph *g, const brim_tensor *result, const char *
 
 static void test_operations_with_parameters_need_a_name(void **state)
 {
-  (void)state;
   const char *const none[] = {NULL, ""};
   const brim_init init = {BRIM_INIT_CONSTANT, 0};
   for (int i = 0; i < 2; i++) {
@@ -68,7 +67,6 @@ static void test_operations_with_parameters_need_a_name(void **state)
  * gradient. */
 static void test_many_parameters_are_distinguished(void **state)
 {
-  (void)state;
   brim_graph *g = graph(2);
   char name[32];
   for (int i = 0; i < 300; i++) {
@@ -92,7 +90,6 @@ static void test_many_parameters_are_distinguished(void **state)
 
 static void test_a_layers_initial_values_can_be_replaced(void **state)
 {
-  (void)state;
   const brim_init zero = {BRIM_INIT_CONSTANT, 0}, wide = {BRIM_INIT_NORMAL, 3};
   brim_graph *g = graph(2);
   brim_batch_norm(g, "bn", brim_linear(g, "fc", input(g, 2), 3), 1e-5, 0.1);
@@ -115,7 +112,6 @@ static void test_a_layers_initial_values_can_be_replaced(void **state)
 
 static void test_names_that_files_cannot_hold_are_refused(void **state)
 {
-  (void)state;
   const char *const bad[] = {"a b", "a\n", "a\"", "a\\b", "a\x7f"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     brim_graph *g = graph(2);
@@ -139,7 +135,6 @@ static void test_names_that_files_cannot_hold_are_refused(void **state)
 
 static void test_the_null_input_among_several_is_named(void **state)
 {
-  (void)state;
   brim_graph *g = graph(2);
   assert_failed(g, brim_add(g, input(g, 2), NULL), "add: input 2 of 2 is NULL");
   g = graph(2);
@@ -149,7 +144,6 @@ static void test_the_null_input_among_several_is_named(void **state)
 /* Refused even where N is 1, which would broadcast: the model must be the same for every N. */
 static void test_samples_are_never_repeated_over_a_parameter(void **state)
 {
-  (void)state;
   for (int64_t n = 1; n <= 4; n += 3) {
     brim_graph *g = graph(n);
     brim_tensor *p = brim_parameter_new(g, "p", 2, (int64_t[]){2, 6}, (brim_init){BRIM_INIT_NORMAL, 1});
@@ -170,7 +164,6 @@ static void test_samples_are_never_repeated_over_a_parameter(void **state)
 /* It would fit for the N that the author wrote, and be another tensor for every other N. */
 static void test_a_result_of_parameters_cannot_replace_samples(void **state)
 {
-  (void)state;
   for (int which = 0; which < 8; which++) {
     static const char *const texts[] = {"concat: 'scale' [2, 6, 6]",          "matmul: 'scale' [2, 6, 6]",
                                         "gather: 'scale' [2, 6, 6]",          "attention: 'scale' [2, 6, 6]",
@@ -214,7 +207,6 @@ static void test_a_result_of_parameters_cannot_replace_samples(void **state)
 
 static void test_impossible_shapes_are_reported_as_given(void **state)
 {
-  (void)state;
   brim_graph *g = graph(2);
   assert_failed(g, brim_reshape(g, input(g, 2), 3, (int64_t[]){2, -1, -1}),
                 "reshape: [2, 6] cannot become [2, -1, -1]: 'x' must keep its number of elements and its first "
@@ -241,7 +233,6 @@ static brim_status build_fails_without_a_word(const void *self, brim_graph *g)
 
 static void test_a_build_that_fails_without_a_reason_is_reported(void **state)
 {
-  (void)state;
   const brim_model_ops model = {.size = sizeof model, .build = build_fails_without_a_word};
   bool gives_reason = false;
   const brim_graph_options o = {.model = &model,

@@ -16,7 +16,6 @@
 #include "base/spread.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "base/xxh64.h"
 #include "brim/random.h"
 
 static void errors_keep_text_origin_and_added_lines(void **unused)
@@ -250,7 +249,6 @@ static void a_tally_has_the_spread_of_its_values(void **unused)
 /* Numbers of very different sizes, in any order and in any parts. */
 static void exact_sums_do_not_depend_on_the_order(void **state)
 {
-  (void)state;
   enum { NUMBERS = 2000 };
   double number[NUMBERS], first = 0;
   long double sum = 0;
@@ -275,30 +273,6 @@ static void exact_sums_do_not_depend_on_the_order(void **state)
   assert_true(brim_exact_value(&odd) == 1e300);
   brim_exact_add(&odd, NAN);
   assert_true(isnan(brim_exact_value(&odd)));
-}
-
-/* The library's hashes (xxHash 0.8.1) of bytes with a simple rule, whole and divided into pieces. */
-static void xxh64_is_that_of_the_library(void **unused)
-{
-  static const struct {
-    size_t bytes;
-    uint64_t hash;
-  } known[] = {{0, 0xef46db3751d8e999u},   {1, 0xe934a84adb052768u},   {3, 0x9ff70a635a6209abu},
-               {4, 0xae5acdc00a55ac41u},   {7, 0xd734a6b26f3da63eu},   {8, 0x87116b3365b924ebu},
-               {14, 0x8b3c6f96512c86a1u},  {31, 0x0f187c62b1e722b7u},  {32, 0x91b0cb0931a8c629u},
-               {33, 0x931b043cf8d65b94u},  {63, 0x219110bf13e2fa26u},  {64, 0xbf3052e3445775d0u},
-               {100, 0x8e2272c08247d5dbu}, {1000, 0x698399d62f9c1695u}};
-  unsigned char bytes[1000];
-  (void)unused;
-  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)(7 * i + i / 256);
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-    for (size_t piece = 1; piece < 70; piece++) {
-      brim_xxh64 x;
-      brim_xxh64_begin(&x);
-      for (size_t at = 0; at < known[i].bytes; at += piece)
-        brim_xxh64_add(&x, bytes + at, known[i].bytes - at < piece ? known[i].bytes - at : piece);
-      assert_true(brim_xxh64_end(&x) == known[i].hash);
-    }
 }
 
 static void count_task(void *counts, int64_t task)
@@ -335,7 +309,6 @@ int main(void)
       cmocka_unit_test(a_tally_has_the_spread_of_its_values),
       cmocka_unit_test(arena_memory_is_zeroed_aligned_and_separate),
       cmocka_unit_test(exact_sums_do_not_depend_on_the_order),
-      cmocka_unit_test(xxh64_is_that_of_the_library),
       cmocka_unit_test(each_task_runs_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

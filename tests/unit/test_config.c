@@ -140,7 +140,6 @@ static void check_feeding_back(const char *root, const char *const *override)
 
 static void the_resolved_configuration_is_itself_one(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < CASE_COUNT; i++) check_feeding_back(config_cases[i].root, config_cases[i].override);
   const char *const odd[] = {"run.name='a\"b\\\nc'", "run.dir=\xc3\xbc \xe2\x80\xa8 x", "model.tag='null'",
                              "+list=[{a: 1, b: []}, [x, [y]], {}]", NULL};
@@ -149,7 +148,6 @@ static void the_resolved_configuration_is_itself_one(void **state)
 
 static void overrides_apply_on_a_resolved_configuration(void **state)
 {
-  (void)state;
   brim_config *config = NULL;
   brim_text text = {0};
   assert_int_equal(load(NULL, NULL, NULL, &config), BRIM_OK);
@@ -166,7 +164,6 @@ static void overrides_apply_on_a_resolved_configuration(void **state)
 
 static void settings_and_parameters_are_filled(void **state)
 {
-  (void)state;
   const char *const override[] = {
       "backend.memory_mb=4GB",   "backend.cache_bytes=2MiB", "backend.wait_minutes=90s", "backend.poll_seconds=1500ms",
       "dataset.mean=[0.1, 0.2]", "model.norm=layer",         "run.name=trial",           NULL};
@@ -206,7 +203,6 @@ static void settings_and_parameters_are_filled(void **state)
 
 static void origins_name_file_line_and_argument(void **state)
 {
-  (void)state;
   const char *const override[] = {"seed=3", NULL};
   brim_config *config = NULL;
   brim_text text = {0};
@@ -224,7 +220,6 @@ static void origins_name_file_line_and_argument(void **state)
 
 static void an_origin_names_the_interpolation(void **state)
 {
-  (void)state;
   brim_config *config = NULL;
   brim_text text = {0};
   assert_int_equal(load("refers", NULL, NULL, &config), BRIM_OK);
@@ -237,7 +232,6 @@ static void an_origin_names_the_interpolation(void **state)
 
 static void missing_values_can_be_shown(void **state)
 {
-  (void)state;
   const char *const override[] = {"dataset=open", "+note=???", "run.name=${note}", "+list=[a,b]", "list.1=???"};
   const brim_config_request request = {.search = search,
                                        .search_count = 1,
@@ -264,7 +258,6 @@ static void missing_values_can_be_shown(void **state)
 /* Each value is twice the previous one: 2^60 characters from a page of text. */
 static void interpolation_cannot_grow_without_bound(void **state)
 {
-  (void)state;
   brim_text text = {0};
   brim_text_add(&text, "defaults: [config]\n+a0: xxxxxxxxxxxxxxxx\n");
   for (int i = 1; i < 60; i++) brim_text_printf(&text, "+a%d: ${a%d}${a%d}\n", i, i - 1, i - 1);
@@ -287,7 +280,6 @@ static void interpolation_cannot_grow_without_bound(void **state)
 
 static void the_first_folder_of_the_search_path_wins(void **state)
 {
-  (void)state;
   write_text("other/robust.yaml", "defaults: [config]\nseed: 77\n");
   const char *const two[] = {"other", "configs"};
   const brim_config_request request = {.search = two, .search_count = 2, .name = "robust"};
@@ -299,7 +291,6 @@ static void the_first_folder_of_the_search_path_wins(void **state)
 
 static void words_have_the_numbers_given(void **state)
 {
-  (void)state;
   const char *const override[] = {"seed=1", "sed=1"};
   const int number[] = {2, 5};
   const brim_config_request request = {
@@ -311,7 +302,6 @@ static void words_have_the_numbers_given(void **state)
 
 static void a_plugin_that_cannot_be_loaded_says_why(void **state)
 {
-  (void)state;
   write_text("plugins/model/resnet.so", "not a shared object");
   brim_registry *with_broken = brim_registry_create(brim_core_plugins);
   assert_int_equal(brim_registry_load(with_broken, BRIM_BUILD_DIR "/tests/config_plugins/config_plugins.so"), BRIM_OK);
@@ -331,7 +321,6 @@ static void a_plugin_that_cannot_be_loaded_says_why(void **state)
 
 static void auto_is_reference_without_the_cpu_backend(void **state)
 {
-  (void)state;
   brim_registry *core_only = brim_registry_create(brim_core_plugins);
   const brim_config_request request = {.search = search, .search_count = 1};
   brim_config *config = NULL;
@@ -342,7 +331,6 @@ static void auto_is_reference_without_the_cpu_backend(void **state)
 
 static void a_missing_file_cannot_be_loaded(void **state)
 {
-  (void)state;
   brim_config *config = NULL;
   assert_int_equal(load(NULL, "gone.yaml", NULL, &config), BRIM_ELOAD);
   assert_string_equal(brim_error_text(), "cannot open gone.yaml: No such file or directory");
@@ -351,7 +339,6 @@ static void a_missing_file_cannot_be_loaded(void **state)
 /* More errors than the error text can hold: it has the first ones and the number of the others. */
 static void very_many_errors_are_counted(void **state)
 {
-  (void)state;
   char word[200][32];
   const char *override[201] = {0};
   for (size_t i = 0; i < 200; i++) {
@@ -368,7 +355,6 @@ static void very_many_errors_are_counted(void **state)
 
 static void groups_list_files_and_plugins(void **state)
 {
-  (void)state;
   const brim_config_request request = {.search = search, .search_count = 1};
   brim_text text = {0};
   assert_int_equal(brim_config_print_groups(&request, registry, &text), BRIM_OK);
@@ -383,7 +369,6 @@ static void groups_list_files_and_plugins(void **state)
 
 static void the_schema_lists_every_key(void **state)
 {
-  (void)state;
   brim_text text = {0};
   brim_config_print_schema(NULL, registry, &text);
   static const char *const want[] = {"training.batch_size ", "auto|[1,1048576]",
@@ -406,7 +391,6 @@ static void the_schema_lists_every_key(void **state)
 
 static void old_names_lead_to_keys(void **state)
 {
-  (void)state;
   brim_schema now = {0};
   brim_arena arena = {0};
   const brim_schema_plugins none = {0};

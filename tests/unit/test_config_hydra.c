@@ -20,7 +20,6 @@ static const char *const search[] = {FOLDER "tree"};
 
 static int setup(void **state)
 {
-  (void)state;
   setenv("BRIM_HYDRA_SET", "from the environment", 1);
   unsetenv("BRIM_HYDRA_UNSET");
   brim_log_set_level(BRIM_LOG_WARN);
@@ -31,7 +30,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-  (void)state;
   brim_registry_free(registry);
   return 0;
 }
@@ -176,13 +174,11 @@ static void check_file(const char *path, size_t least,
 
 static void composition_is_as_hydra_does_it(void **state)
 {
-  (void)state;
   check_file(FOLDER "golden.txt", 90, compose);
 }
 
 static void interpolation_is_as_omegaconf_does_it(void **state)
 {
-  (void)state;
   check_file(FOLDER "interpolation_golden.txt", 60, interpolate);
 }
 

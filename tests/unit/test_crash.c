@@ -158,14 +158,12 @@ __attribute__((noinline)) static void on_a_broken_stack(void *context)
 
 static void calls_that_have_returned_are_not_blamed(void **state)
 {
-  (void)state;
   assert_blames(brim_itself, "brim");
   assert_blames(brim_jumps, "brim");
 }
 
 static void calls_of_a_plugin_are_named(void **state)
 {
-  (void)state;
   assert_blames(plugin_itself, "the plugin the.so");
   assert_blames(library_called_by_a_plugin, "code that the plugin the.so called");
   assert_blames(brim_called_by_a_plugin, "brim, called by the plugin the.so,");
@@ -174,7 +172,6 @@ static void calls_of_a_plugin_are_named(void **state)
 
 static void a_damaged_stack_gets_a_message_too(void **state)
 {
-  (void)state;
   assert_blames(on_a_broken_stack, "brim");
 }
 

@@ -112,7 +112,6 @@ static void expect_file_error(const char *file, const char *text)
 
 static void class_names_are_sorted(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,k,b\n1,rose,2\n3,lily,4\n5,rose,6\n");
   dataset d = CREATE("label=k");
@@ -132,7 +131,6 @@ static void class_names_are_sorted(void **state)
 
 static void classes_that_are_numbers_are_sorted_as_such(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,k\n1,10\n2,9\n3,-1\n");
   dataset d = CREATE("label=k");
@@ -145,7 +143,6 @@ static void classes_that_are_numbers_are_sorted_as_such(void **state)
 
 static void the_table_of_class_names_grows(void **state)
 {
-  (void)state;
   static char text[64 * 1024];
   brim_dataset_info info;
   size_t used = (size_t)snprintf(text, sizeof text, "a,k\n");
@@ -160,7 +157,6 @@ static void the_table_of_class_names_grows(void **state)
 
 static void targets_are_real_numbers_and_no_features(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,y,b,z\n1,2.5,3,4\n-5e1, 6 ,+.7,8\n");
   dataset d = CREATE("targets=y z");
@@ -174,7 +170,6 @@ static void targets_are_real_numbers_and_no_features(void **state)
 
 static void features_are_named_one_by_one_or_from_to(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "k,a,b,c,d..e\nx,1,2,3,4\ny,5,6,7,8\n");
   dataset d = CREATE("label=k", "features=d..e a..b");
@@ -191,7 +186,6 @@ static void features_are_named_one_by_one_or_from_to(void **state)
 /* As pandas writes files: an index without a name, and text columns that are not features. */
 static void text_and_an_index_without_a_name_are_no_features(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", ",date,a,k\n0,2020-01-01,5,x\n1,2020-01-02,6,y\n");
   dataset d = CREATE("label=k");
@@ -202,7 +196,6 @@ static void text_and_an_index_without_a_name_are_no_features(void **state)
 
 static void a_test_file_has_its_columns_in_any_order(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
   put("test.csv", "k,b,extra,a\ny,8,?,7\n");
@@ -216,7 +209,6 @@ static void a_test_file_has_its_columns_in_any_order(void **state)
 
 static void the_last_rows_can_be_the_test_split(void **state)
 {
-  (void)state;
   char path[PATH_MAX + 64];
   brim_dataset_info info;
   uint64_t bytes = 0;
@@ -239,7 +231,6 @@ static void the_last_rows_can_be_the_test_split(void **state)
 
 static void the_target_of_a_window_is_a_later_row(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "t,u\n1,10\n2,20\n3,30\n4,40\n5,50\n6,60\n7,70\n");
   dataset d = CREATE("targets=t", "sequence=3");
@@ -264,7 +255,6 @@ static void the_target_of_a_window_is_a_later_row(void **state)
 
 static void a_window_has_the_label_of_its_last_row(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,k\n1,x\n2,x\n3,y\n");
   dataset d = CREATE("label=k", "sequence=2");
@@ -276,7 +266,6 @@ static void a_window_has_the_label_of_its_last_row(void **state)
 
 static void no_window_crosses_the_start_of_the_test_split(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "t\n1\n2\n3\n4\n5\n6\n7\n8\n");
   dataset d = CREATE("targets=t", "sequence=2", "test_fraction=0.5");
@@ -292,7 +281,6 @@ static const char groups[] = "id,a,k\np,1,x\nq,10,y\np,2,x\nr,100,x\np,3,y\nq,20
 
 static void groups_are_padded_to_the_longest(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", groups);
   dataset d = CREATE("label=k", "group=id");
@@ -315,7 +303,6 @@ static void groups_are_padded_to_the_longest(void **state)
 
 static void groups_are_cut_on_the_chosen_side(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", groups);
   dataset d = CREATE("label=k", "group=id", "sequence=2");
@@ -334,7 +321,6 @@ static void groups_are_cut_on_the_chosen_side(void **state)
 
 static void features_are_standardised_by_the_training_rows(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,same,y\n1,7,1\n3,7,2\n5,9,3\n");
   dataset d = CREATE("targets=y", "standardise=true", "test_fraction=0.34");
@@ -348,7 +334,6 @@ static void features_are_standardised_by_the_training_rows(void **state)
  * as a number. */
 static void times_and_dates_are_standardised_in_double(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "time,date,far,y\n1700000000,20240101,1e9,1\n1700000001,20240102,1e9,2\n"
                    "1700000002,20240103,1000000001,3\n1700000003,20240104,1000000001,4\n");
@@ -372,7 +357,6 @@ static void times_and_dates_are_standardised_in_double(void **state)
 
 static void missing_values_can_be_filled(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "a,b,k\n1,NA,x\n,4,y\n5, nan ,x\n");
   dataset d = CREATE("label=k", "fill=mean");
@@ -397,7 +381,6 @@ static void missing_values_can_be_filled(void **state)
 
 static void quotes_line_ends_and_byte_order_marks_are_read(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "\xef\xbb\xbf\"a\",\"na\"\"me, of k\",note\r\n\"1\",\"x,\r\ny\",\r\n\r\n2,\"\"\"\",5\" pipe");
   dataset d = CREATE("label=na\"me, of k", "features=a");
@@ -416,7 +399,6 @@ static void quotes_line_ends_and_byte_order_marks_are_read(void **state)
 
 static void a_file_larger_than_the_buffer_is_read_in_pieces(void **state)
 {
-  (void)state;
   static char text[1 << 20];
   brim_dataset_info info;
   size_t used = (size_t)snprintf(text, sizeof text, "a,\"b\",k\r\n");
@@ -432,7 +414,6 @@ static void a_file_larger_than_the_buffer_is_read_in_pieces(void **state)
 
 static void files_that_are_not_csv_are_refused(void **state)
 {
-  (void)state;
   expect_file_error("", "'DIR/train.csv' is empty");
   expect_file_error("a,k\n", "'DIR/train.csv' has no rows");
   expect_file_error("a,k\n1,x\n2\n", "'DIR/train.csv', line 3: 1 field, but the first line has 2");
@@ -455,7 +436,6 @@ static void files_that_are_not_csv_are_refused(void **state)
 
 static void values_that_cannot_be_used_are_named(void **state)
 {
-  (void)state;
   expect_file_error("a,k\n1,x\n1x,y\n",
                     "'DIR/train.csv', line 3, column 1 'a': '1x' is not a number within a float's range\n" NUMBERS);
   expect_file_error("a,k\n1,x\n1e39,y\n",
@@ -476,7 +456,6 @@ static void values_that_cannot_be_used_are_named(void **state)
 
 static void settings_that_do_not_fit_the_file_are_refused(void **state)
 {
-  (void)state;
   put("train.csv", "a,b,k\n1,2,x\n3,4,y\n");
   expect_error(CREATE("features=a"), BRIM_ECONFIG,
                "neither dataset.targets nor dataset.label is set\n"
@@ -508,7 +487,6 @@ static void settings_that_do_not_fit_the_file_are_refused(void **state)
 
 static void a_file_to_be_predicted_needs_no_targets(void **state)
 {
-  (void)state;
   char path[PATH_MAX + 64];
   brim_dataset_info info;
   put("train.csv", "t,u\n1,1\n2,2\n3,3\n4,4\n");
@@ -535,7 +513,6 @@ static void a_file_to_be_predicted_needs_no_targets(void **state)
 
 static void new_files_are_read_with_the_stored_facts(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   char path[PATH_MAX + 16], kept[1024];
   const char *json = NULL;
@@ -558,7 +535,6 @@ static void new_files_are_read_with_the_stored_facts(void **state)
 
 static void stored_facts_of_sequences_include_their_length(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   char path[PATH_MAX + 16], kept[1024];
   const char *json = NULL;
@@ -579,7 +555,6 @@ static void stored_facts_of_sequences_include_their_length(void **state)
 
 static void damaged_stored_facts_are_refused(void **state)
 {
-  (void)state;
   static const char *const damaged[] = {
       "",
       "null",
@@ -600,7 +575,6 @@ static void damaged_stored_facts_are_refused(void **state)
 
 static void the_summary_lists_the_columns_used(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   put("train.csv", "id,a,city,hollow,k\nn1,1,M\xc3\xbcnchen,,x\nn2,2,3,,y\n");
   dataset d = CREATE("label=k");
@@ -625,7 +599,6 @@ static void the_summary_lists_the_columns_used(void **state)
 /* With thousands of columns the line names only some. */
 static void the_summary_of_many_columns_is_short(void **state)
 {
-  (void)state;
   brim_dataset_info info;
   char text[16384] = "a,k";
   size_t used = strlen(text);

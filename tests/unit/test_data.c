@@ -60,7 +60,6 @@ static brim_status own_read(const void *self, const char *split, int64_t index, 
 
 static void a_validation_split_takes_nothing_from_training(void **state)
 {
-  (void)state;
   const brim_dataset_ops ops = {.size = sizeof ops,
                                 .open = made_open,
                                 .describe = own_describe,
@@ -93,7 +92,6 @@ static void a_validation_split_takes_nothing_from_training(void **state)
 
 static void an_epoch_has_every_training_sample_once_in_its_own_order(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   const brim_data data = open_data(&m, &settings);
@@ -115,7 +113,6 @@ static void an_epoch_has_every_training_sample_once_in_its_own_order(void **stat
 
 static void validation_is_kept_out_of_training_in_every_epoch(void **state)
 {
-  (void)state;
   brim_settings settings = default_settings();
   settings.dataset.validation_fraction = 0.1013; /* of 200: 20.26 */
   made m = made_images(COUNT, 1, 2, 3);
@@ -139,7 +136,6 @@ static void validation_is_kept_out_of_training_in_every_epoch(void **state)
 
 static void num_train_samples_takes_a_fixed_subset_and_leaves_validation(void **state)
 {
-  (void)state;
   brim_settings settings = default_settings(), all = default_settings();
   settings.dataset.validation_fraction = all.dataset.validation_fraction = 0.1;
   settings.training.num_train_samples = 30;
@@ -164,7 +160,6 @@ static void num_train_samples_takes_a_fixed_subset_and_leaves_validation(void **
 
 static void test_samples_come_in_the_datasets_order(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   const brim_data data = open_data(&m, &settings);
@@ -174,7 +169,6 @@ static void test_samples_come_in_the_datasets_order(void **state)
 
 static void a_missing_test_split_is_allowed(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   m.test.count = -1;
@@ -187,7 +181,6 @@ static void a_missing_test_split_is_allowed(void **state)
 
 static void bytes_are_scaled_and_normalised_by_channel(void **state)
 {
-  (void)state;
   const double mean[] = {0.25, 0.5, 0.75}, std[] = {0.5, 0.1, 2};
   brim_settings settings = default_settings();
   settings.dataset.mean = (brim_list){mean, 3};
@@ -211,7 +204,6 @@ static void bytes_are_scaled_and_normalised_by_channel(void **state)
 
 static void floats_are_normalised_but_not_scaled(void **state)
 {
-  (void)state;
   const double mean[] = {10}, std[] = {4};
   brim_settings settings = default_settings();
   settings.dataset.mean = (brim_list){mean, 1};
@@ -284,7 +276,6 @@ static void check_views(uint32_t dtype, bool flip, int64_t padding, int64_t chan
 
 static void views_are_crops_and_mirror_images_equally_often(void **state)
 {
-  (void)state;
   check_views(BRIM_DTYPE_U8, true, 0, 1, 5, 7);
   check_views(BRIM_DTYPE_U8, false, 2, 1, 6, 5);
   check_views(BRIM_DTYPE_U8, true, 2, 2, 5, 6);
@@ -294,7 +285,6 @@ static void views_are_crops_and_mirror_images_equally_often(void **state)
 /* With padding, some crops lie entirely outside the picture. */
 static void crops_beyond_the_picture_are_padding(void **state)
 {
-  (void)state;
   brim_settings settings = default_settings();
   settings.augment = (brim_augment_settings){.flip = true, .crop_padding = 9};
   made m = made_images(COUNT, 1, 3, 4);
@@ -306,7 +296,6 @@ static void crops_beyond_the_picture_are_padding(void **state)
 /* A sample's view in an epoch depends neither on its position nor on the other samples in use. */
 static void views_depend_on_seed_epoch_and_sample_only(void **state)
 {
-  (void)state;
   brim_settings settings = default_settings(), other = default_settings();
   settings.augment = other.augment = (brim_augment_settings){.flip = true, .crop_padding = 3};
   other.dataset.validation_fraction = 0.5;
@@ -331,7 +320,6 @@ static void views_depend_on_seed_epoch_and_sample_only(void **state)
 
 static void validation_and_test_are_never_augmented(void **state)
 {
-  (void)state;
   brim_settings settings = default_settings();
   settings.augment = (brim_augment_settings){.flip = true, .crop_padding = 2};
   settings.dataset.validation_fraction = 0.2;
@@ -359,7 +347,6 @@ static void expect_refusal(made *m, const brim_settings *settings, brim_status e
 
 static void datasets_that_cannot_be_used_are_refused(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(0, 1, 2, 3);
   expect_refusal(&m, &settings, BRIM_ELOAD, "the train split of dataset 'made' is empty: it has 0 samples");
@@ -399,7 +386,6 @@ static void datasets_that_cannot_be_used_are_refused(void **state)
 
 static void splits_that_do_not_fit_together_are_refused(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   m.test.sample.dim[2] = 4;
@@ -415,7 +401,6 @@ static void splits_that_do_not_fit_together_are_refused(void **state)
 
 static void splits_of_other_tasks_are_refused(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_values(COUNT, 2, 3, 4);
   m.test.targets = 1;
@@ -433,7 +418,6 @@ static void splits_of_other_tasks_are_refused(void **state)
 
 static void settings_that_do_not_fit_are_refused(void **state)
 {
-  (void)state;
   const double numbers[] = {0.5, 0, NAN};
   made m = made_images(COUNT, 3, 2, 3);
   brim_settings s = default_settings();
@@ -462,7 +446,6 @@ static void settings_that_do_not_fit_are_refused(void **state)
 
 static void augmentation_needs_images(void **state)
 {
-  (void)state;
   made m = made_images(COUNT, 1, 2, 3);
   m.train.sample = m.test.sample = (brim_shape){.rank = 1, .dim = {6}};
   brim_settings s = default_settings();
@@ -476,7 +459,6 @@ static void augmentation_needs_images(void **state)
 
 static void samples_that_cannot_be_read_are_named(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   m.fail_read = 4;
@@ -498,7 +480,6 @@ static void samples_that_cannot_be_read_are_named(void **state)
 
 static void samples_outside_of_a_view_cannot_be_read(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   brim_data data = open_data(&m, &settings);
@@ -524,7 +505,6 @@ static void samples_outside_of_a_view_cannot_be_read(void **state)
 
 static void tokens_come_with_one_label_each(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_tokens(COUNT, 12);
   brim_data data = open_data(&m, &settings);
@@ -547,7 +527,6 @@ static void tokens_come_with_one_label_each(void **state)
 
 static void tokens_outside_of_the_vocabulary_are_named(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_tokens(COUNT, 3);
   m.bad_label = 5;
@@ -561,7 +540,6 @@ static void tokens_outside_of_the_vocabulary_are_named(void **state)
 
 static void real_targets_come_as_the_backend_has_them(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_values(COUNT, 2, 3, 4);
   m.bad_label = 5;
@@ -580,7 +558,6 @@ static void real_targets_come_as_the_backend_has_them(void **state)
 
 static void features_of_sequences_have_a_mean_and_deviation_each(void **state)
 {
-  (void)state;
   const double mean[] = {0.5, 0, -1}, deviation[] = {2, 1, 4};
   brim_settings settings = default_settings();
   settings.dataset.mean = (brim_list){mean, 3};
@@ -606,7 +583,6 @@ static void features_of_sequences_have_a_mean_and_deviation_each(void **state)
 
 static void describe_does_not_open_unless_it_must(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   brim_data data;
@@ -621,7 +597,6 @@ static void describe_does_not_open_unless_it_must(void **state)
 
 static void an_estimate_may_leave_out_the_vocabulary(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_tokens(COUNT, 3);
   brim_data data;
@@ -637,7 +612,6 @@ static void an_estimate_may_leave_out_the_vocabulary(void **state)
 
 static void opening_on_a_thread_ends_like_opening(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   brim_data data;
@@ -653,7 +627,6 @@ static void opening_on_a_thread_ends_like_opening(void **state)
 
 static void a_failure_to_open_on_a_thread_is_returned_by_finish(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   m.fail_open = true;
@@ -667,7 +640,6 @@ static void a_failure_to_open_on_a_thread_is_returned_by_finish(void **state)
 
 static void dataset_that_changes_while_opened_is_refused(void **state)
 {
-  (void)state;
   const brim_settings settings = default_settings();
   made m = made_images(COUNT, 1, 2, 3);
   brim_data data;

@@ -77,7 +77,6 @@ static const struct {
 
 static void test_pictures_of_recorded_looks(void **state)
 {
-  (void)state;
   setenv("TZ", "UTC", 1);
   for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; i++)
     for (size_t j = 0; j < sizeof sizes / sizeof sizes[0]; j++) {
@@ -92,7 +91,6 @@ static void test_pictures_of_recorded_looks(void **state)
 
 static void test_pictures_without_utf8(void **state)
 {
-  (void)state;
   static const char *const names[] = {"ascii_list", "ascii_detail"};
   for (size_t i = 0; i < 2; i++) {
     brim_text out = {0};
@@ -106,7 +104,6 @@ static void test_pictures_without_utf8(void **state)
 /* However long its name is, the process that a yes interrupts and both answers stay on the row. */
 static void test_the_question_before_an_interrupt_fits_40_columns(void **state)
 {
-  (void)state;
   static const struct {
     const char *name;
     int64_t pid;
@@ -132,7 +129,6 @@ static void test_the_question_before_an_interrupt_fits_40_columns(void **state)
 
 static void test_text_for_a_pipe(void **state)
 {
-  (void)state;
   static const char *const states[] = {"lab", "empty", "one", "broken", "hosts"};
   for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
     char name[64];

@@ -144,7 +144,6 @@ static double changes_at(fixture *f, double from, double to)
 
 static void without_waiting_jobs_nothing_changes_and_nothing_is_read(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
   assert_true(changes_at(&f, 0, 100) < 0);
@@ -154,7 +153,6 @@ static void without_waiting_jobs_nothing_changes_and_nothing_is_read(void **stat
 
 static void requests_of_others_must_last(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, "policy.elastic.shrink_after_seconds=3");
   f.waits_for = 200;
@@ -169,7 +167,6 @@ static void requests_of_others_must_last(void **state)
 
 static void as_much_is_given_back_as_is_needed(void **state)
 {
-  (void)state;
   static const struct {
     uint64_t waits_for, others;
     int64_t batch; /* 0: no change, as it would not help or is not needed */
@@ -194,7 +191,6 @@ static void as_much_is_given_back_as_is_needed(void **state)
 
 static void memory_must_have_been_free_for_a_while(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
   f.waits_for = 250;
@@ -217,7 +213,6 @@ static void memory_must_have_been_free_for_a_while(void **state)
 /* The lowest free amount counts at first; the rest is taken later. */
 static void it_takes_the_free_memory(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=5");
   f.waits_for = 380;
@@ -245,7 +240,6 @@ static void it_takes_the_free_memory(void **state)
  * time. */
 static void the_wait_begins_anew_when_more_becomes_free(void **state)
 {
-  (void)state;
   for (uint64_t less = 350; less <= 400; less += 50) { /* in which a plan is possible, and none */
     fixture f;
     BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
@@ -263,7 +257,6 @@ static void the_wait_begins_anew_when_more_becomes_free(void **state)
 
 static void room_that_comes_and_goes_does_not_make_it_wait_for_ever(void **state)
 {
-  (void)state;
   fixture f;
   double now = 1;
   BEGIN(&f, "policy.elastic.shrink_after_seconds=0", "policy.elastic.grow_after_seconds=10");
@@ -279,7 +272,6 @@ static void room_that_comes_and_goes_does_not_make_it_wait_for_ever(void **state
 
 static void the_floor_is_kept(void **state)
 {
-  (void)state;
   static const char *const floors[] = {"policy.elastic.floor_mb=200", "policy.elastic.floor_percent=50"};
   for (size_t i = 0; i < 2; i++) {
     fixture f;
@@ -297,7 +289,6 @@ static void the_floor_is_kept(void **state)
 
 static void a_plan_is_not_changed_for_little(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE, "policy.elastic.min_gain_percent=50");
   f.waits_for = 101; /* 1 MiB is missing, 180 would be enough */
@@ -314,7 +305,6 @@ static void a_plan_is_not_changed_for_little(void **state)
 
 static void no_bit_of_the_results_changes(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
   f.waits_for = 435; /* 8 samples would be enough */
@@ -334,7 +324,6 @@ static void no_bit_of_the_results_changes(void **state)
 
 static void impossible_changes_are_reported_once_and_not_planned_every_second(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
   f.waits_for = 450;
@@ -359,7 +348,6 @@ static void impossible_changes_are_reported_once_and_not_planned_every_second(vo
 /* A change by running out of memory, or by a policy before this one, stays. */
 static void changes_by_others_are_not_undone(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
   f.waits_for = 200;
@@ -378,7 +366,6 @@ static void changes_by_others_are_not_undone(void **state)
 
 static void the_plan_of_before_comes_back_if_a_larger_one_did_not_get_its_memory(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE);
   f.waits_for = 200;
@@ -394,7 +381,6 @@ static void the_plan_of_before_comes_back_if_a_larger_one_did_not_get_its_memory
 
 static void a_reserve_is_left_free(void **state)
 {
-  (void)state;
   fixture f;
   BEGIN(&f, AT_ONCE, "policy.elastic.reserve_mb=50");
   assert_false(changes(&f, 0));

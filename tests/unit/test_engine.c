@@ -144,7 +144,6 @@ static void assert_refused(brim_status status, brim_status expected, const char 
 
 static void invalid_engines_are_refused(void **state)
 {
-  (void)state;
   const char *const wrong[] = {"thread=1", NULL};
   brim_engine_options o = {.size = sizeof o, .backend = "abacus"};
   brim_engine *engine;
@@ -164,7 +163,6 @@ static void invalid_engines_are_refused(void **state)
 
 static void invalid_networks_are_refused(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("reference");
   const brim_network good = network_of(build_linear, 4, 3);
   const char *const wrong[] = {"speed=1", NULL}, *const two_weights[] = {"class_weights=[1,2]", NULL};
@@ -222,7 +220,6 @@ static void invalid_networks_are_refused(void **state)
 
 static void null_lists_are_refused(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("reference");
   for (int which = 0; which < 8; which++) {
     brim_network n = network_of(build_null_list, 4, 3);
@@ -235,7 +232,6 @@ static void null_lists_are_refused(void **state)
 
 static void calls_without_their_preconditions(void **state)
 {
-  (void)state;
   const brim_network n = network_of(build_linear, 4, 3);
   const float values[4] = {0};
   brim_training_plan *plan;
@@ -252,7 +248,6 @@ static void calls_without_their_preconditions(void **state)
 
 static void null_for_required_arguments(void **state)
 {
-  (void)state;
   const brim_engine_options options = {.size = sizeof options, .backend = "reference"};
   brim_engine *engine = open_engine("reference");
   brim_network n = network_of(build_linear, 4, 3);
@@ -287,7 +282,6 @@ static void null_for_required_arguments(void **state)
 /* The engine is closed first, then the plan: both stay as long as the training needs them. */
 static void an_engine_may_be_closed_before_its_training(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("cpu");
   const brim_network n = network_of(build_linear, 4, 3);
   const float values[BATCH * 4] = {1, 2, 3};
@@ -312,7 +306,6 @@ static void a_batch_with_a_micro_batch_that_fails(void **state)
 {
   enum { T = 3, VOCABULARY = 9, TOKENS = BATCH * T };
   double loss[2];
-  (void)state;
   brim_engine *engine = open_engine("cpu");
   for (int fails = 0; fails < 2; fails++) {
     brim_network n = network_of(build_short_table, T, VOCABULARY);
@@ -369,7 +362,6 @@ static void threads_with_an_engine_each(void **state)
 {
   pthread_t thread[2];
   double alone, loss[2];
-  (void)state;
   train_alone(&alone);
   for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, train_alone, &loss[i]), 0);
   for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
@@ -378,7 +370,6 @@ static void threads_with_an_engine_each(void **state)
 
 static void calls_in_the_wrong_order(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("cpu");
   const brim_network n = network_of(build_linear, 4, 3);
   float values[BATCH * 4] = {0}, answer[BATCH * 3], weight[12];
@@ -417,7 +408,6 @@ static void calls_in_the_wrong_order(void **state)
 
 static void the_largest_micro_batch_within_a_budget(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("reference");
   brim_network n = network_of(build_deep, 50, 3);
   brim_training_plan *plan;
@@ -442,7 +432,6 @@ static void the_largest_micro_batch_within_a_budget(void **state)
 /* A batch of 3 * 2^36 samples has 74 divisors; trying every number would take minutes. */
 static void a_micro_batch_of_a_huge_batch(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("reference");
   brim_network n = network_of(build_linear, 4, 3);
   brim_training_plan *plan;
@@ -462,7 +451,6 @@ static void a_micro_batch_of_a_huge_batch(void **state)
 
 static void figures_of_an_older_caller(void **state)
 {
-  (void)state;
   brim_engine *engine = open_engine("reference");
   const brim_network n = network_of(build_linear, 4, 3);
   brim_training_plan *plan;
@@ -554,7 +542,6 @@ static void check_steps(brim_engine *engine, int64_t features, int64_t classes, 
 static void steps_are_those_of_plain_loops(void **state)
 {
   static const int64_t micros[] = {1, 2, 3, 4, 6, 8, 12, 24};
-  (void)state;
   srand(21);
   for (int b = 0; b < 2; b++) {
     brim_engine *engine = open_engine(b ? "cpu" : "reference");
@@ -594,7 +581,6 @@ static void memory_does_not_change_the_bits(void **state)
 {
   static const int64_t micros[] = {4, 8, 12};
   float whole[320], cut[320];
-  (void)state;
   brim_engine *engine = open_engine("cpu");
   train_deep(engine, 24, 0, whole);
   for (size_t i = 0; i < sizeof micros / sizeof micros[0]; i++)
@@ -612,7 +598,6 @@ static void tokens_that_count_for_nothing(void **state)
   float one[8 * VOCABULARY], other[8 * VOCABULARY];
   int32_t tokens[2 * T], labels[2 * T], none[T];
   double loss[2];
-  (void)state;
   brim_engine *engine = open_engine("reference");
   srand(9);
   for (int i = 0; i < T; i++) {

@@ -27,7 +27,6 @@ static void assert_calls(const char *point, const char *name, const char *wanted
 
 static void nothing_fails_without_a_text(void **state)
 {
-  (void)state;
   open_faults(NULL);
   assert_null(brim_fault_text());
   assert_calls("alloc", NULL, "....");
@@ -43,7 +42,6 @@ static void nothing_fails_without_a_text(void **state)
 
 static void counts_are_once_onwards_and_every(void **state)
 {
-  (void)state;
   open_faults("alloc");
   assert_calls("alloc", NULL, "x....");
   open_faults("alloc:3");
@@ -60,7 +58,6 @@ static void counts_are_once_onwards_and_every(void **state)
 
 static void libraries_fail_by_name(void **state)
 {
-  (void)state;
   open_faults("lib:conv:2");
   assert_calls("lib", "linear", "...");
   assert_calls("lib", "conv", ".x.");
@@ -75,7 +72,6 @@ static void libraries_fail_by_name(void **state)
 
 static void a_step_counts_its_own_calls_also_when_it_is_redone(void **state)
 {
-  (void)state;
   open_faults("step:3:lib:conv:2");
   assert_calls("lib", "conv", "...");
   brim_fault_step(2);
@@ -93,7 +89,6 @@ static void a_step_counts_its_own_calls_also_when_it_is_redone(void **state)
 
 static void a_bare_step_fails_at_its_beginning(void **state)
 {
-  (void)state;
   open_faults("step:2");
   brim_fault_step(1);
   assert_calls("begin", NULL, ".");
@@ -109,7 +104,6 @@ static void a_bare_step_fails_at_its_beginning(void **state)
 
 static void every_rank_fails_by_itself(void **state)
 {
-  (void)state;
   open_faults("rank:1:alloc,rank:1:step:1,rank:0:place:2");
   brim_fault_step(1);
   assert_calls("alloc", NULL, "...");
@@ -120,7 +114,6 @@ static void every_rank_fails_by_itself(void **state)
 /* The fault ends for good once the file exists. */
 static void a_fault_is_cleared_by_a_file(void **state)
 {
-  (void)state;
   const char *path = scratch("cleared");
   char text[SCRATCH_PATH + 64];
   snprintf(text, sizeof text, "place:2+:until=%s,step:4:until=%s,alloc:2", path, path);
@@ -140,7 +133,6 @@ static void a_fault_is_cleared_by_a_file(void **state)
 
 static void mistakes_are_reported_with_their_place(void **state)
 {
-  (void)state;
   static const struct {
     const char *text;
     int at;
@@ -184,7 +176,6 @@ static void mistakes_are_reported_with_their_place(void **state)
 
 static void the_maximum_number_of_faults(void **state)
 {
-  (void)state;
   char text[512] = "";
   for (int i = 1; i <= 32; i++)
     snprintf(text + strlen(text), sizeof text - strlen(text), "%salloc:%d", i > 1 ? "," : "", i);
@@ -198,7 +189,6 @@ static void the_maximum_number_of_faults(void **state)
 
 static void a_report_has_the_calls_of_each_step(void **state)
 {
-  (void)state;
   const char *path = scratch("report");
   char seen[512] = "";
   unlink(path);
@@ -221,7 +211,6 @@ static void a_report_has_the_calls_of_each_step(void **state)
 
 static int close_faults(void **state)
 {
-  (void)state;
   brim_fault_close();
   return 0;
 }

@@ -54,7 +54,6 @@ static void check(const char *text, double x, double y, double expected)
 
 static void formulas_equal_c(void **state)
 {
-  (void)state;
   const double x = 1.25, y = -0.5, a = scalar[0], b = scalar[1];
   check("y = x + y * a - b / x", x, y, x + y * a - b / x);
   check("y = (x + y) * (a - b)", x, y, (x + y) * (a - b));
@@ -74,7 +73,6 @@ static void formulas_equal_c(void **state)
 
 static void lines_may_use_earlier_lines(void **state)
 {
-  (void)state;
   check("t = x * x # a name of its own\n\n  y = t + y ; y = y * 2\n# the end", 3, 1, 20);
   check("y = y + 1\nu = y\ny = u * y", 0, 2, 9);
 }
@@ -100,7 +98,6 @@ static double draw(brim_text *out, uint32_t *drawn, int depth, double x, double 
 
 static void random_formulas_equal_c(void **state)
 {
-  (void)state;
   uint32_t drawn = 0;
   for (int i = 0; i < 2000; i++) {
     brim_text text = {0};
@@ -114,7 +111,6 @@ static void random_formulas_equal_c(void **state)
 
 static void common_subexpressions_are_computed_once(void **state)
 {
-  (void)state;
   brim_formula f;
   assert_int_equal(brim_formula_read("y = a * b * two * x + sqrt(1 - a) * y + sqrt(1 - a)", names, NAMES, &f), BRIM_OK);
   assert_int_equal(f.loads, 2);
@@ -133,7 +129,6 @@ static void refused(const char *text, const char *why)
 
 static void mistakes_are_named_with_their_place(void **state)
 {
-  (void)state;
   refused("y = x +", "line 1, column 8 of the formula: a number, a name or '(' is missing");
   refused("y = x\ny = q", "line 2, column 5 of the formula: unknown name 'q'");
   refused("y = (x", "line 1, column 7 of the formula: a ')' is missing");
@@ -151,7 +146,6 @@ static void mistakes_are_named_with_their_place(void **state)
 
 static void too_large_formulas_are_refused(void **state)
 {
-  (void)state;
   brim_text text = {0};
   brim_text_add(&text, "y = ");
   for (int i = 0; i < 100; i++) brim_text_add(&text, "(");

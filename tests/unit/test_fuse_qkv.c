@@ -118,7 +118,6 @@ static void expect_ops(const brim_graph *g, const char *name, const char *ops)
 
 static void test_slices_of_one_tensor_are_read_from_it(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
     brim_graph *g = make(&variants[i]);
     brim_graph_fuse(g, BRIM_FUSE_ALL, NULL, NULL);
@@ -129,7 +128,6 @@ static void test_slices_of_one_tensor_are_read_from_it(void **state)
 
 static void test_the_rotation_takes_the_heads_of_queries_and_keys(void **state)
 {
-  (void)state;
   brim_graph *g = make(&variants[2]);
   brim_graph_fuse(g, BRIM_FUSE_QKV, NULL, NULL);
   const brim_node *rotary = g->node[0], *attention = g->node[1];
@@ -149,7 +147,6 @@ static bool offers_others(const void *arg, const char *op)
 
 static void test_slices_stay_if_the_backend_or_the_user_does_not_want_it(void **state)
 {
-  (void)state;
   brim_graph *g = make(&variants[0]);
   brim_graph_fuse(g, BRIM_FUSE_ALL, offers_others, NULL);
   brim_graph_fuse(g, BRIM_FUSE_ALL & ~(uint64_t)BRIM_FUSE_QKV, NULL, NULL);

@@ -27,7 +27,6 @@ static const brim_gguf_tensor *companion(const brim_gguf *file, const char *name
 
 static void all_types_have_the_bits_of_the_package(void **state)
 {
-  (void)state;
   static const char *const names[] = {"F32",  "F16",  "BF16", "Q8_0", "Q4_0", "Q4_1",
                                       "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"};
   brim_gguf *file = open_golden();
@@ -46,7 +45,6 @@ static void all_types_have_the_bits_of_the_package(void **state)
 
 static void written_types_have_the_bits_of_the_package(void **state)
 {
-  (void)state;
   static const char *const names[] = {"F16", "BF16", "Q8_0"};
   brim_gguf *file = open_golden();
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -62,7 +60,6 @@ static void written_types_have_the_bits_of_the_package(void **state)
 
 static void metadata_have_their_values(void **state)
 {
-  (void)state;
   static const struct {
     const char *key;
     int64_t value;
@@ -96,7 +93,6 @@ static void metadata_have_their_values(void **state)
 /* Every shorter file is refused, with a reason. */
 static void a_truncated_file_is_refused(void **state)
 {
-  (void)state;
   size_t size;
   char *bytes = scratch_read(GOLDEN, &size);
   for (size_t less = 0; less < size - 31; less += less < 1200 ? 1 : 97) {
@@ -168,7 +164,6 @@ static void refuse(const bytes *b, const char *message)
 
 static void invalid_files_are_refused_with_the_reason(void **state)
 {
-  (void)state;
   brim_gguf *file = NULL;
   bytes b = build(3, 1, 0, 32, 0);
   assert_int_equal(brim_gguf_parse(b.data, b.count, "x.gguf", &file), BRIM_OK);
@@ -213,7 +208,6 @@ static brim_status values_of(void *context, size_t i, const void **out)
 
 static void a_written_file_reads_back(void **state)
 {
-  (void)state;
   const float norm[] = {1, 2, 3};
   unsigned char packed[68];
   float source[64];

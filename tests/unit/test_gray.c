@@ -54,7 +54,6 @@ static void skip_without_pictures(void)
 
 static void colours_become_their_luma(void **state)
 {
-  (void)state;
   skip_without_pictures();
   int64_t three, one;
   const brim_picture colours = read_picture("false", 0, &three), gray = read_picture("true", 0, &one);
@@ -73,7 +72,6 @@ static void colours_become_their_luma(void **state)
 
 static void gray_stays_unchanged(void **state)
 {
-  (void)state;
   skip_without_pictures();
   int64_t channels;
   const brim_picture colours = read_picture("false", 1, &channels), gray = read_picture("true", 1, &channels);

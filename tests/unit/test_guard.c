@@ -1,4 +1,6 @@
 /* Guards: functions on a separate thread that can be abandoned, and their effects after that. */
+#include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,8 +9,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,7 +69,6 @@ static void processor_time_and_waiting_count_apart(void **state)
   static seen s;
   const brim_guard_call computes = {"test", NULL, "work", SHORT_SECONDS, LONG_SECONDS},
                         waits = {"test", NULL, "work", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_guard *guard = open_guard();
   assert_int_equal(brim_guard_run(guard, &computes, naps, &s), BRIM_OK);
   brim_guard_close(guard);
@@ -75,6 +78,39 @@ static void processor_time_and_waiting_count_apart(void **state)
   atomic_store(&s.passed, 1); /* it must not occupy a processor for ever */
   assert_int_equal(brim_guard_run(open_guard(), &waits, naps, &s), BRIM_EPLUGIN);
   assert_non_null(strstr(brim_error_text(), "it waited (for a lock, a file, a clock?) and was abandoned after 0.1 s"));
+}
+
+static void *occupy(void *context)
+{
+  (void)loops(context);
+  return NULL;
+}
+
+/* The thread of lower priority gets some percent of the processor that both share. */
+static brim_status loops_behind(void *context)
+{
+  return setpriority(PRIO_PROCESS, (id_t)gettid(), 19) == 0 ? loops(context) : BRIM_EIO;
+}
+
+static void time_in_which_others_have_the_processors_is_not_waiting(void **state)
+{
+  static seen s, other;
+  const brim_guard_call call = {"test", NULL, "work", 0.01, 0.5};
+  cpu_set_t before, one;
+  pthread_t thread;
+  assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  assert_int_equal(pthread_create(&thread, NULL, occupy, &other), 0);
+  brim_guard *guard = open_guard();
+  assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+  assert_int_equal(brim_guard_run(guard, &call, loops_behind, &s), BRIM_EPLUGIN);
+  assert_string_equal(brim_error_text(),
+                      "test did not return from work and was abandoned after 0.01 s of processor time");
+  atomic_store(&s.passed, 1);
+  atomic_store(&other.passed, 1);
+  pthread_join(thread, NULL);
 }
 
 /* ---- services of the core ---- */
@@ -89,7 +125,6 @@ static brim_status asks_twice(void *context)
 static void both_ways_of_asking_are_answered(void **state)
 {
   const brim_guard_call call = {"test", NULL, "ask", LONG_SECONDS, LONG_SECONDS};
-  (void)state;
   for (int here = 0; here < 2; here++) {
     seen s = {.ask = here ? brim_guard_here : brim_guard_back};
     brim_guard *guard = open_guard();
@@ -115,7 +150,6 @@ static void an_abandoned_thread_gets_no_answer(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   for (int here = 0; here < 2; here++) {
     seen *s = &all[here];
     brim_guard *guard = open_guard();
@@ -157,7 +191,6 @@ static void the_alarm_limits_the_time_for_saving(void **state)
 {
   static seen all[2];
   const brim_guard_call call = {"test", NULL, "late", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_crash_watch();
   for (int i = 0; i < 2; i++) {
     sem_init(&all[i].resume, 0, 0);
@@ -175,7 +208,6 @@ static void a_thread_inside_the_core_is_not_abandoned(void **state)
 {
   static seen s = {.ask = brim_guard_here};
   const brim_guard_call call = {"test", NULL, "asks_once", LONG_SECONDS, SHORT_SECONDS};
-  (void)state;
   brim_guard *guard = open_guard();
   assert_int_equal(brim_guard_run(guard, &call, asks_once, &s), BRIM_EPLUGIN);
   assert_int_equal(atomic_load(&s.asked), 1);
@@ -184,8 +216,11 @@ static void a_thread_inside_the_core_is_not_abandoned(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(processor_time_and_waiting_count_apart),    cmocka_unit_test(both_ways_of_asking_are_answered),
-      cmocka_unit_test(the_alarm_limits_the_time_for_saving),      cmocka_unit_test(an_abandoned_thread_gets_no_answer),
+      cmocka_unit_test(processor_time_and_waiting_count_apart),
+      cmocka_unit_test(both_ways_of_asking_are_answered),
+      cmocka_unit_test(time_in_which_others_have_the_processors_is_not_waiting),
+      cmocka_unit_test(the_alarm_limits_the_time_for_saving),
+      cmocka_unit_test(an_abandoned_thread_gets_no_answer),
       cmocka_unit_test(a_thread_inside_the_core_is_not_abandoned),
   };
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

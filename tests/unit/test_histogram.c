@@ -44,7 +44,6 @@ static int bin_of(float x)
 
 static void counts_are_those_of_each_value(void **state)
 {
-  (void)state;
   brim_histogram_figures f, wanted = {.least = INFINITY, .most = -INFINITY};
   draw(value, 1);
   memset(&histogram, 0, sizeof histogram);
@@ -71,7 +70,6 @@ static void counts_are_those_of_each_value(void **state)
 
 static void sums_are_exact_where_doubles_are(void **state)
 {
-  (void)state;
   brim_histogram_figures f;
   double sum = 0, squares = 0;
   for (int i = 0; i < VALUES; i++) { /* multiples of 2^-10 below 1: their sums have no rounding */
@@ -89,7 +87,6 @@ static void sums_are_exact_where_doubles_are(void **state)
 /* The largest mantissas: their squares' sum is the largest possible. */
 static void the_largest_tensor_does_not_overflow(void **state)
 {
-  (void)state;
   static float most[BRIM_HISTOGRAM_VALUES_MAX];
   brim_histogram_figures f;
   for (size_t i = 0; i < BRIM_HISTOGRAM_VALUES_MAX; i++) most[i] = -0x1.fffffep3f;
@@ -103,7 +100,6 @@ static void the_largest_tensor_does_not_overflow(void **state)
 
 static void parts_add_up_in_any_order(void **state)
 {
-  (void)state;
   static const size_t cut[] = {0, 1, 5000, 12345, VALUES};
   draw(value, 3);
   memset(&histogram, 0, sizeof histogram);
@@ -120,7 +116,6 @@ static void parts_add_up_in_any_order(void **state)
 
 static void ratios_are_of_the_change_to_the_value_before(void **state)
 {
-  (void)state;
   brim_histogram_figures f, of_change;
   const float before[] = {1, -2, 0, 0, 4, 8}, after[] = {1.5f, -2, 0, 1, 3.5f, NAN};
   memset(&histogram, 0, sizeof histogram);
@@ -139,7 +134,6 @@ static void ratios_are_of_the_change_to_the_value_before(void **state)
 
 static void a_factor_multiplies_each_value(void **state)
 {
-  (void)state;
   draw(value, 4);
   for (int i = 0; i < VALUES; i++) other[i] = value[i] * 0.37f;
   memset(&histogram, 0, sizeof histogram);
@@ -151,7 +145,6 @@ static void a_factor_multiplies_each_value(void **state)
 
 static void blocks_of_a_large_tensor_are_spread_from_its_first_value_to_its_last(void **state)
 {
-  (void)state;
   static const int64_t sizes[] = {1,        BRIM_HISTOGRAM_VALUES_MAX, BRIM_HISTOGRAM_VALUES_MAX + 1, 100003,
                                   38597376, (int64_t)1 << 40};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -170,7 +163,6 @@ static void blocks_of_a_large_tensor_are_spread_from_its_first_value_to_its_last
 
 static void a_line_has_the_bins_between_its_first_and_last(void **state)
 {
-  (void)state;
   const float some[] = {0, 1, -3, 0.5f, 0.75f, NAN};
   brim_histogram_figures f;
   brim_text text = {0};

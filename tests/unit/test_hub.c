@@ -20,7 +20,8 @@
 #include "launch/launch.h"
 
 #define RANKS 3
-#define PATIENCE 0.5
+#define PATIENCE 0.5 /* seconds for a rank that hangs */
+#define LONG 600     /* for others: a machine may keep a rank waiting for long */
 
 /* ---- a rank ---- */
 
@@ -29,12 +30,12 @@ static const brim_comm_ops *hub(void)
   return brim_comm_hub.ops;
 }
 
-static brim_status meet(const brim_world *world, int64_t round)
+static brim_status meet(const brim_world *world, int64_t round, double patience)
 {
   const int64_t own = 1000 * round + world->rank;
   int64_t all[RANKS] = {0};
   int32_t late;
-  BRIM_TRY(hub()->exchange(NULL, &own, sizeof own, all, PATIENCE, &late));
+  BRIM_TRY(hub()->exchange(NULL, &own, sizeof own, all, patience, &late));
   for (int32_t r = 0; r < world->ranks; r++)
     if (all[r] != 1000 * round + r) return brim_fail(BRIM_EINTERNAL, "rank %d has said another thing", (int)r);
   return BRIM_OK;
@@ -45,7 +46,7 @@ static void misbehave(const char *how)
 {
   if (strcmp(how, "dies") == 0) raise(SIGKILL);
   if (strcmp(how, "exits") == 0) _exit(17);
-  if (strcmp(how, "hangs") == 0) sleep(60);
+  while (strcmp(how, "hangs") == 0) pause();
   if (strcmp(how, "ends all") == 0) hub()->end_all(NULL, 4);
   if (strcmp(how, "ends all") == 0) _exit(4);
   if (strcmp(how, "leaves") == 0) brim_line_leave(3);
@@ -59,7 +60,7 @@ static int be_rank(const char *how)
   if (world.ranks != RANKS || world.local_rank != world.rank) return 98;
   for (int64_t round = 0; round < 100; round++) {
     if (round == 50 && world.rank == 1) misbehave(how);
-    if (meet(&world, round) != BRIM_OK) return 97;
+    if (meet(&world, round, round == 50 && strcmp(how, "hangs") == 0 ? PATIENCE : LONG) != BRIM_OK) return 97;
   }
   hub()->leave(NULL);
   if (strcmp(how, "interrupted") == 0) {
@@ -73,14 +74,13 @@ static int be_rank(const char *how)
 
 /* ---- the launcher ---- */
 
-/* Returns the error text, or "", and the exit status; asserts that it took seconds and left no child. */
+/* Returns the error text, or "", and the exit status; asserts that it left no child. If it waited for a rank that
+ * hangs, it would not return. */
 static const char *run(const char *how, int *exit_status)
 {
-  brim_rank_launch launch = {.ranks = RANKS, .end_seconds = 10};
+  brim_rank_launch launch = {.ranks = RANKS, .end_seconds = LONG};
   const char *const word[] = {"test_hub", how, NULL};
-  const double start = brim_now();
   const brim_status status = brim_launch_run(&launch, word, exit_status);
-  assert_true(brim_now() - start < 20);
   assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
   if (status == BRIM_OK) return "";
   assert_int_equal(brim_status_exit(status), 5);
@@ -94,7 +94,6 @@ static void assert_has(const char *text, const char *part)
 
 static void ranks_exchange_and_end(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("well", &status), "");
   assert_int_equal(status, 0);
@@ -102,7 +101,6 @@ static void ranks_exchange_and_end(void **state)
 
 static void a_status_that_all_have_is_passed_on(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("interrupted", &status), "");
   assert_int_equal(status, 6);
@@ -110,7 +108,6 @@ static void a_status_that_all_have_is_passed_on(void **state)
 
 static void a_rank_that_dies_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("dies", &status);
   assert_has(error, "rank 1 (process ");
@@ -119,7 +116,6 @@ static void a_rank_that_dies_is_named(void **state)
 
 static void a_rank_that_ends_silently_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("exits", &status);
   assert_has(error, "rank 1 (process ");
@@ -128,7 +124,6 @@ static void a_rank_that_ends_silently_is_named(void **state)
 
 static void a_rank_that_hangs_is_named(void **state)
 {
-  (void)state;
   int status;
   const char *error = run("hangs", &status);
   assert_has(error, "rank 1 (process ");
@@ -137,7 +132,6 @@ static void a_rank_that_hangs_is_named(void **state)
 
 static void a_rank_ends_all_with_its_status(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("ends all", &status), "");
   assert_int_equal(status, 4);
@@ -145,7 +139,6 @@ static void a_rank_ends_all_with_its_status(void **state)
 
 static void no_rank_waits_for_one_that_has_left(void **state)
 {
-  (void)state;
   int status = -1;
   assert_string_equal(run("leaves", &status), "");
   assert_int_equal(status, 3);
@@ -155,7 +148,6 @@ static void no_rank_waits_for_one_that_has_left(void **state)
 
 static void processors_are_cut_into_equal_parts(void **state)
 {
-  (void)state;
   cpu_set_t all, none;
   sched_getaffinity(0, sizeof all, &all);
   const cpu_set_t whole = brim_processors_cut(1, 0), a = brim_processors_cut(2, 0), b = brim_processors_cut(2, 1);
@@ -169,7 +161,6 @@ static void processors_are_cut_into_equal_parts(void **state)
 
 static void threads_follow_the_share_of_processors(void **state)
 {
-  (void)state;
   const int32_t alone = brim_host_threads();
   brim_host_share_with(2, alone / 2.0);
   assert_int_equal(brim_host_threads(), alone > 1 ? alone / 2 : 1);

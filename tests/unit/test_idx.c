@@ -79,7 +79,6 @@ static void put_good(const char *except)
 
 static int make_folder(void **state)
 {
-  (void)state;
   const char *temporary = getenv("TMPDIR");
   snprintf(folder, sizeof folder, "%s/brim-test_idx.XXXXXX", temporary ? temporary : P_tmpdir);
   return mkdtemp(folder) ? 0 : -1;
@@ -87,7 +86,6 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-  (void)state;
   char command[2 * PATH_MAX + 32];
   snprintf(command, sizeof command, "chmod -R u+rwx '%s'; rm -r '%s'", folder, folder);
   return system(command);
@@ -165,14 +163,12 @@ static void expect_good(void)
 
 static void plain_files_are_read(void **state)
 {
-  (void)state;
   put_good("");
   expect_good();
 }
 
 static void gzip_files_are_read_with_and_without_suffix(void **state)
 {
-  (void)state;
   const bytes i = images(20), l = labels(20), gi = gzip_bytes(&i), gl = gzip_bytes(&l);
   put("train-images-idx3-ubyte.gz", &gi);
   put("train-labels-idx1-ubyte", &gl); /* the content decides the kind of a file, not its name */
@@ -181,7 +177,6 @@ static void gzip_files_are_read_with_and_without_suffix(void **state)
 
 static void dotted_names_are_found(void **state)
 {
-  (void)state;
   const bytes i = images(20), l = labels(20), gl = gzip_bytes(&l);
   put("train-images.idx3-ubyte", &i);
   put("train-labels.idx1-ubyte.gz", &gl);
@@ -190,7 +185,6 @@ static void dotted_names_are_found(void **state)
 
 static void gzip_members_after_each_other_are_one_file(void **state)
 {
-  (void)state;
   const bytes i = images(20), l = labels(20);
   bytes head = i, tail = {.count = 0};
   head.count = 100;
@@ -207,7 +201,6 @@ static void gzip_members_after_each_other_are_one_file(void **state)
 
 static void rank_4_images_have_channels(void **state)
 {
-  (void)state;
   const uint32_t dim[] = {5, 3, 4, 2};
   const bytes i = idx_bytes(8, 4, dim, 120, 251), l = labels(5);
   put("train-images-idx3-ubyte", &i);
@@ -225,7 +218,6 @@ static void rank_4_images_have_channels(void **state)
 
 static void describe_needs_only_the_header_before_open(void **state)
 {
-  (void)state;
   bytes i = images(20);
   bytes gi = gzip_bytes(&i);
   gi.count -= 6; /* open would refuse this */
@@ -245,7 +237,6 @@ static void describe_needs_only_the_header_before_open(void **state)
 
 static void memory_of_a_split_is_known_before_it_is_open(void **state)
 {
-  (void)state;
   const bytes i = images(20), l = labels(20), gi = gzip_bytes(&i);
   put("train-images-idx3-ubyte.gz", &gi);
   put("train-labels-idx1-ubyte", &l);
@@ -262,7 +253,6 @@ static void memory_of_a_split_is_known_before_it_is_open(void **state)
 
 static void empty_dataset_is_left_to_the_core_to_refuse(void **state)
 {
-  (void)state;
   const bytes i = images(0), l = labels(0), gi = gzip_bytes(&i);
   put("train-images-idx3-ubyte.gz", &gi);
   put("train-labels-idx1-ubyte", &l);
@@ -276,7 +266,6 @@ static void empty_dataset_is_left_to_the_core_to_refuse(void **state)
 
 static void unknown_and_unset_splits_are_not_supported(void **state)
 {
-  (void)state;
   put_good("");
   expect_error_at(folder, "valid", BRIM_ENOTSUP, "the dataset has no split 'valid'");
   const dataset_param given[] = {{.key = "path", .text = folder}, {.key = "test_images", .text = ""}, {.key = NULL}};
@@ -289,7 +278,6 @@ static void unknown_and_unset_splits_are_not_supported(void **state)
 
 static void fashion_mnist_opens(void **state)
 {
-  (void)state;
   if (access(FASHION, R_OK) != 0) skip(); /* Debian: dataset-fashion-mnist */
   dataset d = create_at(FASHION);
   static const char *const split[] = {"train", "test"};
@@ -318,7 +306,6 @@ static void fashion_mnist_opens(void **state)
 
 static void truncated_gzip_is_refused(void **state)
 {
-  (void)state;
   const bytes i = images(20);
   bytes g = gzip_bytes(&i);
   const size_t whole = g.count;
@@ -336,7 +323,6 @@ static void truncated_gzip_is_refused(void **state)
 
 static void damaged_gzip_is_refused(void **state)
 {
-  (void)state;
   const bytes i = images(20);
   bytes g = gzip_bytes(&i);
   char text[256];
@@ -355,7 +341,6 @@ static void damaged_gzip_is_refused(void **state)
 
 static void bytes_after_gzip_are_refused(void **state)
 {
-  (void)state;
   const bytes i = images(20);
   bytes g = gzip_bytes(&i);
   const size_t end = g.count;
@@ -369,7 +354,6 @@ static void bytes_after_gzip_are_refused(void **state)
 
 static void wrong_magic_is_refused(void **state)
 {
-  (void)state;
   bytes i = images(20);
   memcpy(i.at, "\x89PNG", 4);
   expect_images_error(&i,
@@ -390,7 +374,6 @@ static void wrong_magic_is_refused(void **state)
 
 static void wrong_ranks_are_refused(void **state)
 {
-  (void)state;
   const bytes l = labels(20), i = images(20);
   expect_images_error(&l, "'DIR/train-images-idx3-ubyte' has 1 dimension; images have 3, [count, rows, columns], or 4, "
                           "[count, channels, rows, columns]");
@@ -399,7 +382,6 @@ static void wrong_ranks_are_refused(void **state)
 
 static void images_of_no_size_are_refused(void **state)
 {
-  (void)state;
   const uint32_t dim[] = {20, 28, 0};
   const bytes i = idx_bytes(8, 3, dim, 0, 1);
   expect_images_error(&i, "'DIR/train-images-idx3-ubyte': images of size 0 in dimension 2");
@@ -407,7 +389,6 @@ static void images_of_no_size_are_refused(void **state)
 
 static void counts_that_disagree_are_refused(void **state)
 {
-  (void)state;
   const bytes l = labels(19);
   expect_labels_error(&l, "'DIR/train-images-idx3-ubyte' holds 20 images but 'DIR/train-labels-idx1-ubyte' holds 19 "
                           "labels");
@@ -415,7 +396,6 @@ static void counts_that_disagree_are_refused(void **state)
 
 static void label_out_of_range_is_refused_with_its_place(void **state)
 {
-  (void)state;
   bytes l = labels(20);
   l.at[8 + 13] = 10;
   const char *text = "'DIR/train-labels-idx1-ubyte': label 10 of sample 13 is out of range: with dataset.classes=10, "
@@ -427,7 +407,6 @@ static void label_out_of_range_is_refused_with_its_place(void **state)
 
 static void file_of_another_length_is_refused(void **state)
 {
-  (void)state;
   bytes i = images(20);
   i.count--;
   bytes g = gzip_bytes(&i);
@@ -447,7 +426,6 @@ static void file_of_another_length_is_refused(void **state)
 
 static void file_shorter_than_a_header_is_refused(void **state)
 {
-  (void)state;
   bytes i = images(20);
   i.count = 0;
   expect_images_error(&i, "'DIR/train-images-idx3-ubyte' is too short for an IDX header: 0 bytes, expected at least 4");
@@ -462,7 +440,6 @@ static void file_shorter_than_a_header_is_refused(void **state)
 /* A header's claim allocates no memory. */
 static void absurd_headers_are_refused_before_allocating(void **state)
 {
-  (void)state;
   const uint32_t huge[] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, large[] = {20, 65536, 65536};
   bytes i = idx_bytes(8, 4, huge, 240, 251);
   expect_images_error(&i, "'DIR/train-images-idx3-ubyte': the IDX header declares "
@@ -483,7 +460,6 @@ static void absurd_headers_are_refused_before_allocating(void **state)
 
 static void missing_file_error_lists_the_names_tried(void **state)
 {
-  (void)state;
   put_good("labels");
   expect_error("no training labels in 'DIR'\nlooked for train-labels-idx1-ubyte, train-labels-idx1-ubyte.gz, "
                "train-labels.idx1-ubyte, train-labels.idx1-ubyte.gz\nset dataset.path to the folder that holds the "
@@ -496,14 +472,12 @@ static void missing_file_error_lists_the_names_tried(void **state)
 
 static void missing_debian_folder_names_the_package(void **state)
 {
-  (void)state;
   expect_error_at(FASHION "-not-there", "train", BRIM_ELOAD,
                   "no folder '" FASHION "-not-there'\nDebian's package dataset-fashion-mnist installs it");
 }
 
 static void unusable_folder_error_gives_the_reason(void **state)
 {
-  (void)state;
   char path[PATH_MAX + 64], other[PATH_MAX + 64];
   snprintf(path, sizeof path, "%s/none", folder);
   expect_error_at(
@@ -539,7 +513,6 @@ static void expect_denied(dataset *d, const char *text)
 
 static void unreadable_files_and_folders_are_reported(void **state)
 {
-  (void)state;
   char path[PATH_MAX + 64];
   put_good("");
   dataset d = create_at(folder);
@@ -555,7 +528,6 @@ static void unreadable_files_and_folders_are_reported(void **state)
 
 static void inaccessible_folder_is_reported(void **state)
 {
-  (void)state;
   char inner[PATH_MAX], outer[PATH_MAX];
   memcpy(outer, folder, sizeof outer);
   assert_true(snprintf(inner, sizeof inner, "%.4000s/data", outer) > 0);
@@ -570,7 +542,6 @@ static void inaccessible_folder_is_reported(void **state)
 
 static void files_that_are_not_regular_are_refused(void **state)
 {
-  (void)state;
   char path[PATH_MAX + 64];
   put_good("images");
   snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
@@ -584,7 +555,6 @@ static void files_that_are_not_regular_are_refused(void **state)
 /* A failure leaves the instance unchanged: once the file is corrected, it opens. */
 static void open_can_be_tried_again(void **state)
 {
-  (void)state;
   put_good("images");
   bytes i = images(20);
   i.count--;
@@ -601,7 +571,6 @@ static void open_can_be_tried_again(void **state)
 /* A single file is a split without labels, next to the dataset's own splits and other files. */
 static void files_without_labels_are_splits_of_their_own(void **state)
 {
-  (void)state;
   put_good("none");
   bytes i = images(3);
   put("mine", &i);
@@ -632,7 +601,6 @@ static void files_without_labels_are_splits_of_their_own(void **state)
 
 static void a_file_that_holds_no_images_is_refused(void **state)
 {
-  (void)state;
   const bytes l = labels(20);
   put("labels", &l);
   char path[PATH_MAX + 16];

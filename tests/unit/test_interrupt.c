@@ -25,7 +25,6 @@ static const brim_world alone = {0};
 
 static int set_up(void **state)
 {
-  (void)state;
   snprintf(folder, sizeof folder, "%s/tests/interrupt-%d", BRIM_BUILD_DIR, (int)getpid());
   brim_shared_folder_set(folder);
   return 0;
@@ -33,7 +32,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   char path[300];
   snprintf(path, sizeof path, "%s/runs", folder);
   unlink(path);
@@ -90,7 +88,6 @@ static brim_live_slot slot_of(pid_t pid)
 
 static void test_the_run_gets_sigint(void **state)
 {
-  (void)state;
   int how;
   const pid_t run = start_child(true);
   assert_int_equal(brim_interrupt(run, slot_of(run).started), BRIM_OK);
@@ -101,7 +98,6 @@ static void test_the_run_gets_sigint(void **state)
 
 static void test_another_run_with_its_pid_gets_nothing(void **state)
 {
-  (void)state;
   const pid_t run = start_child(true);
   assert_int_equal(brim_interrupt(run, slot_of(run).started - 1), BRIM_EINVAL); /* of the run that the user saw */
   assert_int_equal(brim_interrupt(run, NAN), BRIM_EINVAL);
@@ -111,7 +107,6 @@ static void test_another_run_with_its_pid_gets_nothing(void **state)
 
 static void test_a_process_that_is_no_run_gets_nothing(void **state)
 {
-  (void)state;
   const pid_t other = start_child(false);
   static const int64_t pids[] = {0, 1, -1, INT_MIN, INT64_MAX};
   assert_int_equal(brim_interrupt(other, 0), BRIM_EINVAL);
@@ -137,7 +132,6 @@ static uint64_t start_ticks(pid_t pid)
 
 static void test_a_forged_slot_harms_no_process(void **state)
 {
-  (void)state;
   brim_board board;
   const pid_t run = start_child(true), other = start_child(false);
   brim_live_slot slot = slot_of(run);

@@ -38,7 +38,6 @@ static void expect_file(const char *name, const char *text)
 
 static void a_record_is_one_line_with_its_fields_in_order(void **state)
 {
-  (void)state;
   open_new("line");
   brim_jsonl_begin(&jsonl);
   brim_jsonl_int(&jsonl, "step", -12);
@@ -56,7 +55,6 @@ static void a_record_is_one_line_with_its_fields_in_order(void **state)
 
 static void a_number_is_the_shortest_that_reads_back(void **state)
 {
-  (void)state;
   static const struct {
     double value;
     const char *text;
@@ -89,7 +87,6 @@ static void a_number_is_the_shortest_that_reads_back(void **state)
 
 static void any_double_reads_back_to_the_same_bits(void **state)
 {
-  (void)state;
   uint64_t bits = 1;
   open_new("bits");
   for (int i = 0; i < 20000; i++) {
@@ -108,7 +105,6 @@ static void any_double_reads_back_to_the_same_bits(void **state)
 
 static void texts_are_escaped(void **state)
 {
-  (void)state;
   open_new("text");
   brim_jsonl_begin(&jsonl);
   brim_jsonl_string(&jsonl, "a", "\"\\\b\f\n\r\t\x01\x1f\x7f/");
@@ -121,7 +117,6 @@ static void texts_are_escaped(void **state)
 
 static void bytes_that_are_not_utf8_are_replaced(void **state)
 {
-  (void)state;
   /* a lone continuation byte, an overlong '/', a surrogate, beyond U+10FFFF, a truncated character */
   static const char *const bad[] = {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -140,7 +135,6 @@ static void bytes_that_are_not_utf8_are_replaced(void **state)
 
 static void a_long_text_is_cut_and_leaves_room_for_the_rest(void **state)
 {
-  (void)state;
   static const char *const units[] = {"x", "\x01", "\xf0\x9f\x98\x80"};
   for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
     char text[20000] = "";
@@ -164,7 +158,6 @@ static void a_long_text_is_cut_and_leaves_room_for_the_rest(void **state)
 
 static void a_record_that_is_too_long_is_refused_and_nothing_written(void **state)
 {
-  (void)state;
   open_new("over");
   record(1);
   brim_jsonl_begin(&jsonl);
@@ -177,7 +170,6 @@ static void a_record_that_is_too_long_is_refused_and_nothing_written(void **stat
 
 static void opening_keeps_the_given_number_of_records(void **state)
 {
-  (void)state;
   for (int64_t keep = 0; keep <= 3; keep++) {
     char expected[64] = "";
     size_t length = 0;
@@ -196,7 +188,6 @@ static void opening_keeps_the_given_number_of_records(void **state)
 
 static void a_partial_last_line_is_cut_when_all_records_are_kept(void **state)
 {
-  (void)state;
   scratch_write(scratch("partial"), "{\"step\":1}\n{\"st", 15);
   assert_int_equal(brim_jsonl_open(&jsonl, scratch("partial"), BRIM_JSONL_ALL), BRIM_OK);
   assert_int_equal(jsonl.records, 1);
@@ -211,7 +202,6 @@ static void a_partial_last_line_is_cut_when_all_records_are_kept(void **state)
 
 static void records_beyond_one_buffer_are_counted(void **state)
 {
-  (void)state;
   open_new("many");
   for (int64_t i = 0; i < 5000; i++) record(i);
   const int64_t bytes = jsonl.bytes;
@@ -224,7 +214,6 @@ static void records_beyond_one_buffer_are_counted(void **state)
 
 static void a_file_with_fewer_records_than_the_checkpoint_counts_is_filled_up(void **state)
 {
-  (void)state;
   scratch_write(scratch("fewer"), "{\"step\":1}\n{\"step\":2}", 21);
   assert_int_equal(brim_jsonl_open(&jsonl, scratch("fewer"), 3), BRIM_OK);
   assert_int_equal(jsonl.records, 3);
@@ -235,7 +224,6 @@ static void a_file_with_fewer_records_than_the_checkpoint_counts_is_filled_up(vo
 
 static void a_write_that_fails_halfway_is_undone(void **state)
 {
-  (void)state;
   struct rlimit before, small;
   signal(SIGXFSZ, SIG_IGN);
   open_new("full");
@@ -258,7 +246,6 @@ static void a_write_that_fails_halfway_is_undone(void **state)
 
 static void files_that_cannot_be_opened_are_reported(void **state)
 {
-  (void)state;
   assert_int_equal(brim_jsonl_open(&jsonl, scratch("no/folder"), 0), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), "no/folder': No such file or directory"));
   brim_jsonl_close(&jsonl);

@@ -73,7 +73,6 @@ static void expect_recalled(made m)
 
 static void the_record_is_recalled_without_the_data(void **state)
 {
-  (void)state;
   expect_recalled(four_classes());
   expect_recalled(made_images(20, 3, 4, 5));
   expect_recalled(made_tokens(30, 8));
@@ -82,7 +81,6 @@ static void the_record_is_recalled_without_the_data(void **state)
 
 static void names_that_are_not_utf8_are_left_out(void **state)
 {
-  (void)state;
   static const char *const names[] = {"a", "b\xe9", "c", "d"};
   made m = four_classes();
   m.train.class_names = names;
@@ -102,7 +100,6 @@ static void expect_compared(const json_t *a, const json_t *b, bool order, const 
 
 static void differences_are_named(void **state)
 {
-  (void)state;
   static const char *const others[] = {"a", "b", "tulip", "d"};
   made was = four_classes(), now = was;
   json_t *a = keep_of(&was, &made_plugin);
@@ -168,7 +165,6 @@ static void expect_own(const char *was, const char *now, const char *text)
 
 static void facts_of_a_dataset_are_compared_by_name(void **state)
 {
-  (void)state;
 #define HEAD "the data differs from the run's training data:\n"
   expect_own("{\"columns\":[{\"name\":\"x\",\"mean\":1.5}]}", "{\"columns\":[{\"name\":\"x\",\"mean\":1.5000000001}]}",
              NULL);
@@ -188,7 +184,6 @@ static void facts_of_a_dataset_are_compared_by_name(void **state)
 
 static void a_dataset_gets_its_stored_facts_back(void **state)
 {
-  (void)state;
   brim_arena arena = {0};
   brim_dataset_ops ops = made_ops;
   brim_plugin plugin = made_plugin;
@@ -231,7 +226,6 @@ static void expect_refused(const char *key, json_t *value)
 
 static void damaged_records_are_refused(void **state)
 {
-  (void)state;
   static const char *const keys[] = {"task",    "sample",     "dtype",    "classes", "class_names",
                                      "targets", "pixels_max", "side_max", "samples"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {

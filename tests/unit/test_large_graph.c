@@ -20,7 +20,6 @@ static brim_status prepare_scratch(void *self, const brim_program_info *program,
 {
   (void)self;
   (void)program;
-  (void)state;
   need->workspace_bytes = 64 * (node->index * 7919 % 101);
   return BRIM_OK;
 }
@@ -44,7 +43,6 @@ static brim_plan *make_plan(void)
 
 static void test_a_graph_of_a_thousand_operations_is_built_and_differentiated(void **state)
 {
-  (void)state;
   brim_plan *plan = make_plan();
   const brim_graph *train = plan->program[0].graph, *eval = plan->program[1].graph;
   assert_true(LARGE_OPS >= 1000);
@@ -64,7 +62,6 @@ static void test_a_graph_of_a_thousand_operations_is_built_and_differentiated(vo
 
 static void test_the_plan_of_a_thousand_operations_is_valid_and_tight(void **state)
 {
-  (void)state;
   brim_plan *plan = make_plan();
   assert_int_equal(brim_plan_check(plan), BRIM_OK);
   assert_true(plan->program[0].buffer_count > 2000);
@@ -147,7 +144,6 @@ static void test_a_buffer_gets_the_lowest_place_that_is_free_for_its_life(void *
 
 static void test_every_operation_is_found_by_its_name(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < brim_op_count(); i++) assert_ptr_equal(brim_op_find(brim_op_at(i)->name), brim_op_at(i));
   assert_null(brim_op_find("no_such_operation"));
   assert_null(brim_op_find(""));

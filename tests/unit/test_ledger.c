@@ -22,7 +22,6 @@ static char folder[256];
 
 static int set_up(void **state)
 {
-  (void)state;
   snprintf(folder, sizeof folder, "%s/tests/ledger-%d", BRIM_BUILD_DIR, (int)getpid());
   brim_shared_folder_set(folder);
   return 0;
@@ -30,7 +29,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-  (void)state;
   char command[300];
   snprintf(command, sizeof command, "rm -rf '%s'", folder);
   return system(command);
@@ -52,7 +50,6 @@ static uint64_t used(brim_ledger *ledger, int device)
 
 static void devices_have_limits_of_their_own(void **state)
 {
-  (void)state;
   brim_ledger *ledger = open_ledger("own");
   int32_t a, b, c;
   assert_int_equal(brim_ledger_take(ledger, 0, 600, &a), BRIM_OK);
@@ -69,7 +66,6 @@ static void devices_have_limits_of_their_own(void **state)
 
 static void a_refusal_names_the_processes_that_use_the_device(void **state)
 {
-  (void)state;
   brim_ledger *one = open_ledger("reported"), *other = open_ledger("reported");
   brim_device_user user[4];
   int32_t a, b;
@@ -93,7 +89,6 @@ static void a_refusal_names_the_processes_that_use_the_device(void **state)
 /* The child reports that it has taken its share, and waits to be killed. */
 static void memory_of_a_killed_process_becomes_free(void **state)
 {
-  (void)state;
   brim_ledger *ledger = open_ledger("killed");
   for (int round = 0; round < 20; round++) {
     int pipes[2];
@@ -144,7 +139,6 @@ static int take_turns(unsigned seed)
 
 static void many_processes_together_are_never_over_the_limit(void **state)
 {
-  (void)state;
   pid_t child[PROCESSES];
   int refused = 0;
   int32_t mine[2];
@@ -167,7 +161,6 @@ static void many_processes_together_are_never_over_the_limit(void **state)
 
 static void the_number_of_entries_is_limited(void **state)
 {
-  (void)state;
   brim_ledger *ledger = open_ledger("full");
   int32_t entry;
   for (int i = 0; i < BRIM_BOARD_SLOTS; i++) assert_int_equal(brim_ledger_take(ledger, 0, 1, &entry), BRIM_OK);
@@ -180,7 +173,6 @@ static void the_number_of_entries_is_limited(void **state)
 /* A file of another version is replaced, but not while a process uses it. */
 static void a_file_of_another_version_is_refused_while_it_is_used(void **state)
 {
-  (void)state;
   char path[512];
   brim_ledger *ledger = NULL;
   snprintf(path, sizeof path, "%s/other-2x%d.ledger", folder, LIMIT);
@@ -243,7 +235,6 @@ static void forge(int fd, int slot, forged entry)
 
 static void impossible_entries_do_not_count(void **state)
 {
-  (void)state;
   int32_t entry;
   brim_device_user user[8];
   size_t count;
@@ -268,7 +259,6 @@ static void impossible_entries_do_not_count(void **state)
 
 static void an_own_entry_reads_back(void **state)
 {
-  (void)state;
   int32_t entry;
   const forged other = {.pid = 7, .bytes = 1, .device = 1};
   brim_ledger *ledger = open_ledger("changed");
@@ -283,7 +273,6 @@ static void an_own_entry_reads_back(void **state)
 
 static void a_damaged_table_is_repaired_with_the_readers_own_entries(void **state)
 {
-  (void)state;
   struct stat info;
   int32_t entry;
   for (off_t length = 0; length < TABLE_BYTES; length += 511) {
@@ -308,7 +297,6 @@ static void a_damaged_table_is_repaired_with_the_readers_own_entries(void **stat
 
 static void anything_but_a_plain_file_is_refused_with_its_name(void **state)
 {
-  (void)state;
   char other[600];
   brim_ledger *ledger = NULL;
   assert_int_equal(mkfifo(path_of("fifo"), 0666), 0);
@@ -329,7 +317,6 @@ static void anything_but_a_plain_file_is_refused_with_its_name(void **state)
 
 static void others_cannot_replace_the_folders_files(void **state)
 {
-  (void)state;
   char path[600];
   struct stat info;
   brim_ledger *ledger = open_ledger("sticky");
@@ -364,7 +351,6 @@ static pid_t hold_lock(const char *path)
 
 static void a_process_that_holds_the_lock_too_long_is_named(void **state)
 {
-  (void)state;
   char pid[64], path[600];
   brim_board board;
   assert_int_equal(brim_board_open(&board, "held", 1, 8, 0.3), BRIM_OK);
@@ -383,7 +369,6 @@ static void a_process_that_holds_the_lock_too_long_is_named(void **state)
 
 static void terminal_stop_is_blocked_while_the_lock_is_held(void **state)
 {
-  (void)state;
   brim_board board;
   sigset_t now;
   assert_int_equal(brim_board_open(&board, "stops", 1, 8, BRIM_BOARD_SECONDS), BRIM_OK);
@@ -398,7 +383,6 @@ static void terminal_stop_is_blocked_while_the_lock_is_held(void **state)
 
 static void a_ledger_is_removed_with_its_last_user_as_are_abandoned_ones(void **state)
 {
-  (void)state;
   brim_ledger *one = open_ledger("last"), *other = open_ledger("last");
   brim_ledger_close(one);
   assert_int_equal(access(path_of("last"), F_OK), 0);
@@ -416,7 +400,6 @@ static void a_ledger_is_removed_with_its_last_user_as_are_abandoned_ones(void **
 
 static void a_folder_that_cannot_be_made_is_an_error_that_names_the_setting(void **state)
 {
-  (void)state;
   brim_ledger *ledger = NULL;
   brim_shared_folder_set("/proc/brim-claims");
   assert_int_equal(brim_ledger_open("x", 1, 1, &ledger), BRIM_EIO);

@@ -96,7 +96,6 @@ static void take_all(fixture *f, stream *out)
 
 static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
 {
-  (void)state;
   static const int32_t threads[] = {0, 1, 4};
   static const int64_t batches[] = {16, 1, 50, COUNT, 1000};
   stream *expected = calloc(1, sizeof *expected), *got = calloc(1, sizeof *got);
@@ -125,7 +124,6 @@ static void stream_is_the_same_for_any_threads_and_micro_batch(void **state)
 /* Tokens and real numbers have several labels a sample. */
 static void labels_of_any_length_come_in_their_places(void **state)
 {
-  (void)state;
   for (int tokens = 0; tokens < 2; tokens++)
     for (int real = 0; real < 2; real++) {
       fixture f;
@@ -153,7 +151,6 @@ static void labels_of_any_length_come_in_their_places(void **state)
 
 static void doubles_are_the_same_numbers(void **state)
 {
-  (void)state;
   fixture f, g;
   prepare(&f, 0, 64);
   prepare(&g, 2, 64);
@@ -174,7 +171,6 @@ static void doubles_are_the_same_numbers(void **state)
 
 static void last_micro_batch_has_the_remainder(void **state)
 {
-  (void)state;
   for (int32_t threads = 0; threads < 3; threads++) {
     fixture f;
     prepare(&f, threads, 64);
@@ -195,7 +191,6 @@ static void last_micro_batch_has_the_remainder(void **state)
 
 static void batch_stays_valid_until_the_next_call(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 3, 8);
   f.options.slots = 2;
@@ -213,7 +208,6 @@ static void batch_stays_valid_until_the_next_call(void **state)
 
 static void never_looks_further_ahead_than_its_slots(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 4, 4);
   f.options.slots = 3;
@@ -229,7 +223,6 @@ static void never_looks_further_ahead_than_its_slots(void **state)
 
 static void closes_at_any_moment(void **state)
 {
-  (void)state;
   brim_loader_close(NULL);
   for (int32_t threads = 0; threads < 5; threads += 2) {
     for (int taken = 0; taken < 30; taken++) {
@@ -248,7 +241,6 @@ static void closes_at_any_moment(void **state)
 
 static void an_error_arrives_in_its_place_and_the_stream_continues(void **state)
 {
-  (void)state;
   for (int32_t threads = 0; threads < 5; threads += 2) {
     fixture f;
     prepare(&f, threads, 10);
@@ -293,7 +285,6 @@ static brim_span span_outside(void *context, int64_t sequence)
 
 static void spans_outside_the_part_or_the_slot_are_errors(void **state)
 {
-  (void)state;
   for (int32_t threads = 0; threads < 2; threads++) {
     fixture f;
     prepare(&f, threads, 16);
@@ -310,7 +301,6 @@ static void spans_outside_the_part_or_the_slot_are_errors(void **state)
 
 static void takes_the_declared_memory(void **state)
 {
-  (void)state;
   static const int32_t threads[] = {0, 1, 5};
   for (int i = 0; i < 3; i++) {
     fixture f;
@@ -327,7 +317,6 @@ static void takes_the_declared_memory(void **state)
 
 static void impossible_sizes_and_options_are_refused(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 1, 16);
   brim_loader *loader = NULL;
@@ -358,7 +347,6 @@ static void on_signal(int signal)
 /* A signal that the main thread blocks stays pending: no loader thread takes it. */
 static void threads_leave_signals_to_the_main_thread(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 4, 16);
   brim_loader *loader = open_loader(&f);
@@ -390,7 +378,6 @@ static void threads_leave_signals_to_the_main_thread(void **state)
 #ifndef SANITIZED
 static void threads_that_cannot_be_started_are_reported(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 200, 2);
   struct rlimit before, tight;
@@ -408,7 +395,6 @@ static void threads_that_cannot_be_started_are_reported(void **state)
 #else
 static void threads_that_cannot_be_started_are_reported(void **state)
 {
-  (void)state;
   skip(); /* sanitizers need address space without a limit */
 }
 #endif

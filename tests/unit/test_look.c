@@ -79,7 +79,6 @@ static char *dump(const brim_look *look)
 
 static void json_reads_back_equal(void **state)
 {
-  (void)state;
   brim_look look = {0};
   assert_int_equal(add(two_hosts, &look), BRIM_OK);
   char *text = dump(&look);
@@ -90,7 +89,6 @@ static void json_reads_back_equal(void **state)
 
 static void what_is_missing_is_unknown(void **state)
 {
-  (void)state;
   brim_look look = {0};
   assert_int_equal(add("{\"brim_look\":1,\"later\":[1],\"hosts\":[{\"name\":\"a\"}],"
                        "\"runs\":[{\"host\":0,\"state\":\"failed\"}],\"queue\":[{\"host\":0}]}",
@@ -107,7 +105,6 @@ static void what_is_missing_is_unknown(void **state)
 
 static void hosts_are_joined(void **state)
 {
-  (void)state;
   brim_look look = {0};
   assert_int_equal(add(two_hosts, &look), BRIM_OK);
   assert_int_equal(add(two_hosts, &look), BRIM_OK);
@@ -122,7 +119,6 @@ static void hosts_are_joined(void **state)
 
 static void damaged_and_foreign_json_is_named(void **state)
 {
-  (void)state;
   static const struct {
     const char *text, *message;
   } cases[] = {
@@ -169,7 +165,6 @@ static size_t cpu0[] = {CPU0}, cpu1[] = {CPU1}, both[] = {CPU0, CPU1};
 
 static int make_look(void **state)
 {
-  (void)state;
   brim_look_release(&made);
   brim_arena *arena = &made.arena;
   made.host = BRIM_ARENA_NEW(arena, brim_look_host, 1);
@@ -190,7 +185,6 @@ static int make_look(void **state)
 
 static int drop_look(void **state)
 {
-  (void)state;
   brim_look_release(&made);
   return 0;
 }
@@ -247,7 +241,6 @@ static void assert_starts(size_t ticket, double expected)
 
 static void a_place_starts_when_enough_runs_have_ended(void **state)
 {
-  (void)state;
   add_run("a", CPU0, 30, 50);
   add_run("b", CPU0, 30, 20);
   add_ticket("cpu:0", 4, cpu0, 1);
@@ -265,7 +258,6 @@ static void a_place_starts_when_enough_runs_have_ended(void **state)
 
 static void libraries_and_claims_count(void **state)
 {
-  (void)state;
   brim_look_run *run = add_run("a", CPU0, 30, 50);
   run->libraries_bytes = 10 * MIB;
   made.device[CPU0].free_bytes = 20 * MIB;
@@ -278,7 +270,6 @@ static void libraries_and_claims_count(void **state)
 
 static void the_queue_serves_in_order(void **state)
 {
-  (void)state;
   add_run("a", CPU0, 40, 10);
   add_run("b", CPU1, 40, 60);
   add_ticket("cpu:1", 50, cpu1, 1);
@@ -293,7 +284,6 @@ static void the_queue_serves_in_order(void **state)
 
 static void a_run_without_an_end_promises_nothing(void **state)
 {
-  (void)state;
   add_run("a", CPU0, 40, NAN);
   add_run("b", CPU1, 40, 5)->state = BRIM_LOOK_FINISHED;
   add_ticket("any", 50, both, 2);
@@ -315,7 +305,6 @@ static void assert_advice(const char *text, const char *command)
 
 static void advice_names_another_device_with_room(void **state)
 {
-  (void)state;
   add_run("a", CPU0, 44, 50);
   brim_look_ticket *t = add_ticket("cpu:0", 44, cpu0, 1);
   assert_advice("pid 201 (44.0 MiB) fits on cpu:1 now", "kill -INT 201  # then start it with device=cpu:1");
@@ -336,7 +325,6 @@ static void advice_names_another_device_with_room(void **state)
 
 static void advice_names_a_smaller_micro_batch_that_lets_others_in(void **state)
 {
-  (void)state;
   brim_look_run *run = add_run("a", CPU0, 44, 50);
   run->smaller_micro_batch = 32;
   run->smaller_bytes = 31 * MIB;
@@ -354,7 +342,6 @@ static void advice_names_a_smaller_micro_batch_that_lets_others_in(void **state)
 
 static void advice_names_memory_of_an_idle_gpu(void **state)
 {
-  (void)state;
   brim_look_owner owner = {.pid = 123, .bytes = 18 * MIB, .user = "bob", .name = "python3"};
   brim_look_device *d = &made.device[CPU0];
   d->owner = &owner;
@@ -373,7 +360,6 @@ static void advice_names_memory_of_an_idle_gpu(void **state)
 
 static void advice_names_a_run_without_a_sign_of_life(void **state)
 {
-  (void)state;
   brim_look_run *run = add_run("a", CPU0, 44, 50);
   run->silent_seconds = 420;
   assert_advice("a has made no step for 7:00", "ps -o stat,wchan:20,etime,args -p 101");
@@ -387,7 +373,6 @@ static void advice_names_a_run_without_a_sign_of_life(void **state)
 
 static void advice_names_a_slow_loader(void **state)
 {
-  (void)state;
   brim_look_run *run = add_run("a", CPU0, 44, 50);
   run->loader_share = 0.31;
   run->workers = 1;
@@ -403,7 +388,6 @@ static void advice_names_a_slow_loader(void **state)
 
 static void advice_names_a_step_that_is_slower_than_predicted(void **state)
 {
-  (void)state;
   brim_look_run *run = add_run("a", CPU0, 44, 50);
   run->step_seconds = 0.029;
   run->predicted_step_seconds = 0.019;
@@ -415,7 +399,6 @@ static void advice_names_a_step_that_is_slower_than_predicted(void **state)
 
 static void there_are_at_most_three_of_different_kinds(void **state)
 {
-  (void)state;
   for (int i = 0; i < 3; i++) {
     brim_look_run *run = add_run("a", CPU0, 10, 50);
     run->silent_seconds = 900;

@@ -66,7 +66,6 @@ static void check_types(uint32_t small)
 
 static void activations_are_small_and_sums_are_wide(void **state)
 {
-  (void)state;
   check_types(BRIM_DTYPE_BF16);
   check_types(BRIM_DTYPE_F16);
 }
@@ -74,7 +73,6 @@ static void activations_are_small_and_sums_are_wide(void **state)
 /* One for the data and one for the weight, however often it is used, each right before its first reader. */
 static void each_source_is_cast_once_before_its_first_reader(void **state)
 {
-  (void)state;
   brim_graph *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16);
   assert_int_equal(count_of(g, "cast"), 2);
   const brim_node *first = node_named(g, "linear", 0), *second = node_named(g, "linear", 1);
@@ -94,7 +92,6 @@ static void each_source_is_cast_once_before_its_first_reader(void **state)
 /* Each use adds to a separate gradient, as without casts. */
 static void gradients_of_weights_go_past_their_casts(void **state)
 {
-  (void)state;
   brim_graph *g = make(BRIM_DTYPE_F32, BRIM_DTYPE_BF16), *wide = make(BRIM_DTYPE_F32, 0);
   const brim_node *last = node_named(g, "linear_grad_weight", 0), *before = node_named(g, "linear_grad_weight", 1);
   assert_ptr_equal(last->out[0], g->parameter[0].gradient);
@@ -123,7 +120,6 @@ static void check_same_nodes(uint32_t small)
 
 static void in_double_precision_the_graph_is_the_same_and_nothing_is_stored_small(void **state)
 {
-  (void)state;
   check_same_nodes(BRIM_DTYPE_BF16);
   check_same_nodes(BRIM_DTYPE_F16);
 }

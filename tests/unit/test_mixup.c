@@ -58,7 +58,6 @@ static int64_t partner_of(const float *share, int64_t own)
 
 static void partners_are_a_permutation_of_the_training_samples(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 1);
   assert_int_equal(brim_data_label_bytes(&f.data, BRIM_PART_TRAIN, BRIM_DTYPE_F32), COUNT * sizeof(float));
@@ -83,7 +82,6 @@ static void partners_are_a_permutation_of_the_training_samples(void **state)
 
 static void evaluation_uses_unmixed_samples(void **state)
 {
-  (void)state;
   static const enum brim_part parts[] = {BRIM_PART_VALIDATION, BRIM_PART_TEST};
   fixture mixed, plain;
   prepare(&mixed, 0.4);
@@ -112,7 +110,6 @@ static void read_alone(const fixture *plain, int64_t epoch, int64_t index, float
 
 static void a_mixed_sample_combines_two_prepared_samples(void **state)
 {
-  (void)state;
   fixture mixed, plain;
   prepare(&mixed, 0.7);
   prepare(&plain, 0);
@@ -134,7 +131,6 @@ static void a_mixed_sample_combines_two_prepared_samples(void **state)
 
 static void real_targets_are_mixed_too(void **state)
 {
-  (void)state;
   fixture f = {.dataset = made_values(COUNT, 4, 10, 2), .settings = {.seed = 3, .augment = {.mixup = 0.4}}};
   open_data(&f);
   for (int64_t i = 0; i < COUNT; i++) {
@@ -150,7 +146,6 @@ static void real_targets_are_mixed_too(void **state)
 
 static void tokens_are_refused(void **state)
 {
-  (void)state;
   fixture f = {.dataset = made_tokens(COUNT, 6), .settings = {.seed = 3, .augment = {.mixup = 0.4}}};
   assert_int_equal(brim_data_open(&f.data, &made_plugin, &f.dataset, &f.settings), BRIM_ECONFIG);
   assert_string_equal(brim_error_text(), "'augment.mixup' mixes numbers, but the samples of dataset 'made' are tokens");
@@ -196,7 +191,6 @@ static void check_distribution(double alpha, double (*below)(double))
 
 static void shares_follow_the_beta_distribution(void **state)
 {
-  (void)state;
   check_distribution(0.5, arcsine);
   check_distribution(1, uniform);
   check_distribution(2, parabola);
@@ -204,7 +198,6 @@ static void shares_follow_the_beta_distribution(void **state)
 
 static void shares_of_extreme_distributions_are_shares(void **state)
 {
-  (void)state;
   int64_t ends = 0, middle = 0;
   for (int64_t i = 0; i < SHARES; i++) {
     const float far = brim_mixup_share(1e-4, brim_draw(&(brim_draws){7, 1, i}, BRIM_DRAW_MIXUP));
@@ -232,7 +225,6 @@ static brim_span next_span(void *context, int64_t sequence)
 
 static void samples_are_the_same_for_any_threads_and_micro_batch(void **state)
 {
-  (void)state;
   static const int32_t threads[] = {0, 1, 4};
   static const int64_t batches[] = {1, 3, TRAIN};
   fixture f;

@@ -51,14 +51,12 @@ static void check(uint32_t rows, uint32_t first, uint32_t end)
 
 static void sorts_any_number_of_rows(void **state)
 {
-  (void)state;
   for (uint32_t rows = 1; rows <= 70; rows++) check(rows, 0, rows);
   check(ROWS, 0, ROWS);
 }
 
 static void finds_the_requested_rows(void **state)
 {
-  (void)state;
   for (uint32_t rows = 1; rows <= 40; rows++)
     for (uint32_t first = 0; first < rows; first++)
       for (uint32_t end = first + 1; end <= rows; end++) check(rows, first, end);
@@ -67,7 +65,6 @@ static void finds_the_requested_rows(void **state)
 
 static void a_median_needs_fewer_exchanges(void **state)
 {
-  (void)state;
   static brim_exchange exchange[4096];
   static uint8_t needed[100];
   assert_int_equal(brim_network_count(100), 1077);

@@ -37,7 +37,6 @@ static brim_graph *graph(void)
 
 static void test_errors_name_the_mismatch(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   assert_failed(g, brim_layer_norm(g, "ln", input(g, 1), 1e-5), "layer_norm 'ln': input must be [N, ..., F], got [2]");
   g = graph();
@@ -81,7 +80,6 @@ static void assert_parameter(const brim_graph *g, size_t i, const char *name, do
 
 static void test_batch_norm_has_pytorchs_parameters_and_buffers(void **state)
 {
-  (void)state;
   for (int training = 0; training < 2; training++) {
     brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 2, training);
     assert_non_null(brim_batch_norm(g, "bn", input(g, 4), 1e-5, 0.25));
@@ -99,7 +97,6 @@ static void test_batch_norm_has_pytorchs_parameters_and_buffers(void **state)
 
 static void test_other_norms_ignore_groups_of_samples(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   brim_tensor *x = brim_group_norm(g, "gn", input(g, 3), 2, 1e-5);
   x = brim_rms_norm(g, "rms", brim_layer_norm(g, "ln", x, 1e-5), 1e-6);
@@ -114,7 +111,6 @@ static void test_other_norms_ignore_groups_of_samples(void **state)
 /* Rows of the statistics: one for each whole group of samples, and none for a shorter rest. */
 static void test_batch_norm_has_statistics_for_each_whole_group(void **state)
 {
-  (void)state;
   static const int64_t cases[][3] = {{16, 16, 1}, {15, 16, 1}, {1, 16, 1}, {31, 16, 1},
                                      {32, 16, 2}, {40, 16, 2}, {5, 1, 5},  {7, 3, 2}}; /* N, group, groups */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -29,7 +29,6 @@ static void check_block(uint64_t seed, uint64_t item, double scale, int64_t firs
 
 static void test_same_bits_as_the_library(void **state)
 {
-  (void)state;
   for (uint64_t seed = 0; seed < 4; seed++)
     for (int64_t first = 0; first < 1 << 19; first += BRIM_NORMAL_BLOCK) check_block(seed, 17 * seed, 0.02, first);
 }
@@ -37,7 +36,6 @@ static void test_same_bits_as_the_library(void **state)
 static void test_any_scale_and_any_place(void **state)
 {
   static const double scale[] = {0, -0.0, 1, -3, 1e-30, 1e-44, 1e38, 1e-300};
-  (void)state;
   for (size_t i = 0; i < sizeof scale / sizeof scale[0]; i++)
     for (int64_t first = 4; first < (int64_t)1 << 33; first = 3 * first + 4) check_block(5, 6, scale[i], first);
 }

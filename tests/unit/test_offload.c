@@ -229,7 +229,6 @@ static brim_backend_ops backend = {.size = sizeof(brim_backend_ops),
 
 static int make_backend(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < brim_op_count(); i++) {
     kernels[i] = (brim_kernel){.op = brim_op_at(i)->name, .run = run_one, .prepare = prepare};
     kernel_table[i] = &kernels[i];

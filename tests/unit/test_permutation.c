@@ -15,7 +15,6 @@
 
 static void is_a_bijection_for_every_count(void **state)
 {
-  (void)state;
   static const uint64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 1000, 4097, 60000};
   for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
     for (uint64_t item = 0; item < 3; item++) {
@@ -42,7 +41,6 @@ static uint64_t agreement(const brim_permutation *a, const brim_permutation *b)
 
 static void differs_by_seed_use_and_epoch(void **state)
 {
-  (void)state;
   enum { COUNT = 10000 };
   brim_permutation base, other;
   brim_permutation_init(&base, 1, BRIM_STREAM_SHUFFLE, 0, COUNT);
@@ -61,7 +59,6 @@ static void differs_by_seed_use_and_epoch(void **state)
 /* Over many epochs each element comes to each place equally often. */
 static void every_place_is_equally_likely(void **state)
 {
-  (void)state;
   static const int counts[] = {2, 3, 5, 10, 16};
   enum { EPOCHS = 20000 };
   for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
@@ -84,7 +81,6 @@ static void every_place_is_equally_likely(void **state)
 /* Neighbours are separated, and the original order is gone: rank correlations near 0. */
 static void the_original_order_leaves_no_correlation(void **state)
 {
-  (void)state;
   enum { COUNT = 60000 };
   brim_permutation p;
   brim_permutation_init(&p, 11, BRIM_STREAM_SHUFFLE, 5, COUNT);
@@ -102,7 +98,6 @@ static void the_original_order_leaves_no_correlation(void **state)
 
 static void serves_large_counts(void **state)
 {
-  (void)state;
   const uint64_t count = ((uint64_t)1 << 40) + 12345;
   brim_permutation p;
   brim_permutation_init(&p, 1, BRIM_STREAM_SHUFFLE, 0, count);
@@ -118,7 +113,6 @@ static void serves_large_counts(void **state)
 /* A change here changes the order of samples in every run: resumed runs would continue with other data. */
 static void the_order_does_not_change_between_versions(void **state)
 {
-  (void)state;
   static const uint64_t expected[8] = {237, 650, 91, 548, 273, 83, 611, 319};
   brim_permutation p;
   brim_permutation_init(&p, 1, BRIM_STREAM_SHUFFLE, 0, 1000);
@@ -127,7 +121,6 @@ static void the_order_does_not_change_between_versions(void **state)
 
 static void a_table_changes_no_number(void **state)
 {
-  (void)state;
   static const uint64_t counts[] = {1, 2, 3, 5, 60, 64, 65, 1000, 60000};
   for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
     brim_permutation plain, tabulated;

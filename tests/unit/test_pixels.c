@@ -32,7 +32,6 @@ static brim_status decode(const char *name, const pixels_options *options, uint8
 
 static void every_format_has_the_pixels_of_pillow(void **state)
 {
-  (void)state;
   static picture_lines lines;
   static uint8_t pixels[PICTURE_BYTES_MAX];
   int kinds = 0;
@@ -54,7 +53,6 @@ static void every_format_has_the_pixels_of_pillow(void **state)
 
 static void header_agrees_with_the_decoded_picture(void **state)
 {
-  (void)state;
   uint8_t pixels[4096], turned[3000];
   brim_picture picture;
   const pixels_options as_it_lies = {.pixels_max = 1000000};
@@ -71,7 +69,6 @@ static void header_agrees_with_the_decoded_picture(void **state)
 
 static void smaller_pictures_are_decoded_where_they_are_enough(void **state)
 {
-  (void)state;
   uint8_t pixels[4096];
   brim_picture picture;
   const struct {
@@ -87,7 +84,6 @@ static void smaller_pictures_are_decoded_where_they_are_enough(void **state)
 
 static void damaged_files_are_named_with_their_defect(void **state)
 {
-  (void)state;
   static uint8_t pixels[200000];
   static const struct {
     const char *name, *text;
@@ -109,7 +105,6 @@ static void damaged_files_are_named_with_their_defect(void **state)
 
 static void pictures_larger_than_their_room_are_refused(void **state)
 {
-  (void)state;
   uint8_t pixels[100];
   brim_picture picture;
   static const char *const names[] = {"rgb.jpg", "rgb.png"};
@@ -121,7 +116,6 @@ static void pictures_larger_than_their_room_are_refused(void **state)
 
 static void other_bytes_are_not_pictures(void **state)
 {
-  (void)state;
   static const struct {
     const char *bytes, *text;
   } cases[] = {
@@ -188,7 +182,6 @@ static long peak_bytes(void)
 
 static void chunks_other_than_pixels_take_no_memory(void **state)
 {
-  (void)state;
   static uint8_t pixels[4096];
   const int fds[] = {png_with_a_large_chunk(), jpeg_with_many_markers()};
   for (int i = 0; i < 2; i++) {
@@ -206,7 +199,6 @@ static void chunks_other_than_pixels_take_no_memory(void **state)
 /* 40x31 pixels: 5x4 blocks, and 3x2 of each colour, in whole macroblocks of 2x2 and 1x1, of 64 short integers. */
 static void progressive_pictures_report_the_memory_for_decoding(void **state)
 {
-  (void)state;
   static const struct {
     const char *name;
     uint64_t bytes;

@@ -47,7 +47,6 @@ static void assert_failed(brim_graph *g, const brim_tensor *result, const char *
 
 static void test_operands_that_do_not_broadcast_are_refused(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   assert_failed(
       g, brim_mul(g, input(g, 3), parameter(g, 1, (int64_t[]){6})),
@@ -64,7 +63,6 @@ static void test_operands_that_do_not_broadcast_are_refused(void **state)
 
 static void test_invalid_numbers_and_types_are_refused(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   assert_failed(g, brim_gelu(g, input(g, 2), 3), "gelu: unknown kind 3");
   g = graph();
@@ -79,7 +77,6 @@ static void test_invalid_numbers_and_types_are_refused(void **state)
 
 static void test_axes_that_cannot_be_summed_are_refused(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   assert_failed(g, brim_sum(g, input(g, 3), 2, (int32_t[]){1, -3}, 0),
                 "sum: axis 0 of [2, 6, 5] is N, the samples, and cannot be reduced");
@@ -93,7 +90,6 @@ static void test_axes_that_cannot_be_summed_are_refused(void **state)
 
 static void test_results_have_the_shape_of_both(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   brim_tensor *x = input(g, 4), *p = parameter(g, 3, (int64_t[]){6, 1, 1});
   assert_shape(brim_add(g, x, p), "[2, 6, 5, 4]");
@@ -116,7 +112,6 @@ static size_t count_of(const brim_graph *g, const char *op)
 /* Without a tensor in between, so that it is summed in the order of the samples. */
 static void test_a_parameters_gradient_is_added_to_by_sum_to_itself(void **state)
 {
-  (void)state;
   for (int whole = 0; whole < 2; whole++) { /* also where N is 1 and nothing is broadcast */
     brim_graph *g = brim_graph_create(BRIM_DTYPE_F32, 1, true);
     brim_tensor *y = brim_add(g, input(g, 2), parameter(g, whole ? 2 : 1, whole ? (int64_t[]){1, 6} : (int64_t[]){6}));
@@ -131,7 +126,6 @@ static void test_a_parameters_gradient_is_added_to_by_sum_to_itself(void **state
 
 static void test_equal_shapes_pass_the_gradient_as_a_view(void **state)
 {
-  (void)state;
   brim_graph *g = graph();
   brim_tensor *x = input(g, 2), *z = input(g, 2);
   brim_autodiff_want(g, x);

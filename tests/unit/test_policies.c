@@ -17,7 +17,6 @@
 
 static void policies_are_called_in_order_and_the_first_decision_wins(void **state)
 {
-  (void)state;
   for (int question = 0; question < QUESTIONS; question++) {
     fixture f;
     prepare(&f, 3);
@@ -36,7 +35,6 @@ static void policies_are_called_in_order_and_the_first_decision_wins(void **stat
 
 static void no_decision_if_all_policies_abstain(void **state)
 {
-  (void)state;
   for (size_t count = 0; count <= 3; count++) {
     fixture f;
     prepare(&f, count);
@@ -52,7 +50,6 @@ static void no_decision_if_all_policies_abstain(void **state)
 
 static void any_other_status_ends_it_with_the_policys_text_and_name(void **state)
 {
-  (void)state;
   for (int question = 0; question < QUESTIONS; question++) {
     fixture f;
     prepare(&f, 3);
@@ -71,7 +68,6 @@ static void any_other_status_ends_it_with_the_policys_text_and_name(void **state
 /* Values that the first policy wrote before it abstained must not be taken for the next one's. */
 static void values_of_a_policy_that_abstains_are_discarded(void **state)
 {
-  (void)state;
   fixture f;
   brim_plan_choice choice;
   const brim_plan_query query = plan_query();
@@ -95,7 +91,6 @@ static void values_of_a_policy_that_abstains_are_discarded(void **state)
 
 static void a_null_hook_leaves_the_decision_to_the_next(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 2);
   f.ops[0] = (brim_policy_ops){.size = sizeof(brim_policy_ops)};
@@ -110,7 +105,6 @@ static void a_null_hook_leaves_the_decision_to_the_next(void **state)
 /* Memory beyond the size in a table does not belong to the table. */
 static void a_shorter_table_offers_only_its_own_hooks(void **state)
 {
-  (void)state;
   const size_t ends[] = {offsetof(brim_policy_ops, choose_device), offsetof(brim_policy_ops, choose_plan),
                          offsetof(brim_policy_ops, on_oom), offsetof(brim_policy_ops, on_boundary)};
   for (int has = 0; has < QUESTIONS; has++) {
@@ -129,7 +123,6 @@ static void a_shorter_table_offers_only_its_own_hooks(void **state)
 
 static void memory_is_watched_if_a_policy_has_the_hook(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 0);
   open_policies(&f, true);
@@ -155,7 +148,6 @@ static brim_status ask_for_step(fixture *f, brim_step_plan *plan, const char **p
 /* The policy that acts reports it, with the outcome. */
 static void the_first_plan_between_steps_wins(void **state)
 {
-  (void)state;
   fixture f;
   brim_step_plan plan;
   const char *policy;
@@ -188,7 +180,6 @@ static void the_first_plan_between_steps_wins(void **state)
 /* Policies of ABI 1.2 and before have a shorter table. */
 static void runs_are_followed_if_a_policy_has_the_hook(void **state)
 {
-  (void)state;
   fixture f;
   brim_step_plan plan;
   const char *policy;
@@ -216,7 +207,6 @@ static void check_refused(fixture *f, int question, const char *want)
 
 static void an_unknown_place_is_refused(void **state)
 {
-  (void)state;
   static const struct {
     brim_place place;
     const char *want;
@@ -245,7 +235,6 @@ static void an_unknown_place_is_refused(void **state)
 
 static void an_impossible_plan_is_refused(void **state)
 {
-  (void)state;
   static const struct {
     brim_plan_choice plan;
     const char *want;
@@ -273,7 +262,6 @@ static void an_impossible_plan_is_refused(void **state)
 /* A limit on a device does not permit a move to another one. */
 static void a_limited_run_stays_on_its_device(void **state)
 {
-  (void)state;
   for (int32_t kind = BRIM_PLACE_DEVICE; kind <= BRIM_PLACE_HOST; kind++) {
     fixture f;
     brim_action action;
@@ -297,7 +285,6 @@ static void a_limited_run_stays_on_its_device(void **state)
 
 static void another_variant_after_the_first_step_is_refused(void **state)
 {
-  (void)state;
   static const brim_plan_choice choices[] = {{.micro_batch = 64, .precision = BRIM_TAKE_BF16},
                                              {.micro_batch = 64, .precision = BRIM_TAKE_FP32},
                                              {.micro_batch = 64, .model = "mlp"}};
@@ -321,7 +308,6 @@ static void another_variant_after_the_first_step_is_refused(void **state)
 
 static void unknown_kinds_are_refused(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 1);
   f.made[0].status = BRIM_OK;
@@ -338,7 +324,6 @@ static void unknown_kinds_are_refused(void **state)
 
 static void decisions_are_reported_with_choice_and_reason(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 1);
   decide(&f.made[0], 32);
@@ -371,7 +356,6 @@ static void decisions_are_reported_with_choice_and_reason(void **state)
 
 static void decisions_before_the_listener_are_kept_in_order_and_reported_once(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 1);
   decide(&f.made[0], 32);
@@ -394,7 +378,6 @@ static void decisions_before_the_listener_are_kept_in_order_and_reported_once(vo
 /* If policies ask for another configuration, the policies of that configuration take their place. */
 static void decisions_continue_with_replacement_policies(void **state)
 {
-  (void)state;
   fixture f, after;
   prepare(&f, 1);
   prepare(&after, 1);
@@ -415,7 +398,6 @@ static void decisions_continue_with_replacement_policies(void **state)
 
 static void a_reason_is_cut_where_it_does_not_fit(void **state)
 {
-  (void)state;
   char reason[BRIM_REASON_BYTES + 1], text[2 * BRIM_REASON_BYTES];
   memset(text, 'x', sizeof text);
   text[sizeof text - 1] = '\0';
@@ -434,7 +416,6 @@ static void a_reason_is_cut_where_it_does_not_fit(void **state)
 
 static void instances_are_created_and_destroyed(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 2);
   for (int i = 0; i < 2; i++) {
@@ -453,7 +434,6 @@ static void instances_are_created_and_destroyed(void **state)
 
 static void a_policy_that_cannot_be_created_is_named_and_earlier_ones_destroyed(void **state)
 {
-  (void)state;
   fixture f;
   prepare(&f, 3);
   for (int i = 0; i < 3; i++) {
@@ -473,7 +453,6 @@ static void a_policy_that_cannot_be_created_is_named_and_earlier_ones_destroyed(
 
 static void the_clock_is_the_systems_unless_another_is_set(void **state)
 {
-  (void)state;
   double made_up = 1e9;
   const double before = brim_policy_clock();
   assert_true(before > made_up);

@@ -31,7 +31,6 @@ static brim_host_use read_use(void)
 
 static int fresh(void **state)
 {
-  (void)state;
   scratch_delete(scratch("proc"));
   scratch_delete(scratch("fs"));
   return 0;
@@ -41,14 +40,12 @@ static int fresh(void **state)
 
 static void without_files_nothing_is_known(void **state)
 {
-  (void)state;
   const brim_host_use u = read_use();
   assert_true(u.ram_percent == 0 && u.ram_total_bytes == 0 && u.swap_percent == 0 && u.cpu_ticks == 0);
 }
 
 static void a_machine_without_groups_counts_itself(void **state)
 {
-  (void)state;
   put_machine(87);
   scratch_put("proc/stat", "cpu  100 10 20 300 40 5 6 7 8 9\ncpu0 1 1 1 1\n");
   const brim_host_use u = read_use();
@@ -69,7 +66,6 @@ static void put_on_bus(const char *slot, const char *vendor, const char *class)
 
 static void a_gpu_is_known_by_its_vendor_and_class(void **state)
 {
-  (void)state;
   assert_false(brim_host_has_nvidia(scratch("proc/bus")));
   put_on_bus("0000:00:02.0", "0x8086\n", "0x030000\n"); /* another vendor's */
   put_on_bus("0000:01:00.1", "0x10de\n", "0x040300\n"); /* a GPU's audio function */
@@ -80,7 +76,6 @@ static void a_gpu_is_known_by_its_vendor_and_class(void **state)
 
 static void of_version_2_the_fullest_level_counts(void **state)
 {
-  (void)state;
   put_machine(50);
   scratch_put("proc/self/cgroup", "0::/a/b\n");
   scratch_put("fs/a/b/memory.max", "1000\n"); /* the smaller limit, and the one with more room */
@@ -100,7 +95,6 @@ static void of_version_2_the_fullest_level_counts(void **state)
 
 static void of_version_1_the_group_counts_and_its_swap(void **state)
 {
-  (void)state;
   put_machine(50);
   scratch_put("proc/self/cgroup", "4:memory:/x/y\n3:cpu:/x\n0::/\n");
   scratch_put("fs/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -116,7 +110,6 @@ static void of_version_1_the_group_counts_and_its_swap(void **state)
 
 static void the_machine_counts_where_it_is_fuller_than_the_group(void **state)
 {
-  (void)state;
   put_machine(96);
   scratch_put("proc/self/cgroup", "0::/a\n");
   scratch_put("fs/a/memory.max", "1000\n");
@@ -137,7 +130,6 @@ static enum brim_pressure_level judge(const brim_pressure_limits *l, brim_pressu
 
 static void it_warns_once_and_again_after_it_fell(void **state)
 {
-  (void)state;
   brim_pressure_watch w = {0};
   bool fell;
   assert_int_equal(judge(&usual, &w, 84.9), BRIM_PRESSURE_CALM);
@@ -153,7 +145,6 @@ static void it_warns_once_and_again_after_it_fell(void **state)
 
 static void it_acts_once_then_after_gaps_that_double(void **state)
 {
-  (void)state;
   brim_pressure_watch w = {0};
   int64_t acted[8] = {0}, count = 0;
   for (int64_t i = 0; i < 8 * BRIM_PRESSURE_GAP; i++) {
@@ -170,7 +161,6 @@ static void it_acts_once_then_after_gaps_that_double(void **state)
 
 static void it_acts_again_when_it_fell_and_rose(void **state)
 {
-  (void)state;
   brim_pressure_watch w = {0};
   assert_int_equal(judge(&usual, &w, 86), BRIM_PRESSURE_WARNS);
   assert_int_equal(judge(&usual, &w, 91), BRIM_PRESSURE_ACTS);
@@ -183,7 +173,6 @@ static void it_acts_again_when_it_fell_and_rose(void **state)
 /* A limit of 85 % counts as low below 80.75 %. */
 static void there_is_room_if_the_use_stays_low(void **state)
 {
-  (void)state;
   brim_pressure_reading r = {.host = {.ram_total_bytes = 10000, .ram_used_bytes = 7000}};
   assert_true(brim_pressure_has_room(&usual, &r, 1074, true));
   assert_false(brim_pressure_has_room(&usual, &r, 1075, true));
@@ -200,7 +189,6 @@ static void there_is_room_if_the_use_stays_low(void **state)
 
 static void each_limit_can_be_off(void **state)
 {
-  (void)state;
   const brim_pressure_limits warns = {85, 0}, acts = {0, 90}, swapped = {90, 50};
   brim_pressure_watch w = {0};
   assert_int_equal(judge(&warns, &w, 99), BRIM_PRESSURE_WARNS);
@@ -240,7 +228,6 @@ static enum brim_pressure_level wait_for_level(brim_pressure *p, brim_pressure_r
 
 static void without_limits_nothing_is_read(void **state)
 {
-  (void)state;
   brim_pressure_reading r;
   brim_pressure *p = watch(0, 0);
   assert_null(p);
@@ -252,7 +239,6 @@ static void without_limits_nothing_is_read(void **state)
 
 static void pressure_is_taken_once(void **state)
 {
-  (void)state;
   brim_pressure_reading r;
   put_machine(91);
   brim_pressure *p = watch(85, 99);
@@ -268,7 +254,6 @@ static void pressure_is_taken_once(void **state)
 /* A step may outlast the pressure. */
 static void pressure_that_has_passed_is_withdrawn(void **state)
 {
-  (void)state;
   brim_pressure_reading r;
   put_machine(95);
   brim_pressure *p = watch(85, 90);
@@ -308,7 +293,6 @@ static void wait_for_looks(made_device *d, int more)
 
 static void device_pressure_counts_memory_of_other_processes(void **state)
 {
-  (void)state;
   static const brim_backend_ops ops = {.size = sizeof ops, .usage = made_usage};
   static made_device made = {.used = 1000, .total = 1000};
   const brim_pressure_device own = {.ops = &ops, .backend = &made, .device = 3, .own_bytes = 1000};
@@ -343,7 +327,6 @@ static void device_pressure_counts_memory_of_other_processes(void **state)
 /* A table that ends before `usage`, as in a plugin built against an older SDK. */
 static void a_backend_without_usage_is_not_called(void **state)
 {
-  (void)state;
   static const brim_backend_ops ops = {.size = offsetof(brim_backend_ops, usage), .usage = made_usage};
   static made_device made = {.used = 1000, .total = 1000};
   const brim_pressure_device device = {.ops = &ops, .backend = &made, .device = 3, .own_bytes = 1};

@@ -280,7 +280,6 @@ static void check_all(const kind *k, const enum point *points, size_t count)
 
 static void every_failure_leaves_the_results_of_a_cnn_unchanged(void **state)
 {
-  (void)state;
   static const enum point points[] = {LOAD, ACCUMULATE, UPDATE, SAMPLES};
   check_all(&cnn_kind, points, sizeof points / sizeof points[0]);
   check(&cnn_kind, LOADER, 1, 1);
@@ -295,7 +294,6 @@ static void every_failure_leaves_the_results_of_a_cnn_unchanged(void **state)
 
 static void every_failure_leaves_results_with_batch_norm_unchanged(void **state)
 {
-  (void)state;
   static const kind k = {"lightcnn", lightcnn};
   check(&k, ACCUMULATE, 3, 6);
   check(&k, UPDATE, 2, 6);
@@ -303,7 +301,6 @@ static void every_failure_leaves_results_with_batch_norm_unchanged(void **state)
 
 static void every_failure_leaves_fp16_results_with_offload_unchanged(void **state)
 {
-  (void)state;
   static const kind k = {"fp16", fp16};
   static const enum point points[] = {ACCUMULATE, UPDATE};
   check_all(&k, points, sizeof points / sizeof points[0]);
@@ -311,7 +308,6 @@ static void every_failure_leaves_fp16_results_with_offload_unchanged(void **stat
 
 static void every_failure_leaves_results_of_backward_updates_unchanged(void **state)
 {
-  (void)state;
   static const kind k = {"fused", fused};
   check(&k, LOAD, 2, 4);
   check(&k, BACKWARD, 1, 1);
@@ -323,7 +319,6 @@ static void every_failure_leaves_results_of_backward_updates_unchanged(void **st
 /* The values wait in host memory while one plan after another gets no device memory. */
 static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
 {
-  (void)state;
   for (int64_t times = 1; times <= 3; times++) {
     char whole[SCRATCH_PATH], dir[SCRATCH_PATH];
     snprintf(whole, sizeof whole, "%s", undisturbed(&cnn_kind));
@@ -339,7 +334,6 @@ static void a_new_plan_that_gets_no_memory_is_followed_by_the_next(void **state)
 
 static void a_run_without_memory_for_any_plan_ends_with_a_checkpoint(void **state)
 {
-  (void)state;
   char whole[SCRATCH_PATH], dir[SCRATCH_PATH];
   snprintf(whole, sizeof whole, "%s", undisturbed(&cnn_kind));
   snprintf(dir, sizeof dir, "%s", scratch("full-for-ever"));
@@ -357,7 +351,6 @@ static void a_run_without_memory_for_any_plan_ends_with_a_checkpoint(void **stat
 
 static void a_run_that_cannot_recover_ends_with_a_checkpoint_of_the_last_commit(void **state)
 {
-  (void)state;
   static const brim_status statuses[] = {BRIM_ENOMEM_DEVICE, BRIM_ENOMEM_HOST};
   char whole[SCRATCH_PATH], dir[SCRATCH_PATH], step[128];
   snprintf(whole, sizeof whole, "%s", undisturbed(&cnn_kind));
@@ -378,7 +371,6 @@ static void a_run_that_cannot_recover_ends_with_a_checkpoint_of_the_last_commit(
 
 static void another_error_ends_the_run_at_once(void **state)
 {
-  (void)state;
   static const enum point points[] = {LOAD, ACCUMULATE, UPDATE, EVALUATE, LOADER, SAMPLES, COPY, CHECKPOINT};
   for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
     char dir[SCRATCH_PATH];

@@ -34,7 +34,6 @@ static void assert_near(double found, double expected)
 
 static void records_are_read_with_all_their_numbers(void **state)
 {
-  (void)state;
   epochs_of("{\"step\":1,\"split\":\"test\",\"loss\":2,\"note\":\"x\"}\n"
             "{\"step\":2,\"split\":\"test\",\"perplexity\":7.5,\"loss\":null}\n");
   const brim_series *s = &metrics.split[BRIM_PART_TEST];
@@ -50,7 +49,6 @@ static void records_are_read_with_all_their_numbers(void **state)
 
 static void lines_that_are_no_records_are_skipped(void **state)
 {
-  (void)state;
   epochs_of("\n[]\n7\n{\"split\":\"train\"}\n{\"step\":\"1\",\"split\":\"train\"}\n{\"step\":1,\"split\":\"other\"}\n"
             "{\"step\":1,\"split\":5}\n\xff\n{\"step\":3,\"split\":\"train\",\"loss\":1}\n{\"step\":4,\"split\":"
             "\"train\",\"lo");
@@ -60,7 +58,6 @@ static void lines_that_are_no_records_are_skipped(void **state)
 
 static void a_file_of_too_many_numbers_keeps_the_first(void **state)
 {
-  (void)state;
   brim_text text = {0};
   brim_text_add(&text, "{\"step\":1,\"split\":\"train\"");
   for (int i = 0; i < 2 * BRIM_SERIES_COLUMNS_MAX; i++) brim_text_printf(&text, ",\"x%d\":%d", i, i);
@@ -77,7 +74,6 @@ static void a_file_of_too_many_numbers_keeps_the_first(void **state)
 
 static void an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time(void **state)
 {
-  (void)state;
   const size_t count = epochs_of(
       "{\"step\":2,\"epoch\":0.6666666666666666,\"split\":\"train\",\"loss\":1,\"accuracy\":0.5,\"samples\":20,"
       "\"seconds\":2}\n"
@@ -102,7 +98,6 @@ static void an_epoch_is_the_mean_over_its_samples_and_the_sum_of_its_time(void *
 
 static void records_without_samples_weigh_by_their_steps(void **state)
 {
-  (void)state;
   assert_int_equal(epochs_of("{\"step\":30,\"epoch\":0.75,\"split\":\"train\",\"loss\":1}\n"
                              "{\"step\":40,\"epoch\":1,\"split\":\"train\",\"loss\":5}\n"),
                    1);
@@ -114,7 +109,6 @@ static void records_without_samples_weigh_by_their_steps(void **state)
 
 static void a_single_epoch_is_shown_by_evaluations(void **state)
 {
-  (void)state;
   const size_t count = epochs_of("{\"step\":1,\"epoch\":0.25,\"split\":\"train\",\"loss\":4,\"seconds\":1}\n"
                                  "{\"step\":2,\"epoch\":0.5,\"split\":\"train\",\"loss\":3,\"seconds\":1}\n"
                                  "{\"step\":2,\"epoch\":0.5,\"split\":\"test\",\"loss\":9,\"seconds\":1}\n"
@@ -131,7 +125,6 @@ static void a_single_epoch_is_shown_by_evaluations(void **state)
 /* Evaluations every 75 steps, records every 50, in one epoch or in epochs of 100 steps. */
 static void evaluations_between_records_have_rows_of_their_own(void **state)
 {
-  (void)state;
   for (int epochs = 0; epochs < 2; epochs++) {
     const double each = epochs ? 100 : 400;
     brim_text text = {0};
@@ -158,7 +151,6 @@ static void evaluations_between_records_have_rows_of_their_own(void **state)
 
 static void an_evaluation_without_a_record_of_training_has_a_row(void **state)
 {
-  (void)state;
   assert_int_equal(epochs_of("{\"step\":2,\"epoch\":0.5,\"split\":\"test\",\"loss\":9,\"seconds\":1}\n"
                              "{\"step\":3,\"epoch\":0.75,\"split\":\"train\",\"loss\":2,\"seconds\":1}\n"
                              "{\"step\":4,\"epoch\":1,\"split\":\"test\",\"loss\":8,\"seconds\":1}\n"),
@@ -172,7 +164,6 @@ static void an_evaluation_without_a_record_of_training_has_a_row(void **state)
 
 static void an_epoch_of_which_some_time_is_unknown_has_no_time(void **state)
 {
-  (void)state;
   const size_t count = epochs_of("{\"step\":1,\"epoch\":0.5,\"split\":\"train\",\"loss\":4,\"seconds\":null}\n"
                                  "{\"step\":2,\"epoch\":1,\"split\":\"train\",\"loss\":3,\"seconds\":1}\n"
                                  "{\"step\":4,\"epoch\":2,\"split\":\"train\",\"loss\":3,\"seconds\":5}\n"
@@ -184,7 +175,6 @@ static void an_epoch_of_which_some_time_is_unknown_has_no_time(void **state)
 
 static void without_records_there_are_no_epochs(void **state)
 {
-  (void)state;
   assert_int_equal(epochs_of(""), 0);
   assert_int_equal(epochs_of("{\"step\":1,\"split\":\"train\",\"loss\":4}\n"), 0);
   assert_int_equal(epochs_of("{\"step\":1,\"split\":\"test\",\"epoch\":1,\"loss\":4}\n"), 0);
@@ -195,7 +185,6 @@ static void without_records_there_are_no_epochs(void **state)
 
 static void figures_are_formatted_by_kind(void **state)
 {
-  (void)state;
   static const struct {
     const char *name, *title, *text;
     double value;
@@ -237,7 +226,6 @@ static void expect_text(const char *from, const char *expected)
 
 static void text_is_never_markup(void **state)
 {
-  (void)state;
   expect_text("<script>\"x\" & 'y'</script>", "&lt;script&gt;&quot;x&quot; &amp; 'y'&lt;/script&gt;");
   expect_text("one\ntwo\n\nthree", "one\ntwo\n\nthree");
   expect_text("tab\tbell\a end\x7f", "tab bell  end ");

@@ -22,7 +22,6 @@ static void expect_file(const char *path, const char *text)
 
 static void a_file_is_replaced_whole_and_nothing_is_left_beside_it(void **state)
 {
-  (void)state;
   assert_int_equal(mkdir(scratch("atomic"), 0777), 0);
   assert_int_equal(brim_file_write_atomic(scratch("atomic/summary.json"), "old", 3), BRIM_OK);
   assert_int_equal(brim_file_write_atomic(scratch("atomic/summary.json"), "newer", 5), BRIM_OK);
@@ -33,7 +32,6 @@ static void a_file_is_replaced_whole_and_nothing_is_left_beside_it(void **state)
 
 static void a_failed_replacement_leaves_the_old_file(void **state)
 {
-  (void)state;
   static char large[4096];
   struct rlimit before, small;
   signal(SIGXFSZ, SIG_IGN);
@@ -54,7 +52,6 @@ static void a_failed_replacement_leaves_the_old_file(void **state)
 
 static void a_folder_in_place_of_a_file_is_reported(void **state)
 {
-  (void)state;
   assert_int_equal(mkdir(scratch("way"), 0777), 0);
   assert_int_equal(brim_file_write_atomic(scratch("way"), "x", 1), BRIM_EIO);
   assert_non_null(strstr(brim_error_text(), "cannot replace"));
@@ -64,7 +61,6 @@ static void a_folder_in_place_of_a_file_is_reported(void **state)
 
 static void folders_are_made_with_their_parents(void **state)
 {
-  (void)state;
   struct stat info;
   assert_int_equal(brim_make_folders(scratch("deep/er//and/deeper/")), BRIM_OK);
   assert_int_equal(brim_make_folders(scratch("deep/er/and/deeper")), BRIM_OK);
@@ -78,7 +74,6 @@ static void folders_are_made_with_their_parents(void **state)
 
 static void a_given_folder_is_made_or_used_if_it_holds_no_run(void **state)
 {
-  (void)state;
   static const char *const marks[] = {"config.yaml", "metrics.jsonl", "summary.json"};
   char path[SCRATCH_PATH];
   assert_int_equal(brim_run_create(scratch("given/run"), "", path, sizeof path), BRIM_OK);
@@ -98,7 +93,6 @@ static void a_given_folder_is_made_or_used_if_it_holds_no_run(void **state)
 
 static void a_named_run_gets_a_folder_of_its_own_each_time(void **state)
 {
-  (void)state;
   char first[SCRATCH_PATH], second[SCRATCH_PATH], here[SCRATCH_PATH];
   assert_non_null(getcwd(here, sizeof here));
   assert_int_equal(chdir(scratch_root), 0);
@@ -114,7 +108,6 @@ static void a_named_run_gets_a_folder_of_its_own_each_time(void **state)
 
 static void a_name_that_would_leave_the_folder_is_refused(void **state)
 {
-  (void)state;
   static const char *const names[] = {"", "..", ".hidden", "a/b", "/abs"};
   char path[SCRATCH_PATH];
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -145,7 +138,6 @@ static pid_t lock_elsewhere(const char *run, brim_status *status)
 
 static void a_run_is_locked_until_its_process_ends_even_by_a_kill(void **state)
 {
-  (void)state;
   brim_status status = BRIM_EINTERNAL;
   char holder[32];
   int fd = -1;
@@ -163,7 +155,6 @@ static void a_run_is_locked_until_its_process_ends_even_by_a_kill(void **state)
 
 static void a_missing_run_cannot_be_locked(void **state)
 {
-  (void)state;
   int fd = -1;
   assert_int_equal(brim_run_lock(scratch("nowhere"), &fd), BRIM_EINVAL);
   assert_non_null(strstr(brim_error_text(), "no run folder"));
@@ -173,7 +164,6 @@ static void a_missing_run_cannot_be_locked(void **state)
 
 static void links_that_lie_in_a_folder_are_not_followed(void **state)
 {
-  (void)state;
   int lock;
   scratch_put("victim", "mine");
   assert_int_equal(mkdir(scratch("prepared"), 0777), 0);
@@ -205,7 +195,6 @@ static void begin_and_be_killed(const char *path)
 
 static void files_of_killed_writers_are_removed_from_a_cache(void **state)
 {
-  (void)state;
   int fd;
   begin_and_be_killed(scratch("cache/a.bin"));
   begin_and_be_killed(scratch("cache/b.bin"));
@@ -220,7 +209,6 @@ static void files_of_killed_writers_are_removed_from_a_cache(void **state)
 
 static void a_cache_file_is_written_by_one_process(void **state)
 {
-  (void)state;
   int fd, other, next;
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &fd), BRIM_OK);
   assert_int_equal(brim_cache_begin(scratch("cache/a.bin"), &other), BRIM_OK);
@@ -236,7 +224,6 @@ static void a_cache_file_is_written_by_one_process(void **state)
 
 static void an_unwritable_cache_is_reported(void **state)
 {
-  (void)state;
   int fd;
   scratch_put("file", "");
   assert_int_equal(brim_cache_begin(scratch("file/a.bin"), &fd), BRIM_ECONFIG);

@@ -41,7 +41,6 @@ static char *build(const char *header, size_t data, size_t *size)
 
 static void the_bytes_are_those_of_the_format(void **state)
 {
-  (void)state;
   static const float value[] = {1, -2};
   static const char header[] = "{\"__metadata__\":{\"k\":\"v\"},"
                                "\"a\\\"b\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8]}}";
@@ -63,7 +62,6 @@ static void the_bytes_are_those_of_the_format(void **state)
 
 static void written_data_reads_back(void **state)
 {
-  (void)state;
   static const uint8_t u8[] = {1, 2, 255};
   static const int32_t i32[] = {INT32_MIN, 7};
   static const double f64[] = {0.1, -0.0, 1e-320};
@@ -93,7 +91,6 @@ static void written_data_reads_back(void **state)
 
 static void tensors_keep_their_order_but_wider_elements_come_first(void **state)
 {
-  (void)state;
   static const double zeros[2];
   static const char *const expected[] = {"wide", "z", "a", "m", "byte"};
   const brim_safetensor t[] = {tensor("byte", BRIM_DTYPE_U8, zeros, DIMS(1)), tensor("z", F32, zeros, DIMS(1)),
@@ -108,7 +105,6 @@ static void tensors_keep_their_order_but_wider_elements_come_first(void **state)
 
 static void the_digest_is_of_the_file(void **state)
 {
-  (void)state;
   static const float value[] = {1, 2, 3};
   const brim_safetensor t = tensor("a", F32, value, DIMS(3));
   brim_file_digest digest = {0};
@@ -122,7 +118,6 @@ static void the_digest_is_of_the_file(void **state)
 
 static void an_empty_list_is_a_file_too(void **state)
 {
-  (void)state;
   brim_safetensors *file;
   assert_int_equal(brim_safetensors_write(scratch("empty"), NULL, 0, NULL, NULL), BRIM_OK);
   assert_int_equal(brim_safetensors_open(scratch("empty"), &file), BRIM_OK);
@@ -133,7 +128,6 @@ static void an_empty_list_is_a_file_too(void **state)
 
 static void a_file_of_the_formats_own_library_is_read(void **state)
 {
-  (void)state;
   static const int32_t labels[] = {1, -2, 3, INT32_MAX, INT32_MIN, 0};
   static const double mean[] = {1e300, -1e-300, 0.1};
   static const uint8_t mask[] = {0, 1, 255, 7, 9};
@@ -156,7 +150,6 @@ static void a_file_of_the_formats_own_library_is_read(void **state)
 
 static void broken_headers_are_refused_with_the_reason(void **state)
 {
-  (void)state;
 #define T(dtype, shape, offsets) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
   static const struct {
     const char *header;
@@ -211,7 +204,6 @@ static void broken_headers_are_refused_with_the_reason(void **state)
 
 static void the_order_of_the_header_need_not_be_that_of_the_data(void **state)
 {
-  (void)state;
   static const char header[] = "{\"__metadata__\":null,\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]},"
                                "\"a\":{\"data_offsets\":[0,3],\"extra\":[1],\"shape\":[3],\"dtype\":\"U8\"}}  ";
   size_t size;
@@ -227,7 +219,6 @@ static void the_order_of_the_header_need_not_be_that_of_the_data(void **state)
 
 static void a_header_longer_than_the_file_or_the_format_allows_is_refused(void **state)
 {
-  (void)state;
   static const uint64_t lengths[] = {3, 100, 100000000, 100000001, UINT64_MAX, UINT64_MAX - 7};
   size_t size;
   brim_safetensors *file;
@@ -243,7 +234,6 @@ static void a_header_longer_than_the_file_or_the_format_allows_is_refused(void *
 
 static void a_file_cut_anywhere_is_refused(void **state)
 {
-  (void)state;
   size_t size;
   brim_safetensors *file;
   char *bytes = scratch_read(BRIM_TESTS_DIR "/golden/reference.safetensors", &size);
@@ -263,7 +253,6 @@ static void a_file_cut_anywhere_is_refused(void **state)
 
 static void anything_but_a_file_is_refused_by_name(void **state)
 {
-  (void)state;
   brim_safetensors *file;
   assert_int_equal(brim_safetensors_open(scratch("absent"), &file), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "absent': No such file"));
@@ -273,7 +262,6 @@ static void anything_but_a_file_is_refused_by_name(void **state)
 
 static void invalid_tensors_are_not_written(void **state)
 {
-  (void)state;
   static const float value[1];
   const brim_safetensor twice[] = {tensor("a", F32, value, DIMS(1)), tensor("a", F32, value, DIMS(1))};
   const brim_safetensor reserved = tensor("__metadata__", F32, value, DIMS(1));
@@ -287,7 +275,6 @@ static void invalid_tensors_are_not_written(void **state)
 
 static void a_file_that_cannot_be_written_is_an_error_with_its_path(void **state)
 {
-  (void)state;
   static const float value[1];
   const brim_safetensor t = tensor("a", F32, value, DIMS(1));
   assert_int_equal(brim_safetensors_write(scratch("no/such/folder"), &t, 1, NULL, NULL), BRIM_EIO);
@@ -297,7 +284,6 @@ static void a_file_that_cannot_be_written_is_an_error_with_its_path(void **state
 /* The limit on file sizes stands in for a full disk: the same write() fails, with another errno. */
 static void a_write_that_fails_half_way_leaves_no_file(void **state)
 {
-  (void)state;
   static const float value[4096];
   const brim_safetensor t = tensor("a", F32, value, DIMS(4096));
   struct rlimit before, small;
@@ -315,7 +301,6 @@ static void a_write_that_fails_half_way_leaves_no_file(void **state)
 
 static void a_failed_write_removes_plain_files_only(void **state)
 {
-  (void)state;
   static const float value[1];
   const brim_safetensor t = tensor("a", F32, value, DIMS(1));
   assert_int_equal(mkfifo(scratch("fifo"), 0600), 0);

@@ -72,7 +72,6 @@ static void check(const function *f, float x, double *worst, float *at)
 
 static void test_relative_error_is_that_of_rounding(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
     const function *f = &functions[i];
     double worst = 0;
@@ -91,7 +90,6 @@ static void test_relative_error_is_that_of_rounding(void **state)
 
 static void test_ends_of_the_range_are_those_of_the_library(void **state)
 {
-  (void)state;
   const float inf = INFINITY, ends[] = {inf, -inf, 0.0f, 1000.0f, -1000.0f, 88.73f, -104.5f};
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
     const function *f = &functions[i];
@@ -108,7 +106,6 @@ static void test_ends_of_the_range_are_those_of_the_library(void **state)
 
 static void test_a_part_of_a_vector_leaves_its_neighbours_alone(void **state)
 {
-  (void)state;
   const float from[LANES + 1] = {1, 2, 3};
   float to[LANES + 1] = {0};
   to[2] = 7;

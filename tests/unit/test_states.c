@@ -80,7 +80,6 @@ static void resume(brim_states *s, const int32_t *checkpoint)
  * the last checkpoint. */
 static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void **state)
 {
-  (void)state;
   for (uint32_t run = 0; run < 20; run++) {
     brim_states *s = open_states(BRIM_STATES_CREATE);
     int32_t last[CLIENTS] = {0}, checkpoint[CLIENTS] = {0};
@@ -116,7 +115,6 @@ static void states_are_those_of_the_last_commit_or_of_the_last_checkpoint(void *
 
 static void other_ranks_see_what_a_rank_wrote(void **state)
 {
-  (void)state;
   brim_states *first = open_states(BRIM_STATES_CREATE), *second = open_states(BRIM_STATES_JOIN), *copy;
   brim_states *const both[] = {first, second};
   int32_t last[CLIENTS] = {0};
@@ -145,7 +143,6 @@ static void other_ranks_see_what_a_rank_wrote(void **state)
 
 static void a_client_takes_at_most_two_slots_and_the_file_is_sparse(void **state)
 {
-  (void)state;
   struct stat info;
   brim_states *s = open_states(BRIM_STATES_CREATE);
   int32_t last[CLIENTS] = {0};
@@ -161,7 +158,6 @@ static void a_client_takes_at_most_two_slots_and_the_file_is_sparse(void **state
 
 static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
 {
-  (void)state;
   brim_states *s = open_states(BRIM_STATES_CREATE);
   int32_t last[CLIENTS] = {0}, old[CLIENTS];
   play_round(s, 0, 0, last, true);
@@ -181,7 +177,6 @@ static void a_checkpoint_whose_states_are_gone_is_refused(void **state)
 
 static void a_file_of_another_run_is_refused(void **state)
 {
-  (void)state;
   brim_states_layout other = layout;
   brim_states *s;
   brim_states_close(open_states(BRIM_STATES_CREATE));
@@ -223,7 +218,6 @@ static void flip_bit(long byte, int bit)
 /* Every bit of the state and of its stamp. */
 static void a_damaged_state_is_found_when_it_is_checked(void **state)
 {
-  (void)state;
   brim_states *s = open_states(BRIM_STATES_CREATE);
   int32_t last[CLIENTS] = {0};
   play_round(s, 0, 0, last, true);
@@ -247,7 +241,6 @@ static void a_damaged_state_is_found_when_it_is_checked(void **state)
 
 static void a_damaged_header_is_named(void **state)
 {
-  (void)state;
   brim_states *s;
   brim_states_close(open_states(BRIM_STATES_CREATE));
   must(brim_states_open(&layout, &s));
@@ -264,7 +257,6 @@ static void a_damaged_header_is_named(void **state)
 
 static void a_file_without_checksums_is_of_an_earlier_version(void **state)
 {
-  (void)state;
   brim_states *s;
   brim_states_close(open_states(BRIM_STATES_CREATE));
   FILE *file = fopen(scratch("./" BRIM_STATES_NAME), "r+b");
@@ -279,7 +271,6 @@ static void a_file_without_checksums_is_of_an_earlier_version(void **state)
 
 static void without_a_folder_the_file_has_no_name(void **state)
 {
-  (void)state;
   brim_states *s;
   int32_t last[CLIENTS] = {0};
   must(brim_states_open(&layout, &s));

@@ -149,7 +149,6 @@ static void check_case(void **state)
 
 static void ten_thousand_jobs_are_allowed(void **state)
 {
-  (void)state;
   static const char *const words[] = {"a=range(100)", "b=range(100)"};
   const char *word[2];
   brim_arena arena = {0};
@@ -168,7 +167,6 @@ static void ten_thousand_jobs_are_allowed(void **state)
 
 static void every_problem_is_reported_with_its_argument(void **state)
 {
-  (void)state;
   static const char *const words[] = {"a=1,", "b=range(0)"};
   static const int numbers[] = {2, 5};
   brim_arena arena = {0};
@@ -183,7 +181,6 @@ static void every_problem_is_reported_with_its_argument(void **state)
 
 static void repeats_are_the_fastest_words(void **state)
 {
-  (void)state;
   static const char *const words[] = {"a=1,2", "seed=7"};
   const char *word[4];
   brim_arena arena = {0};
@@ -204,7 +201,6 @@ static void repeats_are_the_fastest_words(void **state)
 
 static void sweeps_that_cannot_be_repeated_are_refused(void **state)
 {
-  (void)state;
   static const struct {
     const char *word;
     int64_t repeats;

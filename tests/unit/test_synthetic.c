@@ -29,7 +29,6 @@ static void read_into(const dataset *d, const char *split, int64_t index, float 
 
 static void describes_data_according_to_its_parameters(void **state)
 {
-  (void)state;
   dataset_param given[3];
   dataset d = dataset_create("synthetic", with(given, image, 3, "train_count", "77"));
   brim_dataset_info info;
@@ -49,7 +48,6 @@ static void describes_data_according_to_its_parameters(void **state)
 
 static void no_test_count_no_test_split(void **state)
 {
-  (void)state;
   dataset_param given[3];
   dataset d = dataset_create("synthetic", with(given, image, 3, "test_count", "0"));
   assert_int_equal(d.ops->open(d.self, "test"), BRIM_ENOTSUP);
@@ -59,7 +57,6 @@ static void no_test_count_no_test_split(void **state)
 
 static void samples_repeat_and_differ_by_index_split_and_seed(void **state)
 {
-  (void)state;
   dataset_param given[3];
   dataset d = dataset_create("synthetic", with(given, image, 3, "seed", "1"));
   dataset e = dataset_create("synthetic", with(given, image, 3, "seed", "2"));
@@ -82,7 +79,6 @@ static void samples_repeat_and_differ_by_index_split_and_seed(void **state)
 
 static void noise_has_the_configured_deviation_around_the_pattern(void **state)
 {
-  (void)state;
   dataset_param given[3];
   dataset clean = dataset_create("synthetic", with(given, image, 3, "noise", "0"));
   dataset noisy = dataset_create("synthetic", with(given, image, 3, "noise", "2.5"));
@@ -109,7 +105,6 @@ static void noise_has_the_configured_deviation_around_the_pattern(void **state)
 /* The class means of the training samples predict the classes of test samples, for images and for plain features. */
 static void nearest_class_mean_learns_it(void **state)
 {
-  (void)state;
   const double features[] = {ELEMENTS};
   for (int rank = 1; rank <= 3; rank += 2) {
     dataset_param given[3];
@@ -144,7 +139,6 @@ static void nearest_class_mean_learns_it(void **state)
 
 static void impossible_shapes_are_refused(void **state)
 {
-  (void)state;
   static const double shape[][4] = {{1, 28, 28, 1}, {1, 2.5, 3}, {1, 0, 3}, {1, 60000, 60000}};
   static const size_t rank[] = {4, 3, 3, 3};
   static const char *const text[] = {
@@ -188,7 +182,6 @@ static int64_t client_of(const dataset *d, const char *split, int64_t index)
 
 static void every_client_has_samples_that_follow_each_other(void **state)
 {
-  (void)state;
   dataset d = open_clients("1", "1");
   int64_t last = 0;
   assert_int_equal(client_of(&d, "train", 0), 0);
@@ -206,7 +199,6 @@ static void every_client_has_samples_that_follow_each_other(void **state)
  * 1 around a number B of that client, whose deviation is beta. */
 static void inputs_of_clients_differ_as_leaf_says(void **state)
 {
-  (void)state;
   static const double betas[] = {0, 3};
   for (int b = 0; b < 2; b++) {
     dataset d = open_clients("1", b == 0 ? "0" : "3");
@@ -248,7 +240,6 @@ static void inputs_of_clients_differ_as_leaf_says(void **state)
  * other samples, and all clients together have all classes. */
 static void classes_differ_between_clients_and_follow_from_inputs(void **state)
 {
-  (void)state;
   dataset d = open_clients("1", "1"), again = open_clients("1", "1");
   bool seen[10] = {false};
   int64_t alike = 0;

@@ -42,7 +42,6 @@ static void write_file(const char *path, const char *text)
 
 static void saved_data_reads_back(void **state)
 {
-  (void)state;
   char path[4096];
   snprintf(path, sizeof path, "%s", scratch("new/folder/profile.jsonl"));
   unlink(path);
@@ -62,7 +61,6 @@ static void saved_data_reads_back(void **state)
 /* Each reads the file before the other writes it. */
 static void two_processes_keep_each_others_times(void **state)
 {
-  (void)state;
   char path[4096];
   snprintf(path, sizeof path, "%s", scratch("both.jsonl"));
   unlink(path);
@@ -81,7 +79,6 @@ static void two_processes_keep_each_others_times(void **state)
 
 static void an_invalid_file_is_refused_with_its_line(void **state)
 {
-  (void)state;
   static const struct {
     const char *text, *error;
     brim_status status;
@@ -109,7 +106,6 @@ static void an_invalid_file_is_refused_with_its_line(void **state)
 /* A hand-made file need not name its device. */
 static void a_file_need_not_name_its_device(void **state)
 {
-  (void)state;
   char path[4096];
   snprintf(path, sizeof path, "%s", scratch("short.jsonl"));
   write_file(path, "{\"brim_profile\":1}\n{\"what\":\"a\",\"n\":1,\"seconds\":0.5}\n");
@@ -120,7 +116,6 @@ static void a_file_need_not_name_its_device(void **state)
 
 static void a_runs_copy_has_the_used_times_and_equal_times_give_equal_bytes(void **state)
 {
-  (void)state;
   brim_text first = {0}, second = {0};
   brim_profile *a = open_at(NULL), *b = open_at(NULL);
   brim_profile_print_used(a, &first);
@@ -164,7 +159,6 @@ static void assert_near(double a, double b)
 
 static void other_micro_batches_are_interpolated_and_extrapolated(void **state)
 {
-  (void)state;
   brim_profile *p = open_at(NULL);
   brim_profile_add(p, "conv2d N", 16, 1e-3, 0);
   brim_profile_add(p, "conv2d N", 64, 3e-3, 0);
@@ -177,7 +171,6 @@ static void other_micro_batches_are_interpolated_and_extrapolated(void **state)
 
 static void untimed_shapes_are_guessed_from_their_operation_or_from_all(void **state)
 {
-  (void)state;
   brim_profile *p = open_at(NULL);
   assert_near(predict(p, "conv2d N", 16, 1e-3, GUESSED), 1e-3); /* nothing is known: the common rates */
   brim_profile_add(p, "conv2d f32[N,1]", 16, 2e-3, 1e-3);
@@ -204,7 +197,6 @@ static brim_graph *make_graph(int64_t batch)
 
 static void a_signature_is_the_same_in_other_layers_and_micro_batches(void **state)
 {
-  (void)state;
   brim_text a = {0}, b = {0}, c = {0};
   brim_program small = {.graph = make_graph(16), .info = {16, 16, 1}},
                large = {.graph = make_graph(48), .info = {48, 16, 1}};
@@ -233,7 +225,6 @@ static double predict_program(brim_profile *p, const brim_program *program, bool
 /* The time of a program run as a whole is known for one micro-batch, and scaled to others. */
 static void programs_run_as_a_whole_take_a_fraction_of_the_sum(void **state)
 {
-  (void)state;
   brim_text name = {0};
   brim_profile *p = open_at(NULL);
   brim_program small = {.graph = make_graph(16), .info = {16, 16, 1}},
@@ -255,7 +246,6 @@ static void programs_run_as_a_whole_take_a_fraction_of_the_sum(void **state)
 /* A time that steps contradicted, and that a second measurement confirmed, is trusted. */
 static void doubtful_times_are_missing_until_measured_again(void **state)
 {
-  (void)state;
   char path[SCRATCH_PATH];
   brim_profile *p = NULL;
   snprintf(path, sizeof path, "%s", scratch("doubted.jsonl"));

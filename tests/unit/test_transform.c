@@ -26,7 +26,6 @@ static uint8_t scene[ROWS * COLUMNS * 3], gray[ROWS * COLUMNS];
 
 static int read_scene(void **state)
 {
-  (void)state;
   const pixels_options options = {.pixels_max = 1000000};
   brim_picture picture = {.pixels = scene, .room = sizeof scene};
   const int fd = open(BRIM_TESTS_DIR "/images/pictures/rgb.png", O_RDONLY | O_CLOEXEC);
@@ -48,7 +47,6 @@ static void *scratch_of(const brim_resize *to, int64_t side, int64_t channels)
 /* A picture is resized to fewer pixels than the result has, and the border is black. */
 static void there_is_room_for_pictures_that_become_smaller_than_the_result(void **state)
 {
-  (void)state;
   static uint8_t out[ROWS * ROWS * 3];
   static const char guard[64] = "nothing is written here";
   for (int64_t side = 8; side <= ROWS; side++) {
@@ -67,7 +65,6 @@ static void there_is_room_for_pictures_that_become_smaller_than_the_result(void 
 
 static void resizing_makes_the_bytes_that_pillow_makes(void **state)
 {
-  (void)state;
   static picture_lines lines;
   int cases = 0;
   picture_lines_open(&lines, "resize.txt");
@@ -103,7 +100,6 @@ static void resizing_makes_the_bytes_that_pillow_makes(void **state)
 
 static void window_is_a_part_of_the_whole(void **state)
 {
-  (void)state;
   const brim_pixels in = {scene, ROWS, COLUMNS, 3, COLUMNS * 3};
   for (int filter = BRIM_FILTER_NEAREST; filter <= BRIM_FILTER_BICUBIC; filter++) {
     uint8_t whole[20 * 50 * 3], part[7 * 9 * 3];
@@ -156,7 +152,6 @@ static void check_colours(const char *file, const uint8_t *picture, int channels
 
 static void colours_are_those_of_pillow(void **state)
 {
-  (void)state;
   check_colours("colours.txt", scene, 3);
   check_colours("grays.txt", gray, 1);
 }
@@ -250,7 +245,6 @@ static int32_t sample_of(const brim_data *data, int64_t epoch, int64_t i, float 
 
 static void shorter_side_is_resized_and_the_middle_cut_out(void **state)
 {
-  (void)state;
   const double size[] = {12, 10};
   brim_settings s = settings_of(size, 2);
   s.transform.resize = 15;
@@ -277,7 +271,6 @@ static void shorter_side_is_resized_and_the_middle_cut_out(void **state)
 
 static void a_crop_beyond_the_image_is_black(void **state)
 {
-  (void)state;
   const double size[] = {40};
   brim_settings s = settings_of(size, 1);
   s.transform.resize = 20;
@@ -293,7 +286,6 @@ static void a_crop_beyond_the_image_is_black(void **state)
 /* The pixels of a random crop show its position, as long as they are not reduced. */
 static void parts_have_areas_and_ratios_in_range(void **state)
 {
-  (void)state;
   const double size[] = {64}, scale[] = {0.2, 0.7}, ratio[] = {0.5, 2};
   brim_settings s = settings_of(size, 1);
   s.transform.interpolation = BRIM_FILTER_NEAREST;
@@ -323,7 +315,6 @@ static void parts_have_areas_and_ratios_in_range(void **state)
 /* As in torchvision: the largest part in the middle. */
 static void middle_is_taken_where_no_part_fits(void **state)
 {
-  (void)state;
   const double size[] = {64}, whole[] = {1, 1}, ratio[] = {2.9, 3};
   brim_settings s = settings_of(size, 1);
   s.transform.interpolation = BRIM_FILTER_NEAREST;
@@ -343,7 +334,6 @@ static void middle_is_taken_where_no_part_fits(void **state)
 /* Samples of one size have the same values, whether or not they are processed as pixels. */
 static void crop_and_flip_are_the_same_through_pixels(void **state)
 {
-  (void)state;
   const double size[] = {6, 5};
   made m = made_images(100, 3, 6, 5);
   brim_settings plain = settings_of(NULL, 0), through = settings_of(size, 2);
@@ -363,7 +353,6 @@ static void crop_and_flip_are_the_same_through_pixels(void **state)
 
 static void colours_change_only_in_training(void **state)
 {
-  (void)state;
   made m = made_images(100, 3, 6, 5);
   brim_settings s = settings_of(NULL, 0), none = s;
   s.augment.brightness = s.augment.contrast = s.augment.saturation = 0.4;
@@ -390,7 +379,6 @@ static void colours_change_only_in_training(void **state)
 
 static void rectangle_is_erased_in_some_samples(void **state)
 {
-  (void)state;
   made m = made_images(200, 1, 20, 30);
   brim_settings s = settings_of(NULL, 0);
   const double one[] = {1}, mean[] = {-1}; /* so that nothing else is 0 */
@@ -424,7 +412,6 @@ static void rectangle_is_erased_in_some_samples(void **state)
 /* 0.299, 0.587 and 0.114 of the means of red, green and blue. */
 static void gray_has_the_means_of_its_colours(void **state)
 {
-  (void)state;
   static const double mean[] = {0.458971}, std[] = {0.225609};
   made m = made_images(20, 1, 6, 5);
   brim_settings s = settings_of(NULL, 0);
@@ -454,7 +441,6 @@ static void refused(const brim_plugin *plugin, void *self, const brim_settings *
 
 static void impossible_settings_are_refused(void **state)
 {
-  (void)state;
   const double size[] = {24}, wrong[] = {0.5}, turned[] = {0.5, 0.1}, three[] = {1, 2, 3};
   made images = made_images(20, 1, 6, 5), pairs = made_images(20, 2, 6, 5), floats = images;
   floats.train.dtype = floats.test.dtype = BRIM_DTYPE_F32;

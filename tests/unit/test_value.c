@@ -50,7 +50,6 @@ static brim_arena arena;
 
 static int release(void **state)
 {
-  (void)state;
   brim_arena_release(&arena);
   return 0;
 }
@@ -75,14 +74,12 @@ static all accept(const brim_param *row, const char *yaml)
 
 static void booleans_are_true_and_false_only(void **state)
 {
-  (void)state;
   assert_true(accept(&flag, "true").flag);
   assert_false(accept(&flag, "false").flag);
 }
 
 static void integers_are_decimal_hexadecimal_and_octal(void **state)
 {
-  (void)state;
   static const struct {
     const char *yaml;
     int64_t want;
@@ -102,7 +99,6 @@ static void integers_are_decimal_hexadecimal_and_octal(void **state)
 
 static void numbers_are_those_of_the_core_schema(void **state)
 {
-  (void)state;
   static const struct {
     const char *yaml;
     double want;
@@ -118,7 +114,6 @@ static void numbers_are_those_of_the_core_schema(void **state)
 
 static void sizes_take_units(void **state)
 {
-  (void)state;
   assert_true(accept(&size, "123").size == 123);
   assert_true(accept(&size, "4GB").size == 4000000000u);
   assert_true(accept(&size, "512MiB").size == (uint64_t)512 << 20);
@@ -136,7 +131,6 @@ static void sizes_take_units(void **state)
 
 static void times_take_units(void **state)
 {
-  (void)state;
   assert_true(accept(&seconds, "30").seconds == 30);
   assert_true(accept(&seconds, "0.5").seconds == 0.5);
   assert_true(accept(&seconds, "30s").seconds == 30);
@@ -150,7 +144,6 @@ static void times_take_units(void **state)
 
 static void strings_are_any_scalar(void **state)
 {
-  (void)state;
   assert_string_equal(accept(&text, "no").text, "no");
   assert_string_equal(accept(&text, "1e-4").text, "1e-4");
   assert_string_equal(accept(&text, "''").text, "");
@@ -160,7 +153,6 @@ static void strings_are_any_scalar(void **state)
 
 static void enums_are_indices_of_their_names(void **state)
 {
-  (void)state;
   assert_int_equal(accept(&choice, "ring").choice, 0);
   assert_int_equal(accept(&choice, "'tree'").choice, 1);
   assert_int_equal(accept(&choice, "2").choice, 2);
@@ -168,7 +160,6 @@ static void enums_are_indices_of_their_names(void **state)
 
 static void names_are_strings(void **state)
 {
-  (void)state;
   const brim_names two = accept(&words, "[q_proj, 'attn.qkv:q']").names;
   assert_int_equal(two.count, 2);
   assert_string_equal(two.item[0], "q_proj");
@@ -181,7 +172,6 @@ static void names_are_strings(void **state)
 
 static void lists_are_of_numbers(void **state)
 {
-  (void)state;
   const brim_list three = accept(&list, "[1, 2.5, -1e2]").list;
   assert_int_equal(three.count, 3);
   assert_true(three.item[2] == -100);
@@ -193,7 +183,6 @@ static void lists_are_of_numbers(void **state)
 /* The name stands for a number that cannot be written otherwise. */
 static void a_range_may_begin_with_a_name(void **state)
 {
-  (void)state;
   assert_int_equal(accept(&count_auto, "auto").count, -1);
   assert_int_equal(accept(&count_auto, "1").count, 1);
   assert_int_equal(accept(&count_auto, "64").count, 64);
@@ -214,7 +203,6 @@ static void check_share(const brim_share *got, const char *of, const char *clien
 
 static void shares_are_fractions_or_bytes_with_a_unit(void **state)
 {
-  (void)state;
   const brim_shares all_of_it =
       accept(&shares, "{'cpu:0': {alice: 0.4, bob: 8000MB}, any: {}, x: {'1': 1, z: 1.5KiB}}").shares;
   assert_int_equal(all_of_it.count, 4);
@@ -337,7 +325,6 @@ static const struct {
 
 static void errors_of_types(void **state)
 {
-  (void)state;
   brim_text problem = {0};
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
     all out, before;
@@ -352,7 +339,6 @@ static void errors_of_types(void **state)
 
 static void a_set_is_all_none_or_names_in_any_order(void **state)
 {
-  (void)state;
   assert_int_equal(accept(&set, "all").size, 7);
   assert_int_equal(accept(&set, "none").size, 0);
   assert_int_equal(accept(&set, "[]").size, 0);
@@ -365,7 +351,6 @@ static void a_set_is_all_none_or_names_in_any_order(void **state)
 
 static void defaults_are_nodes_of_their_own_origin(void **state)
 {
-  (void)state;
   const brim_yaml *node = brim_value_default(&list_in, &arena);
   assert_int_equal(node->kind, BRIM_YAML_LIST);
   assert_string_equal(node->origin.file, "default");
@@ -380,7 +365,6 @@ static void defaults_are_nodes_of_their_own_origin(void **state)
 
 static void a_good_table_passes(void **state)
 {
-  (void)state;
   const brim_param table[] = {flag,
                               count_in,
                               number,
@@ -463,7 +447,6 @@ static const struct {
 
 static void a_wrong_row_is_named(void **state)
 {
-  (void)state;
   assert_int_equal(sizeof(all), 112); /* the messages above contain this size */
   for (size_t i = 0; i < sizeof bad_rows / sizeof bad_rows[0]; i++) {
     const brim_param table[] = {
@@ -475,7 +458,6 @@ static void a_wrong_row_is_named(void **state)
 
 static void types_have_names(void **state)
 {
-  (void)state;
   assert_string_equal(brim_value_type_name(BRIM_I64), "integer");
   assert_string_equal(brim_value_type_name(BRIM_LIST), "list");
   assert_string_equal(brim_value_type_name(BRIM_SHARES), "shares");

@@ -29,7 +29,6 @@ static enum brim_view_action type(brim_view *view, const brim_look *look, const 
 
 static void test_the_choice_moves_and_stays_with_its_run(void **state)
 {
-  (void)state;
   brim_look *look = open_look("lab");
   brim_view view = {.page = 5};
   type(&view, look, "jj");
@@ -52,7 +51,6 @@ static void test_the_choice_moves_and_stays_with_its_run(void **state)
 
 static void test_filter_mine_and_sort(void **state)
 {
-  (void)state;
   brim_look *look = open_look("lab");
   brim_view view = {0};
   size_t list[64];
@@ -80,7 +78,6 @@ static void test_filter_mine_and_sort(void **state)
 
 static void test_a_filter_is_bounded_and_counts_whole_characters(void **state)
 {
-  (void)state;
   brim_look *look = open_look("lab");
   brim_view view = {0};
   type(&view, look, "/");
@@ -96,7 +93,6 @@ static void test_a_filter_is_bounded_and_counts_whole_characters(void **state)
 
 static void test_an_interrupt_needs_an_answer_and_a_run_of_mine(void **state)
 {
-  (void)state;
   brim_look *look = open_look("lab");
   brim_view view = {0};
   type(&view, look, "g");
@@ -125,7 +121,6 @@ static void test_an_interrupt_needs_an_answer_and_a_run_of_mine(void **state)
 
 static void test_back_and_quit(void **state)
 {
-  (void)state;
   brim_look *look = open_look("lab");
   brim_view view = {0};
   type(&view, look, "g\n");
@@ -144,7 +139,6 @@ static void test_back_and_quit(void **state)
 
 static void test_no_key_and_no_size_breaks_any_look(void **state)
 {
-  (void)state;
   static const char *const states[] = {"lab", "empty", "one", "broken", "hosts"};
   static const int keys[] = {
       'j',           'G',  '\n', 'i', 'y', '/', 'v', BRIM_KEY_ESCAPE, 's',           '?', 'q', 'm',
@@ -169,7 +163,6 @@ static void test_no_key_and_no_size_breaks_any_look(void **state)
 
 static void test_text_of_strangers_in_cells(void **state)
 {
-  (void)state;
   brim_cells cells;
   brim_text out = {0};
   /* without a width: an accent on e, and U+202E, which reverses the direction of text */
@@ -213,7 +206,6 @@ static double luminance(int color)
 
 static void test_colours_are_legible_on_light_and_dark_grounds(void **state)
 {
-  (void)state;
   for (int i = 0; i < BRIM_PAINT_COUNT; i++) {
     if (brim_paints[i].color < 0) continue;
     const double l = luminance(brim_paints[i].color);

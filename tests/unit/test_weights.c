@@ -42,7 +42,6 @@ static const void *data_of(const brim_safetensors *file, const char *name, size_
 /* PyTorch made the file: see golden/make_types.py. */
 static void conversions_are_those_of_pytorch(void **state)
 {
-  (void)state;
   static const struct {
     const char *name;
     uint32_t dtype;
@@ -73,7 +72,6 @@ static void conversions_are_those_of_pytorch(void **state)
 
 static void every_number_of_16_bits_comes_back(void **state)
 {
-  (void)state;
   static const uint32_t types[] = {BRIM_DTYPE_BF16, BRIM_DTYPE_F16};
   for (size_t t = 0; t < LEN(types); t++)
     for (uint32_t i = 0; i < 65536; i++) {
@@ -94,7 +92,6 @@ static void every_number_of_16_bits_comes_back(void **state)
 
 static void values_too_large_for_16_bits_become_infinite(void **state)
 {
-  (void)state;
   static const struct {
     double value;
     uint16_t f16;
@@ -111,7 +108,6 @@ static void values_too_large_for_16_bits_become_infinite(void **state)
 
 static void wrong_indexes_are_refused_with_the_reason(void **state)
 {
-  (void)state;
   static const struct {
     const char *text, *reason;
   } cases[] = {
@@ -156,7 +152,6 @@ static bool holds(const brim_weights_files *files, const char *name)
 
 static void shards_are_read_by_their_index(void **state)
 {
-  (void)state;
   static const char index[] = "{\"metadata\": {\"total_size\": 12}, \"weight_map\": {\"c\": \"2.safetensors\", "
                               "\"a\": \"1.safetensors\", \"b\": \"1.safetensors\"}}";
   brim_weights_files *files;
@@ -178,7 +173,6 @@ static void shards_are_read_by_their_index(void **state)
 
 static void shards_that_are_not_those_of_the_index_are_refused(void **state)
 {
-  (void)state;
   brim_weights_files *files;
   scratch_put("mixed/model.safetensors.index.json",
               "{\"weight_map\": {\"a\": \"1.safetensors\", \"c\": \"2.safetensors\"}}");
@@ -196,7 +190,6 @@ static void shards_that_are_not_those_of_the_index_are_refused(void **state)
 
 static void files_without_weights_are_refused_with_advice(void **state)
 {
-  (void)state;
   brim_weights_files *files;
   scratch_put("empty/readme", "");
   scratch_put("pickle/model.pth", "x");
@@ -212,7 +205,6 @@ static void files_without_weights_are_refused_with_advice(void **state)
 
 static void wrong_maps_are_refused_with_every_mistake(void **state)
 {
-  (void)state;
   static const char text[] = "about: x\n"
                              "recognize: []\n"
                              "rules:\n"
@@ -244,7 +236,6 @@ static void wrong_maps_are_refused_with_every_mistake(void **state)
 
 static void names_map_to_the_model_and_back(void **state)
 {
-  (void)state;
   static const char text[] = "rules:\n"
                              "  - {from: 'h.*.c_*.weight', to: 't.h.*.c_*.weight', transpose: true}\n"
                              "  - {from: '**.count', drop: true}\n"
@@ -354,7 +345,6 @@ static void write_gpt2(const char *path, const char *prefix, uint32_t dtype, dou
 
 static void gpt2_of_hugging_face_is_recognised_and_transposed(void **state)
 {
-  (void)state;
   static const uint32_t types[] = {BRIM_DTYPE_F32, BRIM_DTYPE_F64, BRIM_DTYPE_BF16, BRIM_DTYPE_F16};
   static const char *const prefixes[] = {"", "transformer."};
   static const float weight[] = {20, 26, 21, 27, 22, 28, 23, 29, 24, 30, 25, 31};
@@ -380,7 +370,6 @@ static void gpt2_of_hugging_face_is_recognised_and_transposed(void **state)
 
 static void a_tied_tensor_that_differs_is_refused(void **state)
 {
-  (void)state;
   model m;
   make_gpt2(&m, BRIM_DTYPE_F64);
   double out[12];
@@ -395,7 +384,6 @@ static void a_tied_tensor_that_differs_is_refused(void **state)
 /* The model needs twelve blocks, the file has six; the head has another number of classes; a mask is an integer. */
 static void all_mismatches_are_reported_together(void **state)
 {
-  (void)state;
   char name[12][2][32];
   model m = {.count = 0};
   made list[PARAMETERS_MAX] = {{"head.weight", F32, DIMS(7, 4), 0},
@@ -426,7 +414,6 @@ static void all_mismatches_are_reported_together(void **state)
 
 static void a_new_head_is_suggested_and_kept(void **state)
 {
-  (void)state;
   const made list[] = {
       {"body.weight", F32, DIMS(4), 3}, {"head.weight", F32, DIMS(7, 4), 0}, {"head.bias", F32, DIMS(7), 0}};
   model m = {.count = 0};
@@ -456,7 +443,6 @@ static void a_new_head_is_suggested_and_kept(void **state)
 
 static void files_may_hold_more_than_a_part_of_a_model(void **state)
 {
-  (void)state;
   const made list[] = {{"body.weight", F32, DIMS(4), 3}, {"head.weight", F32, DIMS(7, 4), 0}};
   model m = {.count = 0};
   brim_weights *w;
@@ -472,7 +458,6 @@ static void files_may_hold_more_than_a_part_of_a_model(void **state)
 
 static void numbers_that_are_not_finite_are_refused(void **state)
 {
-  (void)state;
   const made list[] = {{"a", F32, DIMS(2), INFINITY}};
   model m = {.count = 0};
   brim_weights *w;
@@ -487,7 +472,6 @@ static void numbers_that_are_not_finite_are_refused(void **state)
 
 static void two_tensors_that_would_be_one_parameter_are_refused(void **state)
 {
-  (void)state;
   model m;
   make_gpt2(&m, F32);
   const made list[] = {{"wte.weight", F32, DIMS(5, 2), 0}, {"transformer.wte.weight", F32, DIMS(5, 2), 0}};
@@ -501,7 +485,6 @@ static void two_tensors_that_would_be_one_parameter_are_refused(void **state)
 
 static void exports_are_read_back_as_they_were(void **state)
 {
-  (void)state;
   static const uint32_t types[] = {0, BRIM_DTYPE_BF16};
   model m;
   make_gpt2(&m, F32);
@@ -539,7 +522,6 @@ static void exports_are_read_back_as_they_were(void **state)
 
 static void formats_that_do_not_fit_a_model_are_refused(void **state)
 {
-  (void)state;
   static const float value[1];
   const brim_safetensor t = {.name = "fc.weight", .dtype = F32, .shape = DIMS(1), .data = value};
   const brim_parameters p = {&t, 1, NULL};
@@ -559,7 +541,6 @@ static void formats_that_do_not_fit_a_model_are_refused(void **state)
 
 static void values_beyond_fp16_are_not_exported(void **state)
 {
-  (void)state;
   static const float value[] = {1e6f};
   const brim_safetensor t = {.name = "a", .dtype = F32, .shape = DIMS(1), .data = value};
   const brim_parameters p = {&t, 1, NULL};

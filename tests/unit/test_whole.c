@@ -37,7 +37,6 @@ static int count_files(const char *folder)
 
 static void the_file_has_no_name(void **state)
 {
-  (void)state;
   const brim_updates_plan plan = plan_of(3, 20);
   brim_whole *whole = NULL;
   const char *folder = scratch("run");
@@ -51,7 +50,6 @@ static void the_file_has_no_name(void **state)
 
 static void too_small_a_disk_is_refused_with_the_numbers(void **state)
 {
-  (void)state;
   const brim_updates_plan plan = plan_of(1000, (int64_t)1 << 48);
   brim_whole *whole = NULL;
   assert_int_equal(brim_whole_open(&plan, scratch("."), 0, &whole), BRIM_EBUDGET);
@@ -62,7 +60,6 @@ static void too_small_a_disk_is_refused_with_the_numbers(void **state)
 
 static void a_folder_that_does_not_exist_is_an_error(void **state)
 {
-  (void)state;
   const brim_updates_plan plan = plan_of(3, 20);
   brim_whole *whole = NULL;
   assert_int_equal(brim_whole_open(&plan, scratch("missing"), 0, &whole), BRIM_EIO);

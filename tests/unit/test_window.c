@@ -13,7 +13,6 @@ static brim_tensor *image, *line; /* [2, 6, 8, 10] and [2, 6, 10] */
 
 static int make_graph(void **state)
 {
-  (void)state;
   graph = brim_graph_create(BRIM_DTYPE_F32, 2, true);
   image = brim_graph_tensor(graph, BRIM_ROLE_DATA, BRIM_DTYPE_F32, &(brim_shape){4, {2, 6, 8, 10}}, "image");
   line = brim_graph_tensor(graph, BRIM_ROLE_DATA, BRIM_DTYPE_F32, &(brim_shape){3, {2, 6, 10}}, "line");
@@ -22,7 +21,6 @@ static int make_graph(void **state)
 
 static int free_graph(void **state)
 {
-  (void)state;
   brim_graph_free(graph);
   return 0;
 }
@@ -36,7 +34,6 @@ static void assert_shape(const brim_tensor *y, const char *wanted)
 
 static void results_have_the_shapes_of_pytorch(void **state)
 {
-  (void)state;
   assert_shape(brim_conv2d(graph, "a", image, 4, (brim_conv2d_options){.kernel = {3, 3}, .dilation = {2, 3}}),
                "[2, 4, 4, 4]");
   assert_shape(brim_conv2d(graph, "b", image, 4, (brim_conv2d_options){.kernel = {3, 3}, .stride = {2, 3}}),
@@ -77,7 +74,6 @@ static void assert_refused(const brim_tensor *y, const char *wanted)
 
 static void an_impossible_convolution_is_explained(void **state)
 {
-  (void)state;
   assert_refused(brim_conv2d(graph, "c", line, 4, (brim_conv2d_options){.kernel = {3, 3}}),
                  "conv2d 'c': input must be [N, C, H, W], got [2, 6, 10]");
   assert_refused(brim_conv2d(graph, "c", image, 4, (brim_conv2d_options){.kernel = {5, 3}, .dilation = {2, 1}}),
@@ -92,7 +88,6 @@ static void an_impossible_convolution_is_explained(void **state)
 
 static void an_impossible_transposed_convolution_is_explained(void **state)
 {
-  (void)state;
   assert_refused(brim_conv_transpose2d(graph, "c", line, 4, (brim_conv_transpose2d_options){.kernel = {3, 3}}),
                  "conv_transpose2d 'c': input must be [N, C, H, W], got [2, 6, 10]");
   assert_refused(
@@ -117,7 +112,6 @@ static void an_impossible_transposed_convolution_is_explained(void **state)
 
 static void impossible_upsampling_is_explained(void **state)
 {
-  (void)state;
   assert_refused(brim_upsample2d(graph, line, (brim_upsample2d_options){.factor = {2, 2}}),
                  "upsample2d: input must be [N, C, H, W], got [2, 6, 10]");
   assert_refused(brim_upsample2d(graph, image, (brim_upsample2d_options){.factor = {2}}),
@@ -136,7 +130,6 @@ static void impossible_upsampling_is_explained(void **state)
 /* The message speaks of one dimension, like the call. */
 static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
 {
-  (void)state;
   assert_refused(brim_conv1d(graph, "c", image, 4, (brim_conv1d_options){.kernel = 3}),
                  "conv1d 'c': input must be [N, C, L], got [2, 6, 8, 10]");
   assert_refused(brim_conv1d(graph, "c", line, 4, (brim_conv1d_options){.kernel = 13, .padding = 1}),
@@ -147,7 +140,6 @@ static void a_convolution_of_one_dimension_is_explained_as_one(void **state)
 
 static void impossible_pooling_is_explained(void **state)
 {
-  (void)state;
   assert_refused(brim_max_pool2d(graph, image, (brim_pool2d_options){.kernel = {9, 2}}),
                  "max_pool2d: kernel 9x2 is larger than the padded input [2, 6, 8, 10]");
   assert_refused(brim_max_pool2d(graph, image, (brim_pool2d_options){.kernel = {3, 3}, .padding = {2, 1}}),

@@ -13,7 +13,6 @@ static brim_arena arena;
 
 static int release(void **state)
 {
-  (void)state;
   brim_arena_release(&arena);
   return 0;
 }
@@ -45,7 +44,6 @@ static void check_at(const brim_yaml *root, const char *path, const char *scalar
 
 static void every_node_knows_its_position(void **state)
 {
-  (void)state;
   const brim_yaml *root = parse("# first\na: 1\nbb:\n  c: [x, 'y']\n  d:\n    - e: 2\n    - |\n      text\nf:\n"
                                 "\xc3\xbc\xc3\xbc: \"z\"\n");
   check_at(root, "a", "1", 2, 4);
@@ -64,7 +62,6 @@ static void every_node_knows_its_position(void **state)
 
 static void a_byte_order_mark_is_skipped(void **state)
 {
-  (void)state;
   const brim_yaml *root = parse("\xef\xbb\xbf"
                                 "a: 1\nb:\n  c: 2\n");
   check_at(root, "a", "1", 1, 4);
@@ -76,7 +73,6 @@ static void a_byte_order_mark_is_skipped(void **state)
 
 static void quotes_are_remembered(void **state)
 {
-  (void)state;
   const brim_yaml *root = parse("a: x\nb: 'x'\nc: \"x\"\nd: |\n  x\ne: >\n  x\n");
   assert_false(brim_yaml_get(root, "a")->quoted);
   for (const char *key = "b\0c\0d\0e\0"; *key; key += 2) assert_true(brim_yaml_get(root, key)->quoted);
@@ -84,7 +80,6 @@ static void quotes_are_remembered(void **state)
 
 static void null_is_unquoted_null_tilde_or_nothing(void **state)
 {
-  (void)state;
   const brim_yaml *root = parse("[null, ~, Null, NULL, 'null', '', \"~\", nul, 0, no]");
   for (size_t i = 0; i < root->count; i++) assert_int_equal(brim_yaml_is_null(root->item[i]), i < 4);
   assert_true(brim_yaml_is_null(brim_yaml_get(parse("a:"), "a")));
@@ -95,7 +90,6 @@ static void null_is_unquoted_null_tilde_or_nothing(void **state)
 
 static void aliases_are_copies(void **state)
 {
-  (void)state;
   brim_yaml *root = parse("a: &x {b: 1}\nc: *x\nd: &x 2\ne: *x\n");
   brim_yaml_set(&arena, brim_yaml_get(root, "c"), "b", brim_yaml_scalar(&arena, "9", (brim_yaml_origin){0}));
   assert_string_equal(brim_yaml_get_path(root, "a.b")->scalar, "1");
@@ -148,7 +142,6 @@ static const struct {
 
 static void errors_have_positions(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
     check_refused(refused[i].text, strlen(refused[i].text), refused[i].want);
   check_refused("a: \0b\n", 6, "control character U+0000\n  f.yaml:1:4");
@@ -165,7 +158,6 @@ static void nest(brim_text *text, const char *open, const char *middle, const ch
 
 static void nesting_goes_64_deep(void **state)
 {
-  (void)state;
   brim_text text = {0};
   nest(&text, "[", "", "]", 64);
   parse(text.s);
@@ -193,7 +185,6 @@ static void nesting_goes_64_deep(void **state)
 
 static void documents_hold_10000_nodes(void **state)
 {
-  (void)state;
   brim_text text = {0};
   for (int i = 0; i < 9999; i++) brim_text_add(&text, "- 1\n"); /* and the list itself */
   parse(text.s);
@@ -213,7 +204,6 @@ static void documents_hold_10000_nodes(void **state)
 
 static void keys_have_at_most_200_bytes(void **state)
 {
-  (void)state;
   brim_text text = {0};
   nest(&text, "k", ": 1", "", 200);
   parse(text.s);
@@ -224,7 +214,6 @@ static void keys_have_at_most_200_bytes(void **state)
 
 static void files_hold_a_mebibyte(void **state)
 {
-  (void)state;
   const char *path = scratch("large.yaml");
   char *text = malloc(BRIM_YAML_BYTES_MAX + 1);
   memset(text, ' ', BRIM_YAML_BYTES_MAX + 1);
@@ -240,7 +229,6 @@ static void files_hold_a_mebibyte(void **state)
 
 static void files_that_cannot_be_read_are_load_errors(void **state)
 {
-  (void)state;
   brim_yaml *node = NULL;
   assert_int_equal(brim_yaml_parse_file(&arena, scratch("gone.yaml"), &node), BRIM_ELOAD);
   assert_non_null(strstr(brim_error_text(), "gone.yaml: No such file or directory"));
@@ -250,7 +238,6 @@ static void files_that_cannot_be_read_are_load_errors(void **state)
 
 static void values_of_words_have_the_words_origin(void **state)
 {
-  (void)state;
   const brim_yaml_origin origin = {.file = "command line", .line = 3, .text = "l=[1, {a: 2}]"};
   brim_yaml *node = NULL;
   assert_int_equal(brim_yaml_parse_value(&arena, "[1, {a: 2}]", origin, &node), BRIM_OK);
@@ -287,7 +274,6 @@ static const struct {
 
 static void printed_text_reads_back(void **state)
 {
-  (void)state;
   for (size_t i = 0; i < sizeof printed / sizeof printed[0]; i++) {
     brim_text once = {0}, twice = {0};
     brim_yaml_print(parse(printed[i].text), &once, false);
@@ -301,7 +287,6 @@ static void printed_text_reads_back(void **state)
 
 static void origins_are_comments(void **state)
 {
-  (void)state;
   brim_yaml *root = parse("a: 1\nb:\n  c: [2, 3]\n");
   const brim_yaml_origin word = {.file = "command line", .line = 2, .text = "d=x\ny\xff\xc2\x85"};
   brim_yaml_set(&arena, root, "d", brim_yaml_scalar(&arena, "x\ny", word));
@@ -316,7 +301,6 @@ static void origins_are_comments(void **state)
 
 static void maps_change_in_order(void **state)
 {
-  (void)state;
   brim_yaml *root = parse("{a: 1, b: 2, c: 3}");
   assert_true(brim_yaml_remove(root, "b"));
   assert_false(brim_yaml_remove(root, "b"));

@@ -1,5 +1,5 @@
 /* Checks of aggregators, called with the limits of a run (federate/aggregation.h) for clients of synthetic rounds:
- * every answer can be used, and is the same when it is asked for again. See check.h. */
+ * every answer is valid, and is the same when the aggregator is asked again. See check.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #define ROUNDS 60
 #define CLIENTS_MAX 50
 
-#define VALUES 100 /* of each update, for aggregators that see all updates of a round */
+#define VALUES 100 /* values of each update, for aggregators that see all updates of a round */
 #define BLOCK 40
 
 /* A synthetic round. */
@@ -23,14 +23,14 @@ typedef struct made_round {
   double weight[CLIENTS_MAX], divisor, result[VALUES];
 } made_round;
 
-/* Draws a number between the ends, uniform in its logarithm. */
+/* Draws a number between `low` and `high`, uniform in its logarithm. */
 static double draw_between(uint64_t round, uint32_t what, int64_t client, double least, double most)
 {
   const brim_philox r = brim_random4(round, BRIM_STREAM_SELECT, what, (uint64_t)client, 0);
   return least * pow(most / least, brim_uniform(r.v[0]));
 }
 
-/* Small and large losses and updates, equal clients, and clients that do not move. */
+/* Makes small and large losses and updates, equal clients, and clients that do not move. */
 static brim_arrival make_arrival(uint64_t round, int64_t i, bool needs_loss)
 {
   const uint64_t alike = round % 5 == 0 ? 0 : (uint64_t)i;
@@ -56,7 +56,7 @@ static void make_round(uint64_t number, const brim_aggregator_ops *ops, int64_t 
     out->arrival[i] = make_arrival(number, i, (ops->needs & BRIM_NEED_LOSS_BEFORE) != 0);
 }
 
-/* Updates near zero and far from it, with equal ones and zeros among them. */
+/* Makes updates near zero and far from it, with equal ones and zeros among them. */
 static double make_value(uint64_t round, int64_t client, int64_t value)
 {
   const int64_t of = round % 3 == 0 ? client / 2 : client;
@@ -90,7 +90,7 @@ static brim_status merge_blocks(brim_aggregation *a, made_round *r, void *scratc
   return BRIM_OK;
 }
 
-/* The scratch memory stays if the aggregator hangs, which may still use it. */
+/* If the aggregator hangs, keeps the scratch memory, because the aggregator may still use it. */
 static brim_status merge_round(brim_aggregation *a, const brim_aggregator_ops *ops, const void *params, made_round *r)
 {
   const uint64_t bytes = ops->scratch ? ops->scratch(params, CLIENTS_MAX) : 0;
@@ -124,7 +124,7 @@ static bool is_same(const made_round *a, const made_round *b)
   return same;
 }
 
-/* A rank or a resumed run may begin anywhere, so the second time the rounds go from last to first. */
+/* A rank or a resumed run may begin anywhere, so the second time the rounds run from last to first. */
 static brim_status play_twice(brim_check *c, const brim_config_choice *choice, brim_aggregation *a)
 {
   const brim_aggregator_ops *ops = c->plugin->ops;

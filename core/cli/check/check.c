@@ -1,4 +1,4 @@
-/* brim check: tries the plugins of a file, each function with edge cases, in a child process, which may crash, loop or
+/* brim check: calls each function of a file's plugins with edge cases, in a child process, which may crash, loop or
  * exceed its memory. See check.h. */
 #include "cli/check/check.h"
 
@@ -20,13 +20,14 @@
 #include "base/utf8.h"
 #include "cli/child.h"
 
-#define CHECK_SECONDS 20      /* for one check that waits; child.c limits the processor time of one that computes */
-#define COMPUTED_SECONDS 0.05 /* in these: a check with more processor time computes, however busy the machine is */
-#define FILE_SECONDS 600      /* for all of them */
-#define LINE_BYTES 16384      /* of the child; no valid line is longer */
-#define LINES_MAX 20000       /* of the child; no valid child prints more */
-#define NUMBER_MAX 10000      /* of a check; no valid number is greater */
-#define SAID_BYTES 8192       /* of its standard error, searched for the report of a crash */
+#define CHECK_SECONDS 20 /* limit for a check that waits; child.c limits the processor time of one that computes */
+#define COMPUTED_SECONDS                                                                                               \
+  0.05 /* a check that uses more processor time than this in CHECK_SECONDS is computing, on a busy machine too */
+#define FILE_SECONDS 600 /* for all of them */
+#define LINE_BYTES 16384 /* limit for a line of the child; no valid line is longer */
+#define LINES_MAX 20000  /* limit for the child's lines; no valid child prints more */
+#define NUMBER_MAX 10000 /* limit for the number of a check; no valid number is greater */
+#define SAID_BYTES 8192  /* bytes of its standard error, which is searched for the report of a crash */
 
 typedef struct result {
   struct result *next;
@@ -41,10 +42,10 @@ typedef struct checking {
   bool json, is_child;
   brim_arena arena;
   result *first, *last;
-  long number;               /* of the last check that began */
-  long next;                 /* the check that the next child continues with */
-  const char *plugin, *name; /* of the running check; name NULL: none */
-  bool ended, loaded;        /* all checks are done; the table is valid */
+  long number;               /* number of the last check that began */
+  long next;                 /* the check with which the next child continues */
+  const char *plugin, *name; /* names of the running check; name NULL: none is running */
+  bool ended, loaded;        /* ended: all checks are done; loaded: the table is valid */
   int lines;
   double deadline;
 } checking;
@@ -86,7 +87,7 @@ static bool is_utf8(const char *text)
   return true;
 }
 
-/* Makes text safe to print: it comes from a process that may have been corrupted. */
+/* Makes text safe to print, because it comes from a process that may have been corrupted. */
 static char *clean(checking *c, const char *text)
 {
   char *copy = brim_arena_string(&c->arena, text);
@@ -101,8 +102,8 @@ static char *clean(checking *c, const char *text)
   return copy;
 }
 
-/* Parses "N\tPLUGIN\tCHECK\tNEXT": a check after the last one, or a later child's loading of the file. False: the line
- * is not valid. */
+/* Parses "N\tPLUGIN\tCHECK\tNEXT", which announces a check after the last one, or the loading of the file by a later
+ * child. False: the line is not valid. */
 static bool take_begin(checking *c, char *text)
 {
   char *end;
@@ -122,7 +123,7 @@ static bool take_begin(checking *c, char *text)
   return true;
 }
 
-/* Takes a line of the child's report; false if it is not valid. */
+/* Parses a line of the child's report; false if it is not valid. */
 static bool take_line(checking *c, char *line)
 {
   char *text = strchr(line, '\t');
@@ -145,7 +146,7 @@ static bool take_line(checking *c, char *line)
 
 /* ---- the child ---- */
 
-/* Whether the plugin of the last check has failed one. */
+/* Whether a check of the last check's plugin has failed. */
 static bool has_failed(const checking *c)
 {
   for (const result *r = c->first; r; r = r->next)
@@ -153,7 +154,7 @@ static bool has_failed(const checking *c)
   return false;
 }
 
-/* The words that start this program as the child. */
+/* Lists the words with which this program starts as the child. */
 static const char **list_words(checking *c, int fd)
 {
   const char **out = BRIM_ARENA_NEW(&c->arena, const char *, BRIM_CLI_GLOBAL_WORDS + c->operands->count + 5);
@@ -167,7 +168,7 @@ static const char **list_words(checking *c, int fd)
   return out;
 }
 
-/* Runs in the child: redirects output, as text that a plugin prints must not mix with the results. */
+/* Runs in the child: redirects output, because text that a plugin prints must not mix with the results. */
 static void take_output(void *said)
 {
   const int *fd = said;
@@ -194,7 +195,7 @@ static brim_status start_child(checking *c, child *out)
   return brim_fail(BRIM_EIO, "cannot start a child process: %s", strerror(reason));
 }
 
-/* Reads all complete lines. False: too many, or an invalid one. */
+/* Reads all complete lines. False: too many lines, or an invalid one. */
 static bool take_lines(checking *c, child *k)
 {
   char *start = k->line, *end;
@@ -210,7 +211,7 @@ static bool take_lines(checking *c, child *k)
 
 enum listening { CHILD_ENDED, CHILD_LATE, CHILD_CORRUPT };
 
-/* Processor time that the child has used, in seconds. */
+/* Returns the processor time that the child has used, in seconds. */
 static double child_seconds(const child *k)
 {
   clockid_t clock;
@@ -219,9 +220,9 @@ static double child_seconds(const child *k)
   return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
-/* Listens until the child ends, or reports nothing for too long. A process that the plugin started may keep the pipe
- * open after the child's end, and a plugin may close the pipe early; so a second descriptor signals the end, after
- * which the rest of the report is read. */
+/* Reads the child's report until the child ends, or reports nothing for too long. A process that the plugin started may
+ * keep the pipe open after the child's end, and a plugin may close the pipe early; so a second descriptor signals the
+ * end, after which the rest of the report is read. */
 static enum listening listen_to(checking *c, child *k)
 {
   struct pollfd wait[] = {{.fd = k->lines, .events = POLLIN}, {.fd = k->end, .events = POLLIN}};
@@ -251,8 +252,8 @@ static enum listening listen_to(checking *c, child *k)
   }
 }
 
-/* Finds the report of a crash by base/crash.h, without the plugin's name: "segmentation fault (SIGSEGV) at address
- * 0x0". */
+/* Finds the report of a crash that base/crash.h has printed, without the plugin's name: "segmentation fault (SIGSEGV)
+ * at address 0x0". */
 static void find_crash_report(const child *k, char *out, size_t room)
 {
   static const char mark[] = " has crashed: ", place[] = "\n  at ";
@@ -293,7 +294,7 @@ static void explain(checking *c, const child *k, enum listening how, int status)
   add_result(c, BRIM_FOUND_FAILED, clean(c, text));
 }
 
-/* Runs one child, from the first check that has not been tried. */
+/* Runs one child, beginning with the first check that has not run. */
 static brim_status run_child(checking *c)
 {
   child *k = brim_arena_alloc(&c->arena, sizeof *k);
@@ -317,7 +318,7 @@ static brim_status run_all(checking *c)
   while (!c->ended) {
     const long before = c->next;
     BRIM_TRY(run_child(c));
-    if (!c->loaded) return BRIM_OK; /* the file cannot be loaded, or loading it ends the process */
+    if (!c->loaded) return BRIM_OK; /* the file cannot be loaded, or loading it ended the process */
     if (!c->ended && (c->next == before || brim_now() > c->deadline)) {
       c->name = "the rest";
       add_result(c, BRIM_FOUND_FAILED,
@@ -399,7 +400,7 @@ static brim_status be_child(brim_cli *cli, const brim_operands *operands)
   const long fd = strtol(operands->word[0], &end, 10), first = *end == ':' ? strtol(end + 1, &end, 10) : -1;
   if (first < 0 || fd <= STDERR_FILENO || operands->count < 2)
     return brim_fail(BRIM_ECONFIG, "--child is reserved for brim itself");
-  fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* processes that a plugin starts must not write to it */
+  fcntl((int)fd, F_SETFD, FD_CLOEXEC); /* processes that a plugin starts must not write to the pipe */
   brim_check_child(cli, operands->word[1], (int)fd, first, strcmp(end, ":1") == 0, operands->word + 2,
                    operands->count - 2);
 }

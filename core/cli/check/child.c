@@ -1,4 +1,4 @@
-/* The child of `brim check`: loads the file, and tries its plugins. See check.h. */
+/* The child of `brim check`: loads the file, and checks its plugins. See check.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 
 /* ---- limits ---- */
 
-/* A limit that cannot be set is skipped. */
+/* Sets a limit; ignores a failure. */
 static void set_limit(int resource, rlim_t value)
 {
   struct rlimit now;
@@ -26,7 +26,8 @@ static void set_limit(int resource, rlim_t value)
   setrlimit(resource, &(struct rlimit){value, now.rlim_max});
 }
 
-/* No limit of the address space under AddressSanitizer and ThreadSanitizer: they take terabytes of it. */
+/* Sets the limits, but none for the address space under AddressSanitizer and ThreadSanitizer, which reserve terabytes
+ * of it. */
 static void set_limits(void)
 {
   set_limit(RLIMIT_CORE, 0);
@@ -36,7 +37,7 @@ static void set_limits(void)
 #endif
 }
 
-/* Limits the time of the next check, not counting time that earlier ones used. */
+/* Limits the time of the next check, without the time that earlier ones used. */
 static void limit_time(void)
 {
   struct rusage used;
@@ -84,7 +85,7 @@ static void add_problem(void *context, const char *problem)
 }
 
 /* Searches `file` before the folders of --plugin-path, so that its plugins take precedence over others of the same
- * name. The folders supply the plugins that they use. */
+ * name. The folders provide the plugins that the checked ones need. */
 static brim_status open_registry(brim_cli *cli, const char *file)
 {
   const char *path[BRIM_CLI_PATHS_MAX + 1] = {file};
@@ -134,12 +135,12 @@ static const brim_check_kind *checks_of(const brim_plugin *plugin)
     return brim_loss_checks;
   case BRIM_AUGMENT:
     return brim_augment_checks;
-  default: /* backends and communicators need devices and networks: only their tables are checked */
+  default: /* backends and communicators need devices and networks, so only their tables are checked */
     return none;
   }
 }
 
-/* Runs one check. After a failure or an abandoned thread the process may be corrupted, so another one continues. */
+/* Runs one check. After a failure or an abandoned thread this process may be corrupted, so another child continues. */
 static enum brim_finding run_check(brim_check *c, const brim_check_kind *kind, int fd, long number, long next)
 {
   send_begin(fd, number, c->plugin, kind->name, next);
@@ -173,7 +174,7 @@ _Noreturn void brim_check_child(brim_cli *cli, const char *file, int fd, long fi
   const brim_module *module = NULL;
   brim_check c = {.cli = cli, .word = word, .words = words};
   set_limits();
-  brim_crash_allow_exit(); /* even if a plugin exits: the parent detects it */
+  brim_crash_allow_exit(); /* also if a plugin calls exit(), which the parent detects */
   brim_log_set_level(BRIM_LOG_ERROR);
   send_begin(fd, 0, NULL, "table", 1);
   const enum brim_finding finding = load(&c, file, &module);

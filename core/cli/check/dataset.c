@@ -13,7 +13,7 @@
 #include "data/describe.h"
 #include "graph/documents.h"
 
-#define SAMPLES_MAX 64 /* of a split: the first, the last, and some in between */
+#define SAMPLES_MAX 64 /* samples of a split to check: the first, the last, and some in between */
 #define THREADS 4
 #define ROUNDS 8         /* repetitions per thread */
 #define MARGIN_BYTES 256 /* after a sample's memory */
@@ -81,7 +81,7 @@ static void say_splits(brim_check *c, const opened *o)
     if (info_of(o, i)->count > 0) brim_text_printf(&c->text, ", %" PRId64 " of %s", info_of(o, i)->count, splits[i]);
 }
 
-/* Decides whether the dataset lacks files or values, or is faulty itself. */
+/* Decides whether the dataset lacks files or parameters, or is faulty itself. */
 static enum brim_finding fail_open(brim_check *c, opened *o, brim_status status)
 {
   const bool lacks = status == BRIM_ECONFIG || status == BRIM_ELOAD;
@@ -121,7 +121,7 @@ static enum brim_finding check_open(brim_check *c)
 typedef struct room {
   size_t values, label; /* bytes */
   uint8_t *bytes;
-  brim_picture picture; /* of images of different sizes: passed instead of values */
+  brim_picture picture; /* for images of different sizes: passed instead of values */
 } room;
 
 static bool is_picture(const brim_dataset_info *info)
@@ -145,7 +145,7 @@ static uint8_t *label_of(const room *r)
   return r->bytes + r->values + MARGIN_BYTES;
 }
 
-/* Reads into memory that is full of `fill`. */
+/* Reads a sample into memory that is filled with `fill`. */
 static brim_status read_into(const opened *o, size_t split, int64_t index, room *r, int fill)
 {
   const brim_dataset_info *info = info_of(o, split);
@@ -165,7 +165,7 @@ static bool margin_is_whole(const uint8_t *margin)
   return true;
 }
 
-/* The bytes of the values to compare: an image may fill less than its memory. */
+/* Returns the bytes of the values to compare, because an image may fill only a part of its memory. */
 static size_t written(const brim_dataset_info *info, const room *r)
 {
   return is_picture(info) ? (size_t)(r->picture.rows * r->picture.columns * info->sample.dim[0]) : r->values;
@@ -176,7 +176,7 @@ static enum brim_finding fail_sample(brim_check *c, size_t split, int64_t index,
   return brim_check_say(c, BRIM_FOUND_FAILED, "sample %" PRId64 " of %s %s", index, splits[split], what);
 }
 
-/* Reads twice, over different fill bytes: bytes that keep the fill were not written. */
+/* Reads twice, into memory with different fill bytes: bytes that keep the fill value were not written. */
 static enum brim_finding read_sample(brim_check *c, const opened *o, size_t split, int64_t index, room *a, room *b)
 {
   const brim_dataset_info *info = info_of(o, split);
@@ -196,7 +196,7 @@ static enum brim_finding read_sample(brim_check *c, const opened *o, size_t spli
   return BRIM_FOUND_OK;
 }
 
-/* The first, the last, and some in between; returns their number. */
+/* Lists the first sample, the last, and some in between; returns their number. */
 static int64_t list_samples(int64_t count, int64_t *out)
 {
   const int64_t n = count < SAMPLES_MAX ? count : SAMPLES_MAX;
@@ -233,8 +233,8 @@ static uint64_t read_all_splits(brim_check *c, const opened *o, int64_t *total, 
   return after > before ? after - before : 0;
 }
 
-/* Reads three times, and takes the least that stays after the second and the third: memory that is allocated once, also
- * by the C library for a thread that begins meanwhile, is not a leak. */
+/* Reads three times, and counts the lesser of the bytes that remain allocated after the second and the third time:
+ * memory that is allocated once, including that of the C library for a thread, is not a leak. */
 static enum brim_finding check_read(brim_check *c)
 {
   opened o;
@@ -259,7 +259,7 @@ static enum brim_finding check_read(brim_check *c)
 typedef struct reader {
   pthread_t thread;
   const opened *o;
-  uint64_t hash; /* of all values that were read; 0: reading failed */
+  uint64_t hash; /* hash of all values that were read; 0: reading failed */
 } reader;
 
 static void *read_all(void *context)
@@ -336,7 +336,7 @@ static enum brim_finding check_host_bytes(brim_check *c)
   return finding;
 }
 
-/* Tries a missing file and an empty one: if the dataset opens a file, it must be able to describe it. */
+/* Tries a missing file and an empty one: if the dataset opens such a file, it must be able to describe it. */
 static enum brim_finding try_file(brim_check *c, const opened *o, const char *path, bool exists)
 {
   static const char split[] = "new";

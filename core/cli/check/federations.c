@@ -49,14 +49,14 @@ static const char *const part_names[BRIM_PARTS] = {"clients.samples",
                                                    "of_client",
                                                    "out->client"};
 
-/* Uniform in [0, 1), the same on all machines. */
+/* Returns a number uniform in [0, 1), the same on all machines. */
 static double draw(const brim_made_federation *f, enum use use, int64_t client, int64_t round)
 {
   if (f->number == ALL_EQUAL && use >= SAMPLES && use != THERE && use != ARRIVES) return 0.5;
   return brim_uniform(brim_random4(f->number, BRIM_STREAM_DATA, (uint32_t)use, (uint64_t)client, (uint32_t)round).v[0]);
 }
 
-/* Draws a number from 0 to about `usual`; in an extreme federation either 0 or `most`. */
+/* Draws a number from 0 to about `usual`; in an extreme federation 0 or `most`. */
 static float draw_column(const brim_made_federation *f, enum use use, int64_t client, int64_t round, double usual,
                          double most)
 {
@@ -166,7 +166,7 @@ static brim_status make_parts(brim_made_federation *f)
   return BRIM_OK;
 }
 
-/* The results of a client's last training. */
+/* Makes the results of a client's last training. */
 static void train(brim_made_federation *f, int64_t k, int64_t round)
 {
   float *sketch = part(f, BRIM_PART_SKETCH);
@@ -185,7 +185,7 @@ static void set_client(brim_made_federation *f, int64_t k, bool is_old)
   const int64_t classes = f->clients.classes;
   uint32_t *labels = part(f, BRIM_PART_LABELS);
   ((int64_t *)part(f, BRIM_PART_SAMPLES))[k] = samples;
-  if (labels) { /* all samples are of two classes, which may be equal */
+  if (labels) { /* all samples have one of two classes, which may be equal */
     labels[k * classes + (int64_t)(draw(f, LABEL, k, 0) * (double)classes)] += (uint32_t)(samples / 3);
     labels[k * classes + (int64_t)(draw(f, LABEL, k, 1) * (double)classes)] += (uint32_t)(samples - samples / 3);
   }
@@ -224,7 +224,7 @@ void brim_made_federation_close(brim_made_federation *f)
 
 /* ---- a round ---- */
 
-/* The request to `losses`, for the thread that answers it. */
+/* A request to `losses`, for the thread that answers it. */
 typedef struct question {
   brim_made_federation *f;
   const brim_selection_query *query;

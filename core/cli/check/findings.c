@@ -1,5 +1,5 @@
-/* Findings of checks: their output, the configuration of a check, which the user's words may make fail, and advice on a
- * finding. See check.h. */
+/* The findings of checks: prints them, makes the configuration of a check, which may fail because of the user's words,
+ * and gives advice. See check.h. */
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "cli/check/check.h"
 
 #define FILES_MAX 16     /* that are listed */
-#define LOOKED_MAX 20000 /* files of a folder that are inspected */
+#define LOOKED_MAX 20000 /* limit for files of a folder that are inspected */
 
 const brim_finding_name brim_finding_names[] = {
     [BRIM_FOUND_OK] = {"ok", "ok"},
@@ -70,7 +70,7 @@ static brim_status configure(const brim_check *c, const char *const *word, size_
   return status;
 }
 
-/* Called after a configuration with the user's words failed: whether the error names one of them, or is gone without
+/* After a configuration with the user's words failed: whether the error names one of these words, or disappears without
  * them. */
 static bool blames_words(const brim_check *c, const char *const *word, size_t count)
 {
@@ -133,7 +133,8 @@ brim_status brim_check_fail_folder(const char *folder)
 
 /* ---- findings ---- */
 
-/* Parses "mine.so+0x11b4", as base/crash.h prints places, or ", at 0x11b4 of the file", as its handler does. */
+/* Parses "mine.so+0x11b4", the form in which base/crash.h prints places, or ", at 0x11b4 of the file", the form of its
+ * handler. */
 static const char *find_place(const char *file, const char *text)
 {
   char in[BRIM_PATH_MAX];

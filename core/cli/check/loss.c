@@ -12,8 +12,8 @@
 #include "drive/drive.h"
 #include "exec/exec.h"
 
-#define CLASSES 5 /* of classes, also of a vocabulary's tokens and of real targets */
-#define TOKENS 4  /* of a sample; all different, so that each has its own outputs */
+#define CLASSES 5 /* number of classes, also of a vocabulary's tokens and of real targets */
+#define TOKENS 4  /* tokens of a sample; all different, so that each has its own outputs */
 #define OUTPUTS_MAX (CLASSES * CLASSES)
 #define DIFFERENCE 1e-5
 #define TOLERANCE 1e-4
@@ -21,7 +21,8 @@
 static const int64_t batches[] = {1, 2, 3};
 #define BATCHES (sizeof batches / sizeof batches[0])
 #define BATCH_MAX 3
-static const double scales[] = {0.5, 4, 60}; /* of outputs; the last is only checked for finite results */
+static const double scales[] = {0.5, 4,
+                                60}; /* scales of outputs; with the last one, results are only checked to be finite */
 #define SCALES (sizeof scales / sizeof scales[0])
 
 static const struct {
@@ -106,8 +107,8 @@ static double drawn(uint32_t draw, uint32_t i)
   return 2.0 * brim_philox4x32(i, draw, 0, 0, 3, 5).v[0] / UINT32_MAX - 1;
 }
 
-/* Loads samples of 0, to which the outputs are added, or tokens in their order; labels, the first token of which is
- * ignored; real numbers; or shares for mixed classes. */
+/* Loads samples of 0, to which the outputs are added, or tokens in their order. Loads labels, with the first token
+ * ignored; real numbers; or class probabilities for mixed classes. */
 static brim_status load(const trial *t)
 {
   double zero[BATCH_MAX * CLASSES] = {0}, target[BATCH_MAX * CLASSES];
@@ -125,13 +126,13 @@ static brim_status load(const trial *t)
                         g->label->dtype == BRIM_DTYPE_I32 ? (void *)label : (void *)target);
 }
 
-/* The sum of all losses, and the gradients of the outputs. */
+/* Computes the sum of all losses, and the gradients of the outputs. */
 static brim_status run(const trial *t, double *loss, double *gradient)
 {
   const brim_parameter *outputs = &t->train->graph->parameter[0];
   const brim_step step = {.loss_scale = 1};
   double metrics[2];
-  BRIM_TRY(load(t)); /* a program reuses its memory while it runs */
+  BRIM_TRY(load(t)); /* the program overwrites this memory while it runs */
   BRIM_TRY(brim_exec_write(t->exec, t->train, outputs->value, t->at));
   BRIM_TRY(brim_exec_zero_metrics(t->exec));
   BRIM_TRY(brim_exec_zero_gradients(t->exec));
@@ -207,7 +208,7 @@ static brim_status try_batches(const brim_check *c, const brim_drive *drive, siz
   return BRIM_OK;
 }
 
-/* Tries one kind of task. *refused: its configuration was refused. */
+/* Tries one kind of task. *refused: brim rejected its configuration. */
 static brim_status try_kind(brim_check *c, size_t kind, const char *further, bool measured, bool *refused)
 {
   brim_config *config = NULL;

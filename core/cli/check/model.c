@@ -9,7 +9,7 @@
 
 #define WORDS_MAX 12
 
-/* The data to train on; `backbone`: for a model that wraps another. */
+/* The data on which to train; `backbone`: for a model that wraps another. */
 static const struct {
   const char *name, *task, *shape, *loss, *backbone;
 } samples[] = {
@@ -76,7 +76,7 @@ static brim_status plan_twice(brim_check *c, size_t i, int64_t batch, outline *o
 typedef struct tried {
   brim_text taken, refused;
   char reason[1024]; /* of the first refusal */
-  bool differ;       /* others were refused for a different reason */
+  bool differ;       /* other kinds were rejected for a different reason */
 } tried;
 
 static void add_refused(tried *t, const char *name)
@@ -87,13 +87,13 @@ static void add_refused(tried *t, const char *name)
   brim_text_printf(&t->refused, "\n%s: %s", name, text);
 }
 
-/* Whether the model is at fault, independently of the kinds of samples that it accepts. */
+/* Whether the model is at fault, independent of the kinds of samples that it accepts. */
 static bool is_own_fault(brim_status status)
 {
   return status == BRIM_EINTERNAL || status == BRIM_EPLUGIN || strstr(brim_error_text(), "named no output");
 }
 
-/* Tries one kind of samples; a model need not accept all. Statistics of groups may need more than one sample. */
+/* Tries one kind of samples; a model need not accept every kind. Statistics of groups may need more than one sample. */
 static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 {
   outline first = {0};
@@ -124,7 +124,7 @@ static enum brim_finding build_for(brim_check *c, size_t i, tried *t)
 static enum brim_finding judge(brim_check *c, const tried *t)
 {
   if (t->taken.length > 0) return brim_check_say(c, BRIM_FOUND_OK, "takes %s", brim_text_str(&t->taken));
-  if (!t->differ) { /* the samples are not the reason */
+  if (!t->differ) { /* the reason does not depend on the samples */
     brim_check_say(c, BRIM_FOUND_FAILED, "%s", t->reason);
     return brim_check_words(c, t->reason, BRIM_FOUND_FAILED);
   }

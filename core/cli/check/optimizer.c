@@ -35,7 +35,7 @@ static brim_status fill(const brim_check *c, const void *self, int64_t i, brim_s
   return brim_optimizer_fill(c->plugin, self, factors[i % 3], out);
 }
 
-/* Computes all steps twice, the second time from last to first: a resumed run starts in the middle. */
+/* Computes all steps twice, the second time from last to first, because a resumed run starts in the middle. */
 static enum brim_finding compare_steps(brim_check *c, const void *self, brim_step *first)
 {
   const brim_optimizer_ops *ops = c->plugin->ops;

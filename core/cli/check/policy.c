@@ -12,9 +12,9 @@
 #include "memory/policy_call.h"
 
 #define WORLDS 200
-#define WORLDS_FEW 12 /* worlds, if each is asked about many times */
+#define WORLDS_FEW 12 /* number of worlds if each is asked about many times */
 #define STEPS 120     /* of a run */
-#define EVENTS 64     /* out of memory; after this many a run ends, even if policies answer */
+#define EVENTS 64     /* number of out-of-memory events after which a run ends, even if policies answer */
 
 /* ---- an instance in a synthetic world ---- */
 
@@ -39,7 +39,7 @@ static void ignore(void *context, const brim_decision *decision)
   (void)decision;
 }
 
-/* Too large for some stacks; freed together with its contents. */
+/* Allocates it, because it is too large for some stacks; freed together with its contents. */
 static asked *new_asked(void)
 {
   return brim_xcalloc(1, sizeof(asked));
@@ -58,7 +58,7 @@ static void free_asked(asked *a)
   free(a);
 }
 
-/* Loads the configuration that uses the policy; `further`: one more word of it, or NULL. */
+/* Loads the configuration that uses the policy; `further`: one more word, or NULL. */
 static brim_status configure(brim_check *c, const char *further, asked *a)
 {
   char own[BRIM_OPTION_BYTES];
@@ -76,7 +76,7 @@ static brim_status open_asked(asked *a)
   return BRIM_OK;
 }
 
-/* A run that the policy ends with an error message of its own is neither right nor wrong. */
+/* Whether the policy ended the run with an error message of its own, which is allowed. */
 static bool is_refusal(brim_status status)
 {
   return status != BRIM_EPLUGIN && strstr(brim_error_text(), "decided by policy");
@@ -84,7 +84,7 @@ static bool is_refusal(brim_status status)
 
 /* ---- one question of each kind ---- */
 
-/* Asks as a run does; `number` selects the moment, for hooks that are called repeatedly. */
+/* Asks as a run does; `number` selects the time, for hooks that are called repeatedly. */
 static brim_status ask_hook(asked *a, enum brim_hook hook, int64_t number, answer *out)
 {
   const char *policy_id;
@@ -116,7 +116,7 @@ typedef struct tally {
   char refusal[256]; /* the first one */
 } tally;
 
-/* Counts the status of an answer; false if it is invalid, or worse. */
+/* Counts the status of an answer; false if it is invalid or the policy is at fault. */
 static bool count(tally *t, brim_status status)
 {
   if (status == BRIM_OK) {
@@ -209,7 +209,7 @@ static enum brim_finding check_step(brim_check *c)
 
 #define STEADY_WORLDS 8
 #define STEADY_SECONDS 240
-#define RETURNS_MAX 2 /* returns to the plan before the last one that do not count as oscillation */
+#define RETURNS_MAX 2 /* number of returns to the plan before the last one that do not count as oscillation */
 
 typedef struct taken_plan {
   int64_t micro_batch;
@@ -221,7 +221,7 @@ static bool same_taken(taken_plan a, taken_plan b)
   return a.micro_batch == b.micro_batch && a.bytes == b.bytes;
 }
 
-/* Counts how often the policy returns to the plan that it left in its last change. */
+/* Counts how often the policy returns to the plan from which it last changed. */
 static bool watch_world(asked *a, int *returns)
 {
   const char *policy_id;
@@ -269,10 +269,10 @@ typedef struct oom_trial {
   char model[BRIM_OPTION_BYTES]; /* the chosen model */
   int32_t device;
   int64_t batch, retries;
-  int unchanged; /* consecutive answers equal to the plan that had just failed */
+  int unchanged; /* number of consecutive answers that equal the plan that has just failed */
 } oom_trial;
 
-/* Adopts a plan's new precision or model, which is trained from there on; returns whether there was one. */
+/* Applies a plan's new precision or model, with which training continues; returns whether there was one. */
 static bool changes_variant(brim_made_world *w, oom_trial *o, const brim_plan_choice *plan)
 {
   const bool precision = plan->precision != BRIM_AS_IT_IS && plan->precision != w->plan.precision;
@@ -302,7 +302,7 @@ static bool follow(brim_made_world *w, oom_trial *o, const brim_action *action)
   return true;
 }
 
-/* A world where nothing ever fits. */
+/* Makes a world in which nothing ever fits. */
 static enum brim_finding try_out_of_memory(brim_check *c, asked *a, tally *t, int *endless)
 {
   oom_trial o = {.batch = a->world.batch[0]};
@@ -377,7 +377,7 @@ static bool same_answer(enum brim_hook hook, const answer *a, const answer *b)
   return true;
 }
 
-/* Asks one instance all questions, in order; answers go to `out`. */
+/* Asks one instance all questions, in order, and stores the answers in `out`. */
 static brim_status ask_all(asked *a, answer *out, brim_status *status)
 {
   BRIM_TRY(open_asked(a));
@@ -390,7 +390,7 @@ static brim_status ask_all(asked *a, answer *out, brim_status *status)
   return BRIM_OK;
 }
 
-/* A difference is only a warning, as a policy may depend on the time of day. */
+/* A difference is only a warning, because a policy may depend on the time of day. */
 static enum brim_finding check_repeats(brim_check *c)
 {
   enum { ANSWERS = WORLDS_FEW * (BRIM_HOOK_STEP + 1) };
@@ -439,7 +439,7 @@ static enum brim_finding check_create(brim_check *c)
   return finding;
 }
 
-/* on_step is called once a second for the whole run, so leaks add up. */
+/* on_step is called once a second during the whole run, so leaks add up. */
 static enum brim_finding check_leaks(brim_check *c)
 {
   enum brim_finding finding = BRIM_FOUND_OK;
@@ -462,7 +462,7 @@ static enum brim_finding check_leaks(brim_check *c)
 
 /* ---- parameters ---- */
 
-/* A value that the policy rejects with a message is refused; a crash is not. */
+/* A value that the policy rejects with a message counts as refused; a crash does not. */
 static enum brim_check_trial try_word(brim_check *c, const char *word)
 {
   answer out;

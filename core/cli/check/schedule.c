@@ -19,7 +19,7 @@ static brim_status configure(brim_check *c, const char *further, brim_config **o
   return brim_check_config(c, word, further ? 5 : 4, out);
 }
 
-/* Computes all steps twice, the second time from last to first: a resumed run starts in the middle. */
+/* Computes all steps twice, the second time from last to first, because a resumed run starts in the middle. */
 static brim_status ask_twice(const brim_check *c, const void *self, int64_t steps)
 {
   double *first = brim_xcalloc((size_t)steps, sizeof *first);

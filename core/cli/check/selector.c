@@ -1,6 +1,6 @@
 /* Checks of selectors, called with the limits of a run (federate/selection_call.h) to choose clients of synthetic
- * federations: their choices are valid, the same when they are asked again and when a run is resumed, and fast enough.
- * See check.h. */
+ * federations: their choices must be valid, the same when they are asked again and when a run is resumed, and fast
+ * enough. See check.h. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #define ROUNDS 21
 #define RESUMED 10         /* the round in which a run resumes from its checkpoint */
 #define OLD_ROUND 20       /* the round of federations that have run for a while */
-#define SIZE_SECONDS 3.0   /* time limit of the rounds of one size of federation */
-#define DRAWN UINT64_C(11) /* a federation in which everything is known, for measuring time */
+#define SIZE_SECONDS 3.0   /* limit for the rounds of one size of federation */
+#define DRAWN UINT64_C(11) /* a federation in which all columns are known, for measuring time */
 
 /* ---- a selector in a synthetic federation ---- */
 
@@ -29,7 +29,7 @@ typedef struct asked {
   brim_guard *guard;
   void *self;
   bool is_made;
-  int64_t own, of_client; /* size of its state, in numbers: its own, and for each client */
+  int64_t own, of_client; /* size of its state, in numbers: for the federation, and for each client */
   brim_made_federation f;
   double seconds; /* of the longest selection */
 } asked;
@@ -89,7 +89,7 @@ static brim_status make_instance(asked *a)
   return BRIM_OK;
 }
 
-/* Asks the selector for its state's size, in the current federation. */
+/* Asks the selector for the size of its state in the current federation. */
 static brim_status make_state(asked *a)
 {
   a->own = a->of_client = 0;
@@ -192,7 +192,7 @@ static brim_status play_with_questions_twice(asked *a)
   return BRIM_OK;
 }
 
-/* Runs the second half of the rounds again, with another instance, from the state that brim would have saved after the
+/* Runs the second half of the rounds again with another instance, from the state that brim would have saved after the
  * first half. */
 static brim_status resume(asked *a, const brim_made_federation *kept, const uint64_t *answer)
 {
@@ -231,7 +231,7 @@ static brim_status play_and_resume(asked *a)
 
 /* ---- in many federations ---- */
 
-/* A selector may refuse a federation with a message of its own. */
+/* Counts results; a selector may reject a federation with a message of its own. */
 typedef struct tally {
   int played, refused;
   char refusal[256]; /* the first one */
@@ -343,7 +343,7 @@ static enum brim_finding check_state(brim_check *c)
 
 /* ---- time and memory ---- */
 
-/* Rounds of a large federation, as many as time allows. */
+/* Runs rounds of a large federation, as many as the time limit allows. */
 static brim_status play_large(asked *a, int64_t clients)
 {
   const double end = brim_now() + SIZE_SECONDS;
@@ -353,7 +353,7 @@ static brim_status play_large(asked *a, int64_t clients)
   return BRIM_OK;
 }
 
-/* A selector that is not made for that many clients may refuse them or be too slow, except with the smallest number. */
+/* A selector that is not made for so large a federation may reject it or be too slow, except for the smallest size. */
 static enum brim_finding check_time(brim_check *c)
 {
   static const int64_t size[] = {1000, 10000, 100000};

@@ -15,7 +15,7 @@ uint64_t brim_check_allocated(void)
   return now.uordblks + now.hblkhd;
 }
 
-#define LEAK_BYTES 16 /* per repetition; less may be the C library's own */
+#define LEAK_BYTES 16 /* bytes per repetition; less may belong to the C library */
 
 uint64_t brim_check_kept(uint64_t before)
 {
@@ -40,7 +40,7 @@ enum brim_finding brim_check_created(brim_check *c, uint64_t before)
   return BRIM_FOUND_OK;
 }
 
-/* The ends of a range, where included, and the names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
+/* Lists the ends of a range, if they belong to it, and the names, as words: "[1,4096]" "(0,1]" "a|b" "auto|[1,64]". */
 static size_t list_values(const brim_param *row, brim_arena *arena, const char **out)
 {
   size_t n = 0;
@@ -66,7 +66,7 @@ static size_t list_values(const brim_param *row, brim_arena *arena, const char *
 }
 
 typedef struct values {
-  int tried, refused; /* with a message of the plugin's own */
+  int tried, refused; /* refused: rejected with a message of the plugin's own */
   char refusal[256];  /* the first one */
 } values;
 

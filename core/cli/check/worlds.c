@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define START 1750000000.0 /* of the first world, in seconds since 1970 */
-#define BETWEEN 18311.0    /* from one world to the next: about five hours */
+#define START 1750000000.0 /* time of the first world, in seconds since 1970 */
+#define BETWEEN 18311.0    /* seconds between the times of two worlds: about five hours */
 #define GIB (UINT64_C(1) << 30)
 
 enum edge {
@@ -19,7 +19,7 @@ enum edge {
   EMPTY_DEVICE
 };
 
-/* xorshift64*: the same numbers on all machines. */
+/* xorshift64*, which gives the same numbers on all machines. */
 static uint64_t draw(brim_made_world *w, uint64_t below)
 {
   w->random ^= w->random >> 12;
@@ -60,7 +60,7 @@ static brim_status peak(const brim_plan_query *q, int64_t micro_batch, uint64_t 
   return BRIM_OK;
 }
 
-/* Larger micro-batches are slightly faster, smaller types twice as fast. */
+/* Larger micro-batches are slightly faster; with smaller types, steps are twice as fast. */
 static brim_status figures(const brim_plan_query *q, int64_t micro_batch, int32_t precision, brim_plan_figures *out)
 {
   const brim_made_world *w = world_of(q);
@@ -81,7 +81,7 @@ static brim_status look_at_device(const brim_step_view *view, brim_device_view *
   return BRIM_OK;
 }
 
-/* The run itself, and another process that has the rest of the used memory. */
+/* Lists the run itself, and another process that has the rest of the used memory. */
 static brim_status users(const brim_step_view *view, int32_t device, brim_device_use *out, size_t room, size_t *count)
 {
   const brim_made_world *w = view->host;
@@ -119,10 +119,10 @@ static brim_status peak_within(const brim_step_view *view, int64_t micro_batch, 
 
 /* ---- time ---- */
 
-static double clock_of_policies; /* static: an abandoned policy may read it at any later time */
+static double clock_of_policies; /* static, because an abandoned policy may read it at any later time */
 
-/* Seconds from one question to the next; 7 and 16, the period in which waiting runs come and go, have no common
- * divisor. */
+/* Advances the time from one question to the next; 7 and 16, the period in which waiting runs come and go, have no
+ * common divisor. */
 static void pass_time(brim_made_world *w)
 {
   static const double step[] = {1, 0.1, 30, 0.5, 600, 5, 7200};
@@ -152,11 +152,11 @@ static void set_devices(brim_made_world *w, uint64_t number)
   w->devices = (brim_device_query){sizeof w->devices, &w->demands, w->device, count};
 }
 
-/* Divisors of the effective batch, largest first. */
+/* Lists divisors of the effective batch, largest first. */
 static size_t set_batches(brim_made_world *w, uint64_t number, int64_t effective)
 {
   size_t count = 0;
-  if (number == MANY_BATCHES) /* if ranks share a step unequally, the list may be this long */
+  if (number == MANY_BATCHES) /* if ranks share a step unequally, the list may have this length */
     for (; count < BRIM_WORLD_BATCHES; count++) w->batch[count] = effective - (int64_t)count;
   for (int64_t b = effective; b >= 1 && number != MANY_BATCHES && count < BRIM_WORLD_BATCHES; b--)
     if (effective % b == 0) w->batch[count++] = b;

@@ -32,7 +32,7 @@ static size_t count_of(const brim_doctor *d, enum brim_finding_level level)
 
 /* ---- printing ---- */
 
-/* Adds a text whose further lines are indented like the first. */
+/* Adds a text, and indents its further lines like the first. */
 static void add_lines(brim_text *out, const char *text, const char *first, const char *indent)
 {
   const char *lead = first;
@@ -77,7 +77,7 @@ static brim_status print_json(const brim_doctor *d)
                                        "warnings", (json_int_t)count_of(d, BRIM_FINDING_WARNING)));
 }
 
-/* The exit status tells scripts whether runs can work here. */
+/* Returns an exit status, which tells scripts whether runs can work here. */
 static brim_status sum_up(const brim_doctor *d)
 {
   const size_t problems = count_of(d, BRIM_FINDING_PROBLEM), warnings = count_of(d, BRIM_FINDING_WARNING);

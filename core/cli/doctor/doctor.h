@@ -1,4 +1,4 @@
-/* brim doctor's findings and its checks. Internal to core/cli/doctor. */
+/* The findings and checks of `brim doctor`. Internal to core/cli/doctor. */
 #ifndef BRIM_CLI_DOCTOR_DOCTOR_H
 #define BRIM_CLI_DOCTOR_DOCTOR_H
 #include "cli/cli.h"
@@ -8,14 +8,14 @@ enum brim_finding_level { BRIM_FINDING_OK, BRIM_FINDING_NOTE, BRIM_FINDING_WARNI
 typedef struct brim_finding {
   enum brim_finding_level level;
   const char *area;          /* "plugins" */
-  const char *text, *remedy; /* remedy NULL: nothing to do */
+  const char *text, *remedy; /* remedy NULL: the user need not do anything */
 } brim_finding;
 
 typedef struct brim_doctor {
   brim_cli *cli;
   const brim_operands *words; /* overrides */
-  double job_seconds;         /* limit of a job of two ranks; 0: starts none */
-  brim_config *config;        /* NULL: it could not be composed */
+  double job_seconds;         /* time limit for a test job of two ranks; 0: starts no job */
+  brim_config *config;        /* NULL: the configuration could not be composed */
   brim_arena arena;
   brim_finding *finding;
   size_t count, room;
@@ -24,11 +24,11 @@ typedef struct brim_doctor {
 /* Adds a finding. */
 void brim_doctor_add(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy,
                      const char *format, ...) BRIM_PRINTF(5, 6);
-/* Adds the thread's error: its first line is the finding, the others are the remedy, or `remedy` if it has no others.
- */
+/* Adds the thread's error: its first line is the finding, and the other lines are the remedy; without other lines,
+ * `remedy` is. */
 void brim_doctor_add_error(brim_doctor *d, enum brim_finding_level level, const char *area, const char *remedy);
 
-/* The checks, each of one area. */
+/* The checks; each is about one area. */
 void brim_doctor_plugins(brim_doctor *d);
 void brim_doctor_configuration(brim_doctor *d); /* sets d->config */
 void brim_doctor_devices(brim_doctor *d);

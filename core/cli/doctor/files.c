@@ -1,4 +1,4 @@
-/* Folders: the shared one, that of the runs, the cache. See doctor.h. */
+/* Checks folders: the shared one, that of the runs, and the cache. See doctor.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,8 @@
 
 #define DISK_BYTES_MIN (UINT64_C(1) << 30)
 #define FILES_MIN 1000
-#define SHARED_BYTES_MIN (UINT64_C(64) << 20) /* Docker gives it to a container; Open MPI needs more for many ranks */
+#define SHARED_BYTES_MIN                                                                                               \
+  (UINT64_C(64) << 20) /* the size that Docker gives to a container; Open MPI needs more for many ranks */
 
 /* ---- the shared folder ---- */
 

@@ -1,4 +1,4 @@
-/* The findings of brim doctor, in their order. See doctor.h. */
+/* Collects the findings of brim doctor, in their order. See doctor.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The host and this process: memory, limits, environment, terminal. See doctor.h. */
+/* Checks the host and this process: memory, limits, environment, terminal. See doctor.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +30,8 @@
 
 static bool forbids_overcommit(void)
 {
-  char text[16] = "";
-  FILE *file = fopen("/proc/sys/vm/overcommit_memory", "re");
-  if (!file) return false;
-  const bool is_read = fgets(text, sizeof text, file) != NULL;
-  fclose(file);
-  return is_read && text[0] == '2';
+  char text[16];
+  return brim_file_start("/proc/sys/vm/overcommit_memory", text, sizeof text) > 0 && text[0] == '2';
 }
 
 void brim_doctor_memory(brim_doctor *d)
@@ -73,7 +69,7 @@ void brim_doctor_memory(brim_doctor *d)
 static const struct limit {
   int resource;
   const char *name, *option; /* of the shell's ulimit */
-  uint64_t least;            /* below it is a warning; UINT64_MAX: any limit is one */
+  uint64_t least;            /* a lower limit is a warning; UINT64_MAX: any limit is one */
   const char *effect;
 } limits[] = {
     {RLIMIT_NOFILE, "open files", "-n", FILES_MIN, "data in many files and jobs of several ranks may fail"},

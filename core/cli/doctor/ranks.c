@@ -1,4 +1,4 @@
-/* Jobs of several ranks: starts one that trains a step of a tiny model, as a user would. See doctor.h. */
+/* Checks jobs of several ranks: starts a job that trains a step of a tiny model, as a user would. See doctor.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -20,12 +20,12 @@
 
 #define POLL_NANOSECONDS 5000000
 #define OUTPUT_BYTES 4096 /* of the job's messages */
-#define GRACE_SECONDS 0.3 /* for the ranks to end after a signal */
+#define GRACE_SECONDS 0.3 /* time for the ranks to end after a signal */
 
-/* The processor time of a job's processes until now. */
+/* The processor time that a job's processes have used. */
 typedef struct activity {
   double processor; /* seconds of processor time */
-  double queued;    /* seconds in which they could have run, but other programs had the processors */
+  double queued;    /* seconds in which they were ready to run, but other programs had the processors */
   bool reads;       /* one waits for a disk */
 } activity;
 
@@ -34,7 +34,7 @@ typedef struct job {
   char output[80];
   int status; /* see waitpid */
   bool has_ended;
-  activity activity; /* of a job that has not ended */
+  activity activity; /* of the job while it has not ended */
 } job;
 
 static void prepare(void *context)
@@ -66,7 +66,8 @@ static FILE *open_proc(int pid, const char *name)
   return fopen(path, "re");
 }
 
-/* Adds the activity of a process and its descendants; of their main threads, which do most of such a small job. */
+/* Adds the activity of a process and its descendants. Counts only their main threads, which do most of the work of such
+ * a small job. */
 static void add_activity(int pid, activity *sum)
 {
   char name[32], state = 0;
@@ -86,7 +87,7 @@ static void add_activity(int pid, activity *sum)
 }
 
 /* Whether other programs kept the job from running. A job that hangs looks different: if it sleeps, it uses no
- * processor, and if its two ranks poll each other, it uses two; in neither case does it queue for a processor. */
+ * processor, and if its two ranks poll each other, it uses two; in both cases it does not wait for a processor. */
 static bool is_kept_back(const activity *a, double seconds)
 {
   return a->processor < 1.5 * seconds && (a->reads || a->processor + a->queued > 0.25 * seconds);
@@ -109,15 +110,11 @@ static brim_status run_job(job *j, const char *const *word, double seconds)
   return BRIM_OK;
 }
 
-/* The first error in the job's output; "" if there is none. */
+/* Reads the first error in the job's output; "" if there is none. */
 static void read_error(const job *j, char *out, size_t room)
 {
-  char text[OUTPUT_BYTES] = "";
-  out[0] = '\0';
-  FILE *file = fopen(j->output, "re");
-  if (!file) return;
-  text[fread(text, 1, sizeof text - 1, file)] = '\0';
-  fclose(file);
+  char text[OUTPUT_BYTES];
+  (void)brim_file_start(j->output, text, sizeof text);
   const char *error = strstr(text, "error: ");
   if (error) error += strlen("error: ");
   if (!error) error = text + strspn(text, "\n -");
@@ -191,7 +188,7 @@ static void try_job(brim_doctor *d, const char *what, const char *backend)
   nftw(j.folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The GPUs that a job could use; 0 without the backend. */
+/* Counts the GPUs that a job could use; 0 without the backend. */
 static int count_gpus(const brim_doctor *d)
 {
   const brim_registry_entry *entry = brim_registry_find(d->cli->registry, BRIM_BACKEND, "cuda");

@@ -1,4 +1,4 @@
-/* Plugins, configuration, devices, and whether the run would start. See doctor.h. */
+/* Checks plugins, configuration, devices, and whether the run would start. See doctor.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +62,8 @@ static void look_at_profile(brim_doctor *d, const brim_backend_seen *b, const ch
   struct stat file;
   const brim_profile_subject subject = brim_profile_subject_of(b->id, b->entry->file, info);
   brim_profile *profile = NULL;
-  if (!brim_profile_default_path(&subject, path, sizeof path)) return; /* there is no cache: see the check of it */
+  if (!brim_profile_default_path(&subject, path, sizeof path))
+    return; /* there is no cache: another check reports that */
   if (stat(path, &file) != 0) {
     brim_doctor_add(d, BRIM_FINDING_NOTE, "profile",
                     "nothing to do for training; `brim plan` measures times, and so do runs with policy=auto_plan",
@@ -158,7 +159,7 @@ static brim_status try_plan(const brim_config *config, brim_drive **drive, brim_
   return brim_planner_check(&(*drive)->planner, &(*drive)->choice, *plan);
 }
 
-/* A plan does not read them. */
+/* Checks the weights, which a plan does not read. */
 static void look_at_weights(brim_doctor *d)
 {
   const char *path = d->config->settings.model.weights;

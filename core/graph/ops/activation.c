@@ -1,5 +1,5 @@
-/* Elementwise functions other than relu (pointwise.c has that). If the gradient is a function of the result, the result
- * is kept for it, otherwise the input. */
+/* Elementwise functions other than relu, which is in pointwise.c. The result is kept for the gradient if it suffices,
+ * otherwise the input. */
 #include "graph/graph.h"
 
 #undef brim_leaky_relu
@@ -55,8 +55,6 @@ static void cost_function(const brim_node *n, brim_cost *out)
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...] -> y [...]",                                                                    \
                  .each_token = brim_op_each_token,                                                                     \
-                 .in_count = 1,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
                  .infer = brim_op_infer_same,                                                                          \
                  .gradient = gradient_##id,                                                                            \
@@ -67,8 +65,6 @@ static void cost_function(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = kept ", dy -> dx",                                                                       \
-                 .in_count = 2,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),                                                   \
                  .cost = its_cost}
 FUNCTION(leaky_relu, NULL, false);
@@ -95,7 +91,7 @@ brim_tensor *brim_gelu(brim_graph *g, brim_tensor *x, int32_t kind)
   return brim_graph_apply(g, "gelu", NULL, &x, 1, &attr);
 }
 
-/* An operation with a finite factor. */
+/* Makes a node of an operation with a finite factor. */
 static brim_tensor *apply_factor(brim_graph *g, const char *op, const char *what, brim_tensor *x, double factor)
 {
   if (!brim_graph_accepts(g, op, NULL, x)) return NULL;

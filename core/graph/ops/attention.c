@@ -22,7 +22,8 @@ static brim_status infer_attention(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The weights are recomputed from lse, block by block: keeping them would take T*S per head. */
+/* The gradient recomputes the attention weights from lse, block by block, because keeping them would take T*S values
+ * per head. */
 static brim_status gradient_attention(brim_autodiff *ad, const brim_node *n)
 {
   const bool has_places = n->in_count > 3;
@@ -36,16 +37,16 @@ static brim_status gradient_attention(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "attention_grad", n, NULL, in, 6 + has_places, n->in, 3);
 }
 
-/* Pairs of query and key of causal attention; 0 with no keys. */
+/* Pairs of a query and a key in causal attention; 0 without keys. */
 static uint64_t causal_pairs(int64_t queries, int64_t keys)
 {
   if (keys <= 0) return 0;
   return (uint64_t)(keys >= queries ? queries * keys - queries * (queries - 1) / 2 : keys * (keys + 1) / 2);
 }
 
-/* Multiply-adds of one matrix product of the scores' size: pairs of query and key that see each other, times the heads'
- * elements. y: as the operation's. Where a document begins depends on the data, so a sample counts as one document, and
- * a cache as full. */
+/* Multiply-adds of one matrix product: pairs of a query and a key that it sees, times the heads' elements. y: the
+ * operation's output. A sample counts as one document, because where documents begin depends on the data, and a cache
+ * counts as full. */
 static uint64_t products_of(const brim_attention_attr *a, const brim_shape *y, int64_t keys)
 {
   const int64_t queries = y->dim[1];
@@ -97,9 +98,6 @@ BRIM_OP(attention) = {.name = "attention",
                       .signature = "q [N,T,heads*D], k [N,S,kv_heads*D], v [N,S,kv_heads*D], [places [N,T]] -> y "
                                    "[N,T,heads*D], lse [N,heads,T]",
                       .each_token = each_token_cached,
-                      .in_count = 4,
-                      .optional = 1,
-                      .out_count = 2,
                       .infer = infer_attention,
                       .gradient = gradient_attention,
                       .cost = cost_attention,
@@ -108,9 +106,6 @@ BRIM_OP(attention_grad) = {.name = "attention_grad",
                            .kind = BRIM_KIND_ATTENTION,
                            .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                            .signature = "q, k, v, y, lse, dy, [places] -> dq, dk, dv",
-                           .in_count = 7,
-                           .optional = 1,
-                           .out_count = 3,
                            .cost = cost_attention_grad,
                            .hash = hash_attention};
 
@@ -141,9 +136,6 @@ BRIM_OP(attention_qkv) = {.name = "attention_qkv",
                           .wide_out = BRIM_OP_WIDE(1),
                           .signature = "qkv [N,T,(heads+2*kv_heads)*D], [k, v [N,capacity,kv_heads*D]], [places [N,T]] "
                                        "-> y [N,T,heads*D], lse [N,heads,T]",
-                          .in_count = 4,
-                          .optional = 3,
-                          .out_count = 2,
                           .infer = infer_attention_qkv,
                           .gradient = gradient_attention_qkv,
                           .cost = cost_attention_qkv,
@@ -152,15 +144,12 @@ BRIM_OP(attention_qkv_grad) = {.name = "attention_qkv_grad",
                                .kind = BRIM_KIND_ATTENTION,
                                .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0)},
                                .signature = "qkv, y, lse, dy, [places] -> dqkv",
-                               .in_count = 5,
-                               .optional = 1,
-                               .out_count = 1,
                                .cost = cost_attention_qkv_grad,
                                .hash = hash_attention};
 
 /* ---- attention for models ---- */
 
-/* Checks q, k and v against each other; `size` is a head's. */
+/* Checks q, k and v against each other; `size`: elements of a head. */
 static brim_status check_shapes(brim_graph *g, const brim_tensor *const t[3], const brim_attention_attr *a)
 {
   static const char *const part[] = {"q", "k", "v"};
@@ -201,8 +190,8 @@ static brim_status check_limits(brim_graph *g, const brim_attention_limits *l, b
   return BRIM_OK;
 }
 
-/* Replaces keys and values by caches of them, in which earlier tokens have theirs. Attention that is not causal stays,
- * and brim_generate_check refuses it. */
+/* Replaces keys and values by caches that also have those of earlier tokens. Does not change attention that is not
+ * causal, which brim_generate_check rejects. */
 static bool add_caches(brim_graph *g, brim_attention_attr *a, int64_t window, brim_tensor **in)
 {
   if (!g->places || !a->causal || in[1]->shape.dim[1] != in[0]->shape.dim[1]) return true;
@@ -303,9 +292,6 @@ static bool each_token_by_places(const brim_node *n)
 BRIM_OP(rotary) = {.name = "rotary",
                    .signature = "x [N,T,heads*D], [places [N,T]] -> y [N,T,heads*D]",
                    .each_token = each_token_by_places,
-                   .in_count = 2,
-                   .optional = 1,
-                   .out_count = 1,
                    .inplace = BRIM_OP_INPLACE(0),
                    .infer = infer_rotary,
                    .gradient = gradient_rotary,
@@ -313,9 +299,6 @@ BRIM_OP(rotary) = {.name = "rotary",
                    .hash = hash_rotary};
 BRIM_OP(rotary_grad) = {.name = "rotary_grad",
                         .signature = "dy, [places] -> dx",
-                        .in_count = 2,
-                        .optional = 1,
-                        .out_count = 1,
                         .inplace = BRIM_OP_INPLACE(0),
                         .cost = cost_rotary,
                         .hash = hash_rotary};
@@ -338,7 +321,7 @@ static brim_status check_rotary(brim_graph *g, const brim_tensor *x, const brim_
   return BRIM_OK;
 }
 
-/* `pairs`: half of the elements that are rotated. */
+/* Checks the divisors; `pairs`: half of the elements that are rotated. */
 static brim_status check_divisors(brim_graph *g, const brim_rotary_scaling *s, int64_t pairs)
 {
   if (s->kind != BRIM_ROTARY_LONGROPE) return BRIM_OK;
@@ -362,7 +345,7 @@ static brim_status check_scaling(brim_graph *g, const brim_rotary_scaling *s, in
   const bool has_factor = has_turns || s->kind == BRIM_ROTARY_LINEAR;
   if (has_factor && !(isfinite(s->factor) && s->factor >= 1))
     return brim_graph_fail(g, "rotary", NULL, "scaling: factor must be at least 1, got %g", s->factor);
-  const bool is_yarn = s->kind == BRIM_ROTARY_YARN; /* its ramp may have no length */
+  const bool is_yarn = s->kind == BRIM_ROTARY_YARN; /* the ramp of yarn may have length 0 */
   if (has_turns && !(s->low > 0 && (is_yarn ? s->low <= s->high : s->low < s->high) && isfinite(s->high)))
     return brim_graph_fail(g, "rotary", NULL, "scaling: low and high must be above 0, and high %s low, got %g and %g",
                            is_yarn ? "not below" : "above", s->low, s->high);
@@ -381,7 +364,8 @@ brim_tensor *brim_rotary_scaled(brim_graph *g, brim_tensor *x, brim_rotary_optio
   if (check_scaling(g, s, dims / 2) != BRIM_OK) return NULL;
   double *divisor = NULL;
   if (s->kind == BRIM_ROTARY_LONGROPE) {
-    if (!brim_graph_needs_samples(g, "rotary", NULL, x)) return NULL; /* the plan compares the attributes of others */
+    if (!brim_graph_needs_samples(g, "rotary", NULL, x))
+      return NULL; /* the plan compares the attributes of nodes without samples */
     divisor = BRIM_ARENA_NEW(&g->arena, double, (size_t)(dims / 2));
     memcpy(divisor, s->divisor, (size_t)(dims / 2) * sizeof *divisor);
   }

@@ -23,8 +23,8 @@ static brim_tensor *zeros_like(brim_autodiff *ad, const brim_node *n, brim_tenso
   return brim_autodiff_compute(ad, "scale", n, &(brim_attr){.activation = {.factor = 0}}, &x, 1, &x->shape);
 }
 
-/* In training only frozen norms use this, and only their input has a gradient: dy with the same statistics, without the
- * shift. */
+/* In training only frozen norms use this operation, and only their input has a gradient: dy with the same statistics,
+ * without the shift. */
 static brim_status gradient_inference(brim_autodiff *ad, const brim_node *n)
 {
   if (!brim_autodiff_needs(ad, n->in[0])) return BRIM_OK;
@@ -34,51 +34,32 @@ static brim_status gradient_inference(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "batch_norm_inference", n, NULL, in, 5, n->in, 1);
 }
 
-static void cost_batch_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_inference(const brim_node *n, brim_cost *out)
-{
-  out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_batch_norm_grad(const brim_node *n, brim_cost *out)
-{
-  out->flops = 11 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
 BRIM_OP(batch_norm) = {.name = "batch_norm",
                        .kind = BRIM_KIND_NORM,
                        .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                     "mean_sum [C], var_sum [C]",
-                       .in_count = 3,
-                       .out_count = 5,
                        .inplace = BRIM_OP_INPLACE(0),
                        .gradient = gradient_batch_norm,
-                       .cost = cost_batch_norm};
+                       .flops = 8};
 BRIM_OP(batch_norm_inference) = {
     .name = "batch_norm_inference",
     .kind = BRIM_KIND_NORM,
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
-    .in_count = 5,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_inference,
     .gradient = gradient_inference,
-    .cost = cost_inference};
+    .flops = 3};
 BRIM_OP(batch_norm_grad) = {.name = "batch_norm_grad",
                             .kind = BRIM_KIND_NORM,
                             .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .in_count = 5,
-                            .out_count = 3,
                             .accumulates = BRIM_OP_FROM(1),
                             .inplace = BRIM_OP_INPLACE(4),
-                            .cost = cost_batch_norm_grad};
+                            .flops = 11};
 
-/* The number of groups in a micro-batch; a tail shorter than a group joins the last one. */
+/* The number of groups in a micro-batch; a rest shorter than a group joins the last group. */
 static int64_t groups_of(const brim_graph *g, const brim_tensor *x)
 {
   const int64_t groups = x->shape.dim[0] / g->norm_group;

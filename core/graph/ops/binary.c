@@ -28,8 +28,8 @@ static brim_status check_operand(brim_graph *g, const brim_node *n, const brim_t
   return BRIM_OK;
 }
 
-/* Samples may be combined with samples, or with a value that is the same for all. Anything else would fit only certain
- * values of N. */
+/* Samples may be combined with samples, or with a value that is the same for all samples. Any other shape would fit
+ * only certain values of N. */
 static brim_status check_first(brim_graph *g, const brim_node *n, const brim_tensor *x, const brim_tensor *other)
 {
   const int64_t count = x->shape.dim[0], other_count = other->shape.dim[0];
@@ -71,14 +71,14 @@ static bool takes_whole(const brim_autodiff *ad, const brim_node *n, const brim_
   return !brim_autodiff_sums(ad, n, x) && brim_shape_equal(&x->shape, &n->out[0]->shape);
 }
 
-/* The gradient of x is dy itself: a view of it, no copy. */
+/* The gradient of x is dy itself, as a view without a copy. */
 static brim_status pass_whole(brim_autodiff *ad, const brim_node *n, brim_tensor *x)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
   return brim_autodiff_emit(ad, takes_whole(ad, n, x) ? "reshape" : "sum_to", n, NULL, in, 1, &x, 1);
 }
 
-/* The result of `op` is the gradient of x. */
+/* Emits `op`, whose result is the gradient of x. */
 static brim_status flow(brim_autodiff *ad, const brim_node *n, const char *op, const brim_attr *attr,
                         brim_tensor *const *in, uint32_t in_count, brim_tensor *x)
 {
@@ -125,12 +125,6 @@ static brim_status gradient_div(brim_autodiff *ad, const brim_node *n)
   return product ? flow(ad, n, "scale", &minus, &product, 1, n->in[1]) : BRIM_EINVAL;
 }
 
-/* Counts one operation for each element read. */
-static void cost_sum_to(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
 /* y may take the memory of an operand with the same number of elements. */
 #define BINARY(id)                                                                                                     \
   BRIM_OP(id) = {                                                                                                      \
@@ -138,8 +132,6 @@ static void cost_sum_to(const brim_node *n, brim_cost *out)
       .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .broadcasts = true},    \
       .signature = "a [...], b [...] -> y [...]",                                                                      \
       .each_token = brim_op_each_token,                                                                                \
-      .in_count = 2,                                                                                                   \
-      .out_count = 1,                                                                                                  \
       .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),                                                              \
       .infer = infer_binary,                                                                                           \
       .gradient = gradient_##id}
@@ -150,10 +142,8 @@ BINARY(div);
 BRIM_OP(sum_to) = {.name = "sum_to",
                    .kind = BRIM_KIND_REDUCTION,
                    .signature = "x [...] -> y [...]",
-                   .in_count = 1,
-                   .out_count = 1,
                    .accumulates = BRIM_OP_FROM(0),
-                   .cost = cost_sum_to};
+                   .flops = 1};
 
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *a, brim_tensor *b)
 {

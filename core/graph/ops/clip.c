@@ -1,26 +1,15 @@
 /* The norm of all gradients together, and the factor that limits it: torch.nn.utils.clip_grad_norm_ (Pascanu, Mikolov
- * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). One squared_norm per gradient, each
- * adding to the sum of those before, in the order of the parameters; then gradient_scale. */
+ * and Bengio, On the difficulty of training recurrent neural networks, ICML 2013). There is one squared_norm per
+ * gradient, in the order of the parameters; each adds to the sum of the ones before. gradient_scale follows. */
 #include "graph/op.h"
-
-static void cost_squared_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
 
 BRIM_OP(squared_norm) = {.name = "squared_norm",
                          .kind = BRIM_KIND_UPDATE,
                          .wide_in = BRIM_OP_FROM(0),
                          .signature = "x, [sum] -> sum",
-                         .in_count = 2,
-                         .optional = 1,
-                         .out_count = 1,
                          .inplace = BRIM_OP_INPLACE(1),
-                         .cost = cost_squared_norm};
+                         .flops = 2};
 BRIM_OP(gradient_scale) = {.name = "gradient_scale",
                            .kind = BRIM_KIND_UPDATE,
                            .wide_in = BRIM_OP_FROM(0),
-                           .signature = "[sum] -> norm and factor",
-                           .in_count = 1,
-                           .optional = 1,
-                           .out_count = 1};
+                           .signature = "[sum] -> norm and factor"};

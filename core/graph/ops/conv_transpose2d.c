@@ -1,11 +1,11 @@
-/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums over
- * a window, this adds each value, times the filter, to the window:
+/* Transposed convolution: the gradient of a convolution with respect to its input, as a layer. Where conv2d sums over a
+ * window, this adds each value, times the filter, to the window:
  *     y[n,k,h,w] = bias[k] + sum over c,r,s,p,q of x[n,c,p,q] * weight[c,k,r,s]
  *     over all p,q with  h = p*stride - padding + r*dilation,  w likewise
  * In terms of the convolution from y to x with the same attributes and weights,
  *     y  is its gradient of the input,  dx  is the convolution of dy,  dweight  its gradient of the weights,
- * so kernels, and the bits for any micro-batch, are the same; only the bias is added here, with a gradient of its own.
- * Several heights lead to the same P, as a stride leaves some of the input unread: output_padding chooses one.
+ * so kernels, and the bits for any micro-batch, are the same. Only the bias, with its gradient, is added here. Several
+ * heights lead to the same P, because a stride may leave the last rows of the input unread; output_padding chooses one.
  *
  * One dimension is treated as a height of 1, as in conv1d. */
 #include <math.h>
@@ -30,31 +30,22 @@ static void cost_conv_transpose2d(const brim_node *n, brim_cost *out)
 {
   brim_conv_cost(n->in[0], n->in[1], out);
 }
-static void cost_grad_bias(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
 
 BRIM_OP(conv_transpose2d) = {
     .name = "conv_transpose2d",
     .kind = BRIM_KIND_CONVOLUTION,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "x [N,C,P,Q], weight [C,K/groups,R,S] or [C,K/groups,S], [bias [K]] -> y [N,K,H,W]",
-    .in_count = 3,
-    .optional = 1,
-    .out_count = 1,
     .gradient = gradient_conv_transpose2d,
     .cost = cost_conv_transpose2d};
 BRIM_OP(conv_transpose2d_grad_bias) = {.name = "conv_transpose2d_grad_bias",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .traits = {.samples_in = BRIM_OP_SAMPLES(0)},
                                        .signature = "dy -> dbias",
-                                       .in_count = 1,
-                                       .out_count = 1,
                                        .accumulates = BRIM_OP_FROM(0),
-                                       .cost = cost_grad_bias};
+                                       .flops = 1};
 
-/* The shape of y, [N,K,H,W] even if x is [N,C,L]; false, with the error in the graph, if there is none. */
+/* Computes the shape of y, [N,K,H,W] even if x is [N,C,L]; false, with the error in the graph, if no shape is valid. */
 static bool find_shape(brim_graph *g, const char *op, const char *name, const brim_shape *x, int64_t out_channels,
                        const brim_conv2d_attr *a, const int64_t output_padding[2], brim_shape *y)
 {
@@ -81,7 +72,7 @@ static bool find_shape(brim_graph *g, const char *op, const char *name, const br
   return g->status == BRIM_OK;
 }
 
-/* Output padding of a whole stride or more, which a dilation allows: appends that many zeros to x instead. */
+/* An output padding of a whole stride or more, which a dilation allows, is implemented by zeros after x. */
 static brim_tensor *pad_after(brim_graph *g, brim_tensor *x, const brim_conv2d_attr *a, const int64_t output_padding[2])
 {
   const int64_t none[4] = {0}, after[4] = {0, 0, output_padding[0] / a->stride[0], output_padding[1] / a->stride[1]};
@@ -107,7 +98,7 @@ static brim_tensor *make_layer(brim_graph *g, const char *op, const char *name, 
   brim_shape weight = {shape.rank, {shape.dim[1], filters, o->kernel[0], o->kernel[1]}};
   const brim_shape bias = {1, {out_channels}};
   if (shape.rank == 3) weight.dim[2] = o->kernel[1];
-  /* torch.nn.ConvTranspose2d.reset_parameters: torch's fan-in of such a weight counts its own filters */
+  /* as torch.nn.ConvTranspose2d.reset_parameters, whose fan-in of such a weight counts its own filters */
   const double bound = 1 / sqrt((double)filters * (double)taps);
   brim_tensor *in[3] = {NULL, brim_graph_weight(g, name, "weight", &weight, bound)};
   if (!o->no_bias) in[2] = brim_graph_weight(g, name, "bias", &bias, bound);

@@ -11,59 +11,31 @@ static void cost_adopt(const brim_node *n, brim_cost *out)
   (void)n;
   out->flops = 0; /* it copies */
 }
-static void cost_distance(const brim_node *n, brim_cost *out)
-{
-  out->flops = 4 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
 static void cost_steer(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->in_count > 3 ? 5 : 3) * (uint64_t)brim_shape_count(&n->in[0]->shape);
 }
-static void cost_fold(const brim_node *n, brim_cost *out)
-{
-  out->flops = 5 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_serve(const brim_node *n, brim_cost *out)
-{
-  out->flops = 2 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
 
-BRIM_OP(adopt) = {.name = "adopt",
-                  .kind = BRIM_KIND_COPY,
-                  .wide_in = BRIM_OP_FROM(0),
-                  .signature = "x -> y",
-                  .in_count = 1,
-                  .out_count = 1,
-                  .cost = cost_adopt};
+BRIM_OP(adopt) = {
+    .name = "adopt", .kind = BRIM_KIND_COPY, .wide_in = BRIM_OP_FROM(0), .signature = "x -> y", .cost = cost_adopt};
 BRIM_OP(distance) = {.name = "distance",
                      .kind = BRIM_KIND_REDUCTION,
                      .wide_in = BRIM_OP_FROM(0),
                      .signature = "w, g, [before f64 [2]] -> sum of squares and largest",
-                     .in_count = 3,
-                     .optional = 1,
-                     .out_count = 1,
                      .inplace = BRIM_OP_INPLACE(2),
-                     .cost = cost_distance};
+                     .flops = 4};
 BRIM_OP(steer) = {.name = "steer",
                   .kind = BRIM_KIND_UPDATE,
                   .wide_in = BRIM_OP_FROM(0),
                   .signature = "w, g, gradient, [control] -> gradient",
-                  .in_count = 4,
-                  .optional = 1,
-                  .out_count = 1,
                   .cost = cost_steer};
 BRIM_OP(fold) = {.name = "fold",
                  .kind = BRIM_KIND_UPDATE,
                  .wide_in = BRIM_OP_FROM(0),
                  .signature = "w, g, sum f64 -> sum",
-                 .in_count = 3,
-                 .out_count = 1,
-                 .cost = cost_fold};
+                 .flops = 5};
 BRIM_OP(serve) = {.name = "serve",
                   .kind = BRIM_KIND_UPDATE,
                   .wide_in = BRIM_OP_FROM(0),
                   .signature = "sum f64, [x] -> gradient | x",
-                  .in_count = 2,
-                  .optional = 1,
-                  .out_count = 1,
-                  .cost = cost_serve};
+                  .flops = 2};

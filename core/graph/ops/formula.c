@@ -11,14 +11,14 @@
 #undef brim_elementwise
 #undef brim_softcap
 
-enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential is many */
+enum { FLOPS_OF_LINE = 2 }; /* most lines are one operation; a root or an exponential takes many */
 enum { NAMES_MAX = 32 };
 
-/* A node's formula text, for its derivative. */
+/* The text of a node's formula, for its derivative. */
 struct brim_formula_source {
   const char *text;
   size_t names;
-  brim_formula_name name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs, including numbers */
+  brim_formula_name name[NAMES_MAX]; /* the first is y; the others are in the order of the inputs and include numbers */
 };
 
 static void cost_formula(const brim_node *n, brim_cost *out)
@@ -57,9 +57,6 @@ BRIM_OP(formula) = {.name = "formula",
                     .traits = BRIM_OP_APART,
                     .signature = "x [...], ... -> y [...], ...",
                     .each_token = brim_op_each_token,
-                    .in_count = 1,
-                    .variadic = true,
-                    .out_count = 1,
                     .inplace = BRIM_OP_FROM(0),
                     .infer = brim_op_infer_same,
                     .gradient = gradient_formula,

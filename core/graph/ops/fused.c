@@ -1,8 +1,8 @@
 /* Fused operations, and how the fusion pass (core/graph/fuse.c) makes their nodes. Their shapes, costs and gradients
- * are those of the two operations, looked up by name.
+ * are those of the two operations, which are found by name.
  *
- * The gradient of most activations needs only their result, so the tensor between the two is not kept. That of gelu and
- * silu needs their input: in training it is a second output.
+ * The gradient of most activations needs only their result, so the tensor between the two operations is not kept. The
+ * gradients of gelu and silu need their input, which is therefore a second output in training.
  *
  * A batch norm with an addition can take an activation too: "batch_norm+add" and "relu" become "batch_norm+add+relu",
  * the end of a residual block. */
@@ -11,7 +11,7 @@
 
 #include "graph/fuse.h"
 
-/* The first operation: "linear" of "linear+relu". */
+/* Returns the first operation: "linear" of "linear+relu". */
 static const brim_op *first_of(const brim_node *n)
 {
   char name[64];
@@ -19,7 +19,7 @@ static const brim_op *first_of(const brim_node *n)
   return brim_op_find(name);
 }
 
-/* The second operation or, with `suffix`, its gradient. */
+/* Returns the second operation or, with `suffix`, its gradient. */
 static const brim_op *second_of(const brim_node *n, const char *suffix)
 {
   char name[64];
@@ -40,15 +40,23 @@ static brim_status infer_keeping(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-static void cost_both(const brim_node *n, brim_cost *out)
+/* The arithmetic of all parts, such as three of "batch_norm+add+relu". */
+static void cost_parts(const brim_node *n, brim_cost *out)
 {
-  brim_cost second = {.flops = (uint64_t)brim_shape_count(&n->out[0]->shape)};
-  if (second_of(n, "")->cost) second_of(n, "")->cost(n, &second);
-  if (first_of(n)->cost) first_of(n)->cost(n, out);
-  out->flops += second.flops;
+  uint64_t flops = 0;
+  for (const char *part = n->op; *part;) {
+    char name[64];
+    brim_cost cost = {0};
+    const size_t length = strcspn(part, "+");
+    snprintf(name, sizeof name, "%.*s", (int)length, part);
+    brim_op_take_cost(brim_op_find(name), n, &cost);
+    flops += cost.flops;
+    part += length + (part[length] == '+');
+  }
+  out->flops = flops;
 }
 
-/* Applies the first one's rule to the gradient of its result. */
+/* Applies the gradient rule of the first operation to the gradient of its result. */
 static brim_status gradient_of_first(brim_autodiff *ad, const brim_node *n, brim_tensor *before)
 {
   brim_tensor *dy = brim_autodiff_replace(ad, n->out[0], before);
@@ -66,7 +74,7 @@ static brim_status gradient_by_result(brim_autodiff *ad, const brim_node *n)
   return before ? gradient_of_first(ad, n, before) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* Adds to the gradient of the kept tensor, as other nodes may have read it and added to its gradient already. */
+/* Adds to the gradient of the kept tensor, to which gradients from other readers may already have been added. */
 static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->out[1], brim_autodiff_of(ad, n->out[0])};
@@ -77,8 +85,8 @@ static brim_status gradient_by_kept(brim_autodiff *ad, const brim_node *n)
 
 /* ---- gradients of batch norms ---- */
 
-/* relu's gradient needs the sign of the norm's result, which the kernel computes again from x: it reads one tensor
- * less than two kernels. */
+/* relu's gradient needs the sign of the norm's result. The kernel computes that from x, so it reads one tensor less
+ * than two kernels. */
 static brim_status gradient_batch_norm_relu(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {n->in[0], n->in[1], n->in[2], n->out[1], n->out[2], brim_autodiff_of(ad, n->out[0])};
@@ -86,7 +94,7 @@ static brim_status gradient_batch_norm_relu(brim_autodiff *ad, const brim_node *
   return brim_autodiff_emit(ad, "batch_norm+relu_grad", n, NULL, in, 6, n->in, 3);
 }
 
-/* The gradient of the sum belongs to a and to the norm: a view of it, no copy. */
+/* The gradient of the sum is the gradient of both a and the norm, as a view without a copy. */
 static brim_status gradient_through_sum(brim_autodiff *ad, const brim_node *n, brim_tensor *flow)
 {
   brim_tensor **a = &n->in[n->in_count - 1];
@@ -108,7 +116,7 @@ static brim_status gradient_norm_add_relu(brim_autodiff *ad, const brim_node *n)
   return flow ? gradient_through_sum(ad, n, flow) : BRIM_EINVAL; /* the graph has the error */
 }
 
-/* The kernel reads the result, of which relu's gradient needs the sign, and writes the gradient of the sum for a. */
+/* The kernel reads the result, whose sign relu's gradient needs, and writes the gradient of the sum for a. */
 static brim_status gradient_batch_norm_add_relu(brim_autodiff *ad, const brim_node *n)
 {
   static const char op[] = "batch_norm+add+relu_grad";
@@ -128,8 +136,8 @@ static brim_node make_half(const brim_node *n, const brim_op *op)
   return half;
 }
 
-/* The halves are linear, and the activation of its result. The fused kernel may apply the activation before rounding:
- * that gives the same bits only in types whose results are not rounded further. */
+/* The halves are linear, and the activation of its result. The fused kernel may apply the activation before rounding,
+ * so the bits agree only in types whose results are not rounded again. */
 static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   (void)arena;
@@ -145,7 +153,7 @@ static bool halve_keeping(const brim_node *n, brim_arena *arena, brim_node half[
   return true;
 }
 
-/* The sum, then its norm, which uses the sum as stored, in every type. */
+/* The halves are the sum, and its norm, which reads the sum as stored, in every type. */
 static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half[2])
 {
   half[0] = make_half(n, first_of(n));
@@ -163,7 +171,7 @@ static bool halve_sum_norm(const brim_node *n, brim_arena *arena, brim_node half
 
 /* ---- fusion ---- */
 
-/* The activation's result replaces its input. */
+/* The activation's result replaces the activation's input as the output. */
 static bool join_activation(brim_graph *g, brim_node *first, const brim_node *second)
 {
   (void)g;
@@ -172,14 +180,14 @@ static bool join_activation(brim_graph *g, brim_node *first, const brim_node *se
   return true;
 }
 
-/* Its gradient follows from the sign of its result, which a slope above 0 keeps. */
+/* The gradient follows from the sign of the result, which is the input's sign because the slope is above 0. */
 static bool join_leaky_relu(brim_graph *g, brim_node *first, const brim_node *second)
 {
   return second->attr.activation.factor > 0 && join_activation(g, first, second);
 }
 
-/* Whether the next node is another such product. Nodes with one operand and a result of the same size may come before
- * it. */
+/* Whether the next node is another such product, possibly after nodes with one operand and a result of the same
+ * size. */
 static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *op)
 {
   for (size_t i = n->index + 1; i < g->node_count; i++) {
@@ -190,9 +198,10 @@ static bool is_followed_by(const brim_graph *g, const brim_node *n, const char *
   return false;
 }
 
-/* In training both results stay. The product's scratch lives while both are made; this is no more than another product
- * right after it needs, because a layer keeps its input for its gradient, so the same tensors are alive. In other cases
- * the plan might become larger, for instance with four dimensions, which the product may have to copy. */
+/* In training both results are outputs. The product's scratch then lives while both are made. If another product
+ * follows, that is not more memory than the next product needs, because a layer keeps its input for its gradient and so
+ * the same tensors are alive. In other cases the plan might become larger, for instance with four dimensions, which the
+ * product may have to copy. */
 static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *second)
 {
   if (!g->training) return join_activation(g, first, second);
@@ -204,7 +213,7 @@ static bool join_keeping(brim_graph *g, brim_node *first, const brim_node *secon
   return join_activation(g, first, second);
 }
 
-/* Whether the sum uses the operand as it is: not if it is repeated, or its gradient is added up. */
+/* Whether the sum uses the operand unchanged: it is not repeated, and its gradient is not summed. */
 static bool is_whole(const brim_graph *g, const brim_tensor *operand, const brim_tensor *sum)
 {
   return operand->role != BRIM_ROLE_PARAMETER && brim_shape_equal(&operand->shape, &sum->shape) &&
@@ -224,9 +233,7 @@ static bool join_dropout_add(brim_graph *g, brim_node *first, const brim_node *s
   return true;
 }
 
-/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. Recompute
- * treats the two separately: later blocks need the sum, but not the norm's statistics; and x is computed again when the
- * gradient of a relu after the sum has freed its operands. */
+/* Joins a norm and an addition to norm(x) + a. The sum's result replaces the norm's, and a is the last input. */
 static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *second)
 {
   brim_tensor *a = second->in[second->in[0] == first->out[0] ? 1 : 0], **before = first->in;
@@ -235,13 +242,12 @@ static bool join_norm_add(brim_graph *g, brim_node *first, const brim_node *seco
   memcpy(first->in, before, first->in_count * sizeof *before);
   first->in[first->in_count++] = a;
   first->out[0] = second->out[0];
-  g->merges_more = true;
   return true;
 }
 
 /* Joins an addition and a norm to norm(a + b). Inputs: a, b and the norm's parameters; outputs: the sum and those of
- * the norm. With four dimensions, where backends may have layouts of their own, copies would cost more than fusion
- * saves. */
+ * the norm. Not with four dimensions, for which backends may have layouts of their own: copies would cost more than
+ * fusion saves. */
 static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node *second)
 {
   const brim_tensor *sum = first->out[0];
@@ -262,15 +268,7 @@ static bool join_residual_norm(brim_graph *g, brim_node *first, const brim_node 
   return true;
 }
 
-/* The norm's arithmetic, the sum's and the activation's. */
-static void cost_norm_add(const brim_node *n, brim_cost *out)
-{
-  const uint64_t count = (uint64_t)brim_shape_count(&n->out[0]->shape);
-  first_of(n)->cost(n, out);
-  out->flops += strstr(n->op, "+relu") ? 2 * count : count;
-}
-
-/* See batch_norm.c; and a comparison, and for "batch_norm+relu_grad" the result again. */
+/* The cost in batch_norm.c, plus a comparison, and for "batch_norm+relu_grad" the result again. */
 static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 3 ? 12 : 15) * (uint64_t)brim_shape_count(&n->in[0]->shape);
@@ -278,39 +276,33 @@ static void cost_batch_norm_grads(const brim_node *n, brim_cost *out)
 
 /* ---- descriptors ---- */
 
-#define LINEAR(id, its_signature, its_outputs, its_infer, its_gradient, its_halve, its_stays, its_join)                \
+#define LINEAR(id, its_signature, its_infer, its_gradient, its_halve, its_stays, its_join)                             \
   BRIM_OP(linear_##id) = {.name = "linear+" #id,                                                                       \
                           .kind = BRIM_KIND_PRODUCT,                                                                   \
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},                \
                           .signature = "x [...,F], weight [O,F], [bias [O]] -> " its_signature,                        \
-                          .in_count = 3,                                                                               \
-                          .optional = 1,                                                                               \
-                          .out_count = its_outputs,                                                                    \
                           .infer = its_infer,                                                                          \
                           .gradient = its_gradient,                                                                    \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, its_stays, its_join},                                  \
                           .halve = its_halve,                                                                          \
-                          .cost = cost_both}
+                          .cost = cost_parts}
 #define CONV2D(id, its_join)                                                                                           \
   BRIM_OP(conv2d_##id) = {.name = "conv2d+" #id,                                                                       \
                           .kind = BRIM_KIND_CONVOLUTION,                                                               \
                           .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},             \
                           .signature =                                                                                 \
                               "x [N,C,H,W], weight [K,C/groups,R,S] or [K,C/groups,S], [bias [K]] -> y [N,K,P,Q]",     \
-                          .in_count = 3,                                                                               \
-                          .optional = 1,                                                                               \
-                          .out_count = 1,                                                                              \
                           .infer = infer_first,                                                                        \
                           .gradient = gradient_by_result,                                                              \
                           .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, its_join},                           \
-                          .cost = cost_both}
-LINEAR(relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(leaky_relu, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
-LINEAR(sigmoid, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(tanh, "y [...,O]", 1, infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
-LINEAR(gelu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+                          .cost = cost_parts}
+LINEAR(relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(leaky_relu, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_leaky_relu);
+LINEAR(sigmoid, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(tanh, "y [...,O]", infer_first, gradient_by_result, NULL, BRIM_STAYS_NEVER, join_activation);
+LINEAR(gelu, "y [...,O], [before [...,O]]", infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
        join_keeping);
-LINEAR(silu, "y [...,O], [before [...,O]]", 2, infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
+LINEAR(silu, "y [...,O], [before [...,O]]", infer_keeping, gradient_by_kept, halve_keeping, BRIM_STAYS_IN_TRAINING,
        join_keeping);
 CONV2D(relu, join_activation);
 CONV2D(leaky_relu, join_leaky_relu);
@@ -323,27 +315,23 @@ BRIM_OP(batch_norm_relu) = {.name = "batch_norm+relu",
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [G,C], rstd [G,C], "
                                          "mean_sum [C], var_sum [C]",
-                            .in_count = 3,
-                            .out_count = 5,
                             .inplace = BRIM_OP_INPLACE(0),
                             .gradient = gradient_batch_norm_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(batch_norm_inference_relu) = {
     .name = "batch_norm_inference+relu",
     .kind = BRIM_KIND_NORM,
     .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
     .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4),
     .signature = "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C] -> y [N,C,...]",
-    .in_count = 5,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .infer = infer_first,
     .gradient = gradient_by_result,
-    .cost = cost_both};
+    .cost = cost_parts};
 
-/* The end of a residual block. */
-#define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_outputs, its_infer,             \
-                 its_gradient, its_kind, its_join)                                                                     \
+/* Defines an operation at the end of a residual block. */
+#define NORM_ADD(id, its_op, its_wide_in, its_wide_out, its_signature, its_inputs, its_infer, its_gradient, its_kind,  \
+                 its_join)                                                                                             \
   BRIM_OP(id) = {.name = its_op,                                                                                       \
                  .kind = BRIM_KIND_NORM,                                                                               \
                  .traits = {.sum = BRIM_SUM_NEXT},                                                                     \
@@ -351,20 +339,18 @@ BRIM_OP(batch_norm_inference_relu) = {
                  .wide_in = its_wide_in,                                                                               \
                  .wide_out = its_wide_out,                                                                             \
                  .signature = its_signature,                                                                           \
-                 .in_count = its_inputs,                                                                               \
-                 .out_count = its_outputs,                                                                             \
                  .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(its_inputs - 1),                                      \
                  .infer = its_infer,                                                                                   \
                  .gradient = its_gradient,                                                                             \
-                 .cost = cost_norm_add}
+                 .cost = cost_parts}
 #define BATCH_NORM_ADD(id, its_op, its_gradient, its_kind, its_join)                                                   \
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2), BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),                           \
            "x [N,C,...], weight [C], bias [C], a [N,C,...] -> y [N,C,...], mean [G,C], rstd [G,C], mean_sum [C], "     \
            "var_sum [C]",                                                                                              \
-           4, 5, NULL, its_gradient, its_kind, its_join)
+           4, NULL, its_gradient, its_kind, its_join)
 #define BATCH_NORM_INFERENCE_ADD(id, its_op, its_gradient, its_kind, its_join)                                         \
   NORM_ADD(id, its_op, BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3) | BRIM_OP_WIDE(4), 0,                       \
-           "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6, 1,   \
+           "x [N,C,...], weight [C], bias [C], running_mean [C], running_var [C], a [N,C,...] -> y [N,C,...]", 6,      \
            infer_first, its_gradient, its_kind, its_join)
 BATCH_NORM_ADD(batch_norm_add, "batch_norm+add", gradient_norm_add, BRIM_FUSE_NORM_ADD, join_norm_add);
 BATCH_NORM_ADD(batch_norm_add_relu, "batch_norm+add+relu", gradient_batch_norm_add_relu, BRIM_FUSE_NORM_ACTIVATION,
@@ -376,17 +362,13 @@ BATCH_NORM_INFERENCE_ADD(batch_norm_inference_add_relu, "batch_norm_inference+ad
 BRIM_OP(batch_norm_relu_grad) = {.name = "batch_norm+relu_grad",
                                  .kind = BRIM_KIND_NORM,
                                  .signature = "x, weight, bias, mean, rstd, dy -> dx, dweight, dbias",
-                                 .in_count = 6,
-                                 .out_count = 3,
                                  .accumulates = BRIM_OP_FROM(1),
                                  .inplace = BRIM_OP_INPLACE(5),
                                  .cost = cost_batch_norm_grads};
-/* da is complete before any of dx is written, so dx may have the memory of y, of dy, or of a da that is never read. */
+/* da is complete before the kernel writes dx, so dx may take the memory of y, of dy, or of a da that no node reads. */
 BRIM_OP(batch_norm_add_relu_grad) = {.name = "batch_norm+add+relu_grad",
                                      .kind = BRIM_KIND_NORM,
                                      .signature = "x, weight, mean, rstd, y, dy -> da, dx, dweight, dbias",
-                                     .in_count = 6,
-                                     .out_count = 4,
                                      .accumulates = BRIM_OP_FROM(2),
                                      .inplace = BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
                                      .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4) | BRIM_OP_INPLACE(5),
@@ -399,12 +381,10 @@ BRIM_OP(group_norm_relu) = {.name = "group_norm+relu",
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                          "[N,groups]",
-                            .in_count = 3,
-                            .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .kind = BRIM_KIND_NORM,
                             .fusion = {BRIM_FUSE_NORM_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
@@ -412,16 +392,14 @@ BRIM_OP(layer_norm_relu) = {.name = "layer_norm+relu",
                             .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                             .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
-                            .in_count = 3,
-                            .out_count = 3,
                             .inplace = BRIM_OP_INPLACE(0),
                             .infer = infer_first,
                             .gradient = gradient_by_result,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 
 /* ---- the norm of a + b ---- */
 
-/* Adds the norm's gradient to the sum's own; then both a and b get all of it. */
+/* Adds the norm's gradient to the sum's own gradient; a and b both get the result. */
 static brim_status gradient_sum_norm(brim_autodiff *ad, const brim_node *n, const char *op, bool mean)
 {
   brim_tensor *sum = n->out[0], *dy = brim_autodiff_of(ad, n->out[1]);
@@ -444,11 +422,6 @@ static brim_status gradient_add_rms_norm(brim_autodiff *ad, const brim_node *n)
   return gradient_sum_norm(ad, n, "rms_norm_grad", false);
 }
 
-static void cost_sum_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 9 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* see norm.c */
-}
-
 BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .kind = BRIM_KIND_NORM,
                            .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -459,13 +432,11 @@ BRIM_OP(add_layer_norm) = {.name = "add+layer_norm",
                            .wide_out = BRIM_OP_WIDE(2) | BRIM_OP_WIDE(3),
                            .signature = "a [...,F], b [...,F], weight [F], bias [F] -> sum [...,F], y [...,F], mean "
                                         "[...], rstd [...]",
-                           .in_count = 4,
-                           .out_count = 4,
                            .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                            .gradient = gradient_add_layer_norm,
                            .halve = halve_sum_norm,
-                           .cost = cost_sum_norm};
+                           .cost = cost_parts};
 BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .kind = BRIM_KIND_NORM,
                          .fusion = {BRIM_FUSE_RESIDUAL_NORM, BRIM_STAYS, join_residual_norm},
@@ -475,13 +446,11 @@ BRIM_OP(add_rms_norm) = {.name = "add+rms_norm",
                          .wide_in = BRIM_OP_WIDE(2),
                          .wide_out = BRIM_OP_WIDE(2),
                          .signature = "a [...,F], b [...,F], weight [F] -> sum [...,F], y [...,F], rstd [...]",
-                         .in_count = 3,
-                         .out_count = 3,
                          .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .inplace_second = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
                          .gradient = gradient_add_rms_norm,
                          .halve = halve_sum_norm,
-                         .cost = cost_sum_norm};
+                         .cost = cost_parts};
 
 /* ---- relu after max pooling and dropout ---- */
 
@@ -490,7 +459,7 @@ static uint64_t hash_of_dropout(const brim_attr *attr)
   return brim_op_find("dropout")->hash(attr);
 }
 
-/* The kernel of the first one's gradient masks dy by the sign of the result. */
+/* The kernel of the first operation's gradient masks dy by the sign of the result. */
 static brim_status gradient_max_pool_relu(brim_autodiff *ad, const brim_node *n)
 {
   static const char op[] = "max_pool2d+relu_grad";
@@ -499,7 +468,7 @@ static brim_status gradient_max_pool_relu(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, op, n, NULL, in, 3, n->in, 1);
 }
 
-/* No mask is drawn: the result is 0 where a value is dropped. */
+/* The kernel needs no mask, because the result is 0 where a value is dropped. */
 static brim_status gradient_dropout_relu(brim_autodiff *ad, const brim_node *n)
 {
   if (!brim_autodiff_offers(ad, "dropout+relu_grad")) return gradient_by_result(ad, n);
@@ -511,33 +480,25 @@ BRIM_OP(max_pool2d_relu) = {.name = "max_pool2d+relu",
                             .traits = BRIM_OP_APART,
                             .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                             .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
-                            .in_count = 1,
-                            .out_count = 2,
                             .infer = infer_first,
                             .gradient = gradient_max_pool_relu,
-                            .cost = cost_both};
+                            .cost = cost_parts};
 BRIM_OP(max_pool2d_relu_grad) = {.name = "max_pool2d+relu_grad",
                                  .kind = BRIM_KIND_POOLING,
                                  .traits = BRIM_OP_APART,
-                                 .signature = "dy, index, y -> dx",
-                                 .in_count = 3,
-                                 .out_count = 1};
+                                 .signature = "dy, index, y -> dx"};
 BRIM_OP(dropout_relu) = {.name = "dropout+relu",
                          .traits = BRIM_OP_APART,
                          .fusion = {BRIM_FUSE_BIAS_ACTIVATION, BRIM_STAYS_NEVER, join_activation},
                          .signature = "x [...] -> y [...]",
-                         .in_count = 1,
-                         .out_count = 1,
                          .inplace = BRIM_OP_INPLACE(0),
                          .infer = infer_first,
                          .gradient = gradient_dropout_relu,
                          .hash = hash_of_dropout,
-                         .cost = cost_both};
+                         .cost = cost_parts};
 BRIM_OP(dropout_relu_grad) = {.name = "dropout+relu_grad",
                               .traits = BRIM_OP_APART,
                               .signature = "y, dy -> dx",
-                              .in_count = 2,
-                              .out_count = 1,
                               .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),
                               .hash = hash_of_dropout};
 
@@ -549,7 +510,7 @@ static brim_status infer_dropout_add(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The gradient of a is dy itself: a view of it, no copy. */
+/* The gradient of a is dy itself, as a view without a copy. */
 static brim_status gradient_dropout_add(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const in[] = {brim_autodiff_of(ad, n->out[0])};
@@ -563,9 +524,8 @@ BRIM_OP(dropout_add) = {
     .fusion = {BRIM_FUSE_DROPOUT_ADD, BRIM_STAYS_NEVER, join_dropout_add},
     .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .sum = BRIM_SUM_LAST},
     .signature = "a [...], x [...] -> a + dropout(x) [...]",
-    .in_count = 2,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(1),
     .infer = infer_dropout_add,
     .gradient = gradient_dropout_add,
-    .hash = hash_of_dropout};
+    .hash = hash_of_dropout,
+    .cost = cost_parts};

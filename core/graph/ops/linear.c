@@ -1,10 +1,10 @@
 /* The fully connected layer: y[n,o] = bias[o] + sum over f of x[n,f] * weight[o,f], for every row n of all leading
  * dimensions.
  *
- * linear+add adds such a layer's result to a tensor, in its memory if no other node needs it. A low-rank change of a
- * layer (core/graph/wrap.c) is two layers, of which the second adds to the first layer's result: so the change has no
- * tensor of the size of that result. Layers with the same input do the same in the backward pass: each adds the
- * gradient of the input to the sum from the layers after it (linear_grad_input+add). */
+ * linear+add adds such a layer's result to a tensor, in the tensor's memory if no other node needs that. A low-rank
+ * change of a layer (core/graph/wrap.c) consists of two layers, and the second adds to the changed layer's result, so
+ * the change needs no tensor of that size. In the backward pass, layers with the same input work in the same way: each
+ * adds its gradient of the input to the sum from the layers after it (linear_grad_input+add). */
 #include <math.h>
 
 #include "graph/wrap.h"
@@ -46,7 +46,7 @@ static brim_status infer_linear_add(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* The gradient of a is dy itself: a view of it, no copy. */
+/* The gradient of a is dy itself, as a view without a copy. */
 static brim_status gradient_linear_add(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *a = n->in[0], *dy = brim_autodiff_of(ad, n->out[0]);
@@ -72,7 +72,7 @@ static void cost_linear(const brim_node *n, brim_cost *out)
 {
   cost_products(n->in[1], n->in[0], out); /* also linear_grad_input: dy, weight */
 }
-/* The minimum: y has a's memory, and the kernel reads and writes only the columns to which it adds. */
+/* The cost at least: y has a's memory, and the kernel reads and writes only the columns to which it adds. */
 static void cost_added(const brim_node *n, int64_t columns, brim_cost *out)
 {
   const brim_tensor *a = n->in[0];
@@ -98,9 +98,6 @@ BRIM_OP(linear) = {.name = "linear",
                    .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                    .signature = "x [...,F], weight [O,F], [bias [O]] -> y [...,O]",
                    .each_token = brim_op_each_token_last,
-                   .in_count = 3,
-                   .optional = 1,
-                   .out_count = 1,
                    .infer = infer_linear,
                    .gradient = gradient_linear,
                    .cost = cost_linear};
@@ -108,15 +105,11 @@ BRIM_OP(linear_grad_input) = {.name = "linear_grad_input",
                               .kind = BRIM_KIND_PRODUCT,
                               .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_SAMPLES(0)},
                               .signature = "dy, weight -> dx",
-                              .in_count = 2,
-                              .out_count = 1,
                               .cost = cost_linear};
 BRIM_OP(linear_grad_weight) = {.name = "linear_grad_weight",
                                .kind = BRIM_KIND_PRODUCT,
                                .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1)},
                                .signature = "x, dy -> dweight, [dbias]",
-                               .in_count = 2,
-                               .out_count = 2,
                                .accumulates = BRIM_OP_FROM(0),
                                .cost = cost_grad_weight};
 
@@ -125,8 +118,6 @@ BRIM_OP(linear_add) = {
     .kind = BRIM_KIND_PRODUCT,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "a [...,A], x [...,F], weight [O,F] -> y [...,A]",
-    .in_count = 3,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .reread = BRIM_OP_FROM(1),
     .each_token = brim_op_each_token_last,
@@ -138,8 +129,6 @@ BRIM_OP(linear_grad_input_add) = {
     .kind = BRIM_KIND_PRODUCT,
     .traits = {.samples_in = BRIM_OP_SAMPLES(0) | BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
     .signature = "a, dy, weight -> dx",
-    .in_count = 3,
-    .out_count = 1,
     .inplace = BRIM_OP_INPLACE(0),
     .reread = BRIM_OP_FROM(1),
     .cost = cost_grad_input_add};

@@ -1,5 +1,5 @@
-/* Values by index: gather within each sample, embedding from a table of parameters. Indices are data: the kernel
- * reports one that is out of range. */
+/* Lookups by index: gather within each sample, embedding in a table of parameters. Indices are data: the kernel reports
+ * one that is out of range. */
 #include "graph/graph.h"
 
 #undef brim_gather
@@ -20,7 +20,7 @@ static void cost_embedding(const brim_node *n, brim_cost *out)
 {
   *out = (brim_cost){0, n->in[0]->bytes + bytes_of_rows(n->in[1], n->out[0]) + n->out[0]->bytes};
 }
-/* One addition for each value of dy. */
+/* Counts one addition for each value of dy. */
 static void cost_gather_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (uint64_t)brim_shape_count(&n->in[1]->shape);
@@ -47,17 +47,11 @@ BRIM_OP(gather) = {.name = "gather",
                    .kind = BRIM_KIND_LOOKUP,
                    .signature = "x [N,...], index [N,...] -> y [N,...]",
                    .each_token = brim_op_each_token_axis,
-                   .in_count = 2,
-                   .out_count = 1,
                    .infer = infer_gather,
                    .gradient = gradient_gather,
                    .cost = cost_gather};
-BRIM_OP(gather_grad) = {.name = "gather_grad",
-                        .kind = BRIM_KIND_LOOKUP,
-                        .signature = "index, dy -> dx",
-                        .in_count = 2,
-                        .out_count = 1,
-                        .cost = cost_gather_grad};
+BRIM_OP(gather_grad) = {
+    .name = "gather_grad", .kind = BRIM_KIND_LOOKUP, .signature = "index, dy -> dx", .cost = cost_gather_grad};
 
 brim_tensor *brim_gather(brim_graph *g, brim_tensor *x, int32_t axis, brim_tensor *index)
 {
@@ -101,16 +95,12 @@ BRIM_OP(embedding) = {.name = "embedding",
                       .traits = {.copied = BRIM_OP_WIDE(1)},
                       .signature = "index [N,...], weight [V,D] -> y [N,...,D]",
                       .each_token = brim_op_each_token,
-                      .in_count = 2,
-                      .out_count = 1,
                       .infer = infer_embedding,
                       .gradient = gradient_embedding,
                       .cost = cost_embedding};
 BRIM_OP(embedding_grad) = {.name = "embedding_grad",
                            .kind = BRIM_KIND_LOOKUP,
                            .signature = "index, dy -> dweight",
-                           .in_count = 2,
-                           .out_count = 1,
                            .accumulates = BRIM_OP_FROM(0),
                            .cost = cost_embedding_grad};
 

@@ -1,9 +1,9 @@
 /* Softmax cross-entropy, one loss per label, alone or including the product that makes the logits; and the metrics of
  * classification and regression.
  *     loss[n] = log(sum over k of exp(logits[n,k])) - logits[n, label[n]]
- * brim/ops.h adds smoothed labels, labels that are shares of classes, and class weights.
- * The gradient is scaled by the step's loss_scale (1 / samples of the effective batch), so that losses are summed
- * over micro-batches and divided once. */
+ * brim/ops.h extends the formula by smoothed labels, class probabilities and class weights. The gradient is scaled by
+ * the step's loss_scale (1 / samples of the effective batch), so that losses are summed over micro-batches and divided
+ * once. */
 #include "graph/graph.h"
 
 brim_status brim_graph_fail_output(brim_graph *g, const brim_node *n, const brim_shape *shape)
@@ -28,13 +28,13 @@ static bool has_label_per_row(const brim_tensor *x, const brim_tensor *label)
   return rows.rank >= 1 && label->dtype == BRIM_DTYPE_I32 && brim_shape_equal(&rows, &label->shape);
 }
 
-/* Whether `label` has a share for each element of x. */
+/* Whether `label` has a probability for each element of x. */
 static bool has_shares(const brim_graph *g, const brim_tensor *x, const brim_tensor *label)
 {
   return x->shape.rank >= 2 && label->dtype == g->real && brim_shape_equal(&x->shape, &label->shape);
 }
 
-/* A real number for each row of x. */
+/* Makes a real number for each row of x. */
 static brim_tensor *new_loss(brim_graph *g, const brim_tensor *x)
 {
   brim_shape rows = x->shape;
@@ -63,42 +63,27 @@ static brim_status gradient_loss(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_emit(ad, "softmax_cross_entropy_grad", n, NULL, n->in, n->in_count, n->in, 1);
 }
 
-static void cost_softmax(const brim_node *n, brim_cost *out)
-{
-  out->flops = 5 * (uint64_t)brim_shape_count(&n->in[0]->shape); /* max, subtract, exp, sum, divide */
-}
-
 BRIM_OP(softmax_cross_entropy) = {.name = "softmax_cross_entropy",
                                   .kind = BRIM_KIND_REDUCTION,
                                   .wide_in = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                                   .wide_out = BRIM_OP_WIDE(0),
                                   .signature = "logits [...,K], label [...] or [...,K], [weight [K]] -> loss [...]",
-                                  .in_count = 3,
-                                  .optional = 1,
-                                  .out_count = 1,
                                   .infer = infer_loss,
                                   .gradient = gradient_loss,
-                                  .cost = cost_softmax};
+                                  .flops = 5};
 BRIM_OP(softmax_cross_entropy_grad) = {.name = "softmax_cross_entropy_grad",
                                        .kind = BRIM_KIND_REDUCTION,
                                        .signature = "logits, label, [weight] -> dlogits",
-                                       .in_count = 3,
-                                       .optional = 1,
-                                       .out_count = 1,
                                        .inplace = BRIM_OP_INPLACE(0),
-                                       .cost = cost_softmax};
+                                       .flops = 5};
 BRIM_OP(classification_metrics) = {.name = "classification_metrics",
                                    .kind = BRIM_KIND_REDUCTION,
                                    .wide_in = BRIM_OP_WIDE(2),
-                                   .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics",
-                                   .in_count = 3,
-                                   .out_count = 1};
+                                   .signature = "loss [...], logits [...,K], label [...] or [...,K] -> metrics"};
 
 BRIM_OP(regression_metrics) = {.name = "regression_metrics",
                                .kind = BRIM_KIND_REDUCTION,
-                               .signature = "loss [N], y [N,K], target [N,K] -> metrics",
-                               .in_count = 3,
-                               .out_count = 1};
+                               .signature = "loss [N], y [N,K], target [N,K] -> metrics"};
 
 /* ---- with the product included ---- */
 
@@ -126,7 +111,7 @@ static brim_status infer_linear_loss(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* A frozen product gets no gradient, which would be as large as the product. */
+/* A frozen product gets no gradient, because that would be as large as the product. */
 static brim_status gradient_linear_loss(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *const bias = n->in_count > 3 ? n->in[3] : NULL;
@@ -147,7 +132,7 @@ static void cost_linear_loss(const brim_node *n, brim_cost *out)
 {
   out->flops = flops_of_logits(n);
 }
-/* The logits again, and one or two products with their gradient. */
+/* Counts the logits again, and one or two products for their gradient. */
 static void cost_linear_loss_grad(const brim_node *n, brim_cost *out)
 {
   out->flops = (n->out_count > 1 ? 3 : 2) * flops_of_logits(n);
@@ -159,18 +144,12 @@ BRIM_OP(linear_cross_entropy) = {
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...]",
-    .in_count = 4,
-    .optional = 1,
-    .out_count = 2,
     .infer = infer_linear_loss,
     .gradient = gradient_linear_loss,
     .cost = cost_linear_loss};
 BRIM_OP(linear_cross_entropy_grad) = {.name = "linear_cross_entropy_grad",
                                       .kind = BRIM_KIND_PRODUCT_LOSS,
                                       .signature = "x, product, label, loss, [bias] -> dx, [dproduct, [dbias]]",
-                                      .in_count = 5,
-                                      .optional = 1,
-                                      .out_count = 3,
                                       .accumulates = BRIM_OP_FROM(1),
                                       .cost = cost_linear_loss_grad};
 /* The cost of loss and gradient as one node of the backward pass: see brim_graph_fuse_loss. */
@@ -184,13 +163,7 @@ BRIM_OP(linear_cross_entropy_both) = {
     .wide_in = BRIM_OP_WIDE(3),
     .wide_out = BRIM_OP_WIDE(0),
     .signature = "x [...,F], product [K,F], label [...], [bias [K]] -> loss [...], rank [...], dx, [dproduct, [dbias]]",
-    .in_count = 4,
-    .optional = 1,
-    .out_count = 5,
     .accumulates = BRIM_OP_FROM(3),
     .cost = cost_linear_loss_both};
-BRIM_OP(rank_metrics) = {.name = "rank_metrics",
-                         .kind = BRIM_KIND_REDUCTION,
-                         .signature = "loss [...], rank [...] -> metrics",
-                         .in_count = 2,
-                         .out_count = 1};
+BRIM_OP(rank_metrics) = {
+    .name = "rank_metrics", .kind = BRIM_KIND_REDUCTION, .signature = "loss [...], rank [...] -> metrics"};

@@ -1,5 +1,5 @@
 /* Losses that compare y with a target elementwise: mse, mae, huber and bce, each the mean over a sample. The target has
- * y's shape; or it is a label for each sample, meaning 1 at its index and 0 elsewhere. */
+ * y's shape; or it is a label for each sample, which stands for 1 at its index and 0 elsewhere. */
 #include <math.h>
 
 #include "graph/graph.h"
@@ -32,12 +32,7 @@ static brim_status infer_huber(brim_graph *g, brim_node *n)
   return infer_mean(g, n);
 }
 
-static void cost_mean(const brim_node *n, brim_cost *out)
-{
-  out->flops = 4 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
-/* A loss and the gradient of y. */
+/* Defines a loss and its gradient with respect to y. */
 #define LOSS(id, infer_id)                                                                                             \
   static brim_status gradient_##id(brim_autodiff *ad, const brim_node *n)                                              \
   {                                                                                                                    \
@@ -46,19 +41,15 @@ static void cost_mean(const brim_node *n, brim_cost *out)
   BRIM_OP(id) = {.name = #id,                                                                                          \
                  .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .signature = "y [N,...], target [N,...] or label [N] -> loss [N]",                                    \
-                 .in_count = 2,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .wide_out = BRIM_OP_WIDE(0),                                                                          \
                  .infer = infer_id,                                                                                    \
                  .gradient = gradient_##id,                                                                            \
-                 .cost = cost_mean};                                                                                   \
+                 .flops = 4};                                                                                          \
   BRIM_OP(id##_grad) = {.name = #id "_grad",                                                                           \
                         .kind = BRIM_KIND_REDUCTION,                                                                   \
                         .signature = "y, target -> dy",                                                                \
-                        .in_count = 2,                                                                                 \
-                        .out_count = 1,                                                                                \
                         .inplace = BRIM_OP_INPLACE(0),                                                                 \
-                        .cost = cost_mean}
+                        .flops = 4}
 LOSS(mse, infer_mean);
 LOSS(mae, infer_mean);
 LOSS(huber, infer_huber);

@@ -1,5 +1,5 @@
-/* The ends of a loss plugin's graph: its target, computed from labels; and the weighted loss of each sample, where
- * gradients start. See core/graph/loss_build.c. */
+/* The operations at both ends of a loss plugin's graph: its target, computed from labels, and the weighted loss of each
+ * sample, where gradients start. See core/graph/loss_build.c. */
 #include "graph/graph.h"
 
 static brim_status infer_one_hot(brim_graph *g, brim_node *n)
@@ -15,8 +15,6 @@ static brim_status infer_one_hot(brim_graph *g, brim_node *n)
 BRIM_OP(one_hot) = {.name = "one_hot",
                     .kind = BRIM_KIND_REDUCTION,
                     .signature = "label [...] -> y [...,K]",
-                    .in_count = 1,
-                    .out_count = 1,
                     .wide_out = BRIM_OP_WIDE(0),
                     .infer = infer_one_hot};
 
@@ -35,9 +33,6 @@ static brim_status gradient_sample_loss(brim_autodiff *ad, const brim_node *n)
 BRIM_OP(sample_loss) = {.name = "sample_loss",
                         .kind = BRIM_KIND_REDUCTION,
                         .signature = "x [...], [label [...], [weight [K]]] -> loss [...]",
-                        .in_count = 3,
-                        .optional = 2,
-                        .out_count = 1,
                         .wide_in = BRIM_OP_FROM(0),
                         .wide_out = BRIM_OP_WIDE(0),
                         .infer = infer_sample_loss,
@@ -45,7 +40,4 @@ BRIM_OP(sample_loss) = {.name = "sample_loss",
 BRIM_OP(sample_loss_grad) = {.name = "sample_loss_grad",
                              .kind = BRIM_KIND_REDUCTION,
                              .signature = "x, [label, [weight]] -> dx",
-                             .in_count = 3,
-                             .optional = 2,
-                             .out_count = 1,
                              .inplace = BRIM_OP_INPLACE(0)};

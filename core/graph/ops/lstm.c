@@ -9,7 +9,7 @@
 #undef brim_dropout
 #undef brim_lstm
 
-#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor checks whether they are too large */
+#define HIDDEN_MAX (1 << 24) /* weights [4H,H] do not overflow; the tensor's own check rejects larger ones */
 
 /* Outputs: y [N,T,H], gates [N,T,4H], cell [N,T,H]. */
 static brim_status infer_lstm(brim_graph *g, brim_node *n)
@@ -23,7 +23,7 @@ static brim_status infer_lstm(brim_graph *g, brim_node *n)
   return BRIM_OK;
 }
 
-/* Emits the gradient of the gates' input, [N,T,4H], and those that follow from it. */
+/* Emits the gradient of the gates' input, [N,T,4H], and the gradients that follow from it. */
 static brim_status gradient_lstm(brim_autodiff *ad, const brim_node *n)
 {
   brim_tensor *x = n->in[0], *y = n->out[0], *gates = n->out[1], *cell = n->out[2];
@@ -59,23 +59,17 @@ BRIM_OP(lstm) = {.name = "lstm",
                  .kind = BRIM_KIND_RECURRENT,
                  .signature = "x [N,T,F], weight_ih [4H,F], weight_hh [4H,H], bias_ih [4H], bias_hh [4H]"
                               " -> y [N,T,H], gates [N,T,4H], cell [N,T,H]",
-                 .in_count = 5,
-                 .out_count = 3,
                  .infer = infer_lstm,
                  .gradient = gradient_lstm,
                  .cost = cost_lstm};
 BRIM_OP(lstm_grad) = {.name = "lstm_grad",
                       .kind = BRIM_KIND_RECURRENT,
                       .signature = "dy, gates, cell, weight_hh -> dgates",
-                      .in_count = 4,
-                      .out_count = 1,
                       .inplace = BRIM_OP_INPLACE(1),
                       .cost = cost_lstm_grad};
 BRIM_OP(lstm_grad_weight) = {.name = "lstm_grad_weight",
                              .kind = BRIM_KIND_RECURRENT,
                              .signature = "x, y, dgates -> dweight_ih, dweight_hh, dbias_ih, dbias_hh",
-                             .in_count = 3,
-                             .out_count = 4,
                              .accumulates = BRIM_OP_FROM(0),
                              .cost = cost_lstm_grad_weight};
 

@@ -44,8 +44,6 @@ static void cost_matmul(const brim_node *n, brim_cost *out)
 BRIM_OP(matmul) = {.name = "matmul",
                    .kind = BRIM_KIND_PRODUCT,
                    .signature = "a [...,M,K], b [...,K,P] -> y [...,M,P]",
-                   .in_count = 2,
-                   .out_count = 1,
                    .infer = infer_matmul,
                    .gradient = gradient_matmul,
                    .cost = cost_matmul};

@@ -1,5 +1,5 @@
-/* Moves of values: permute, concat, slice, pad. Their gradients consist of each other. The first dimension is N and
- * does not change. */
+/* Moves of values: permute, concat, slice, pad. Their gradients are operations of the same family. The first dimension
+ * is N and does not change. */
 #include "graph/graph.h"
 
 #undef brim_transpose
@@ -20,7 +20,7 @@ static void cost_slice(const brim_node *n, brim_cost *out)
   *out = (brim_cost){0, 2 * n->out[0]->bytes};
 }
 
-/* The axis counted from the front, or -1 with an error if it does not exist or is N. */
+/* Returns the axis counted from the front, or -1 with an error if it does not exist or is N. */
 static int32_t inner_axis(brim_graph *g, const char *op, const brim_tensor *x, int32_t axis)
 {
   const int32_t at = brim_graph_axis(g, op, x, axis);
@@ -59,8 +59,6 @@ BRIM_OP(permute) = {.name = "permute",
                     .kind = BRIM_KIND_COPY,
                     .signature = "x [N,...] -> y [N,...]",
                     .each_token = each_token_permuted,
-                    .in_count = 1,
-                    .out_count = 1,
                     .infer = infer_permute,
                     .gradient = gradient_permute,
                     .cost = cost_move};
@@ -134,9 +132,6 @@ BRIM_OP(concat) = {.name = "concat",
                    .kind = BRIM_KIND_COPY,
                    .signature = "x [N,...], ... -> y [N,...]",
                    .each_token = brim_op_each_token_axis,
-                   .in_count = 1,
-                   .variadic = true,
-                   .out_count = 1,
                    .infer = infer_concat,
                    .gradient = gradient_concat,
                    .cost = cost_move};
@@ -144,8 +139,6 @@ BRIM_OP(slice) = {.name = "slice",
                   .kind = BRIM_KIND_COPY,
                   .signature = "x [N,...] -> y [N,...]",
                   .each_token = brim_op_each_token_axis,
-                  .in_count = 1,
-                  .out_count = 1,
                   .gradient = gradient_slice,
                   .cost = cost_slice};
 
@@ -187,7 +180,7 @@ brim_tensor *brim_concat(brim_graph *g, int32_t count, brim_tensor *const *x, in
   return brim_graph_apply(g, "concat", NULL, x, (uint32_t)count, &attr);
 }
 
-/* A node whose output's shape does not follow from its inputs. */
+/* Makes a node whose output's shape does not follow from its inputs. */
 static brim_tensor *make(brim_graph *g, const char *op, brim_tensor *x, const brim_shape *shape, const brim_attr *attr)
 {
   brim_tensor *y = brim_graph_tensor(g, BRIM_ROLE_ACTIVATION, x->dtype, shape, op);
@@ -234,7 +227,7 @@ void brim_split(brim_graph *g, brim_tensor *x, int32_t axis, int32_t count, brim
 
 /* ---- pad ---- */
 
-/* The gradient is the part within the padding: a slice for each padded dimension. */
+/* The gradient is the part inside the padding: a slice for each padded dimension. */
 static brim_status gradient_pad(brim_autodiff *ad, const brim_node *n)
 {
   const brim_shape *x = &n->in[0]->shape;
@@ -264,8 +257,6 @@ BRIM_OP(pad) = {.name = "pad",
                 .kind = BRIM_KIND_COPY,
                 .signature = "x [N,...] -> y [N,...]",
                 .each_token = each_token_padded,
-                .in_count = 1,
-                .out_count = 1,
                 .gradient = gradient_pad,
                 .cost = cost_move};
 

@@ -82,16 +82,7 @@ static brim_status gradient_rms_norm(brim_autodiff *ad, const brim_node *n)
   return brim_norm_emit_gradient(ad, n, "rms_norm_grad", in, 4, n->in, 2);
 }
 
-/* Two passes for the statistics and one for the result; backward, two sums and the result. */
-static void cost_norm(const brim_node *n, brim_cost *out)
-{
-  out->flops = 8 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_norm_grad(const brim_node *n, brim_cost *out)
-{
-  out->flops = 11 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
+/* The flops are those of two passes for the statistics and one for the result; backward, of two sums and the result. */
 BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -99,30 +90,10 @@ BRIM_OP(layer_norm) = {.name = "layer_norm",
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [...,F], weight [F], bias [F] -> y [...,F], mean [...], rstd [...]",
                        .each_token = brim_op_each_token_last,
-                       .in_count = 3,
-                       .out_count = 3,
                        .inplace = BRIM_OP_INPLACE(0),
                        .infer = infer_layer_norm,
                        .gradient = gradient_layer_norm,
-                       .cost = cost_norm};
-BRIM_OP(layer_norm_grad) = {.name = "layer_norm_grad",
-                            .kind = BRIM_KIND_NORM,
-                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .in_count = 5,
-                            .out_count = 3,
-                            .accumulates = BRIM_OP_FROM(1),
-                            .inplace = BRIM_OP_INPLACE(4),
-                            .cost = cost_norm_grad};
-BRIM_OP(layer_norm_grad_add) = {.name = "layer_norm_grad+add",
-                                .kind = BRIM_KIND_NORM,
-                                .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
-                                .signature = "a, x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                                .in_count = 6,
-                                .out_count = 3,
-                                .accumulates = BRIM_OP_FROM(1),
-                                .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
-                                .cost = cost_norm_grad};
+                       .flops = 8};
 BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .kind = BRIM_KIND_NORM,
                      .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -130,30 +101,10 @@ BRIM_OP(rms_norm) = {.name = "rms_norm",
                      .wide_out = BRIM_OP_WIDE(1),
                      .signature = "x [...,F], weight [F] -> y [...,F], rstd [...]",
                      .each_token = brim_op_each_token_last,
-                     .in_count = 2,
-                     .out_count = 2,
                      .inplace = BRIM_OP_INPLACE(0),
                      .infer = infer_rms_norm,
                      .gradient = gradient_rms_norm,
-                     .cost = cost_norm};
-BRIM_OP(rms_norm_grad) = {.name = "rms_norm_grad",
-                          .kind = BRIM_KIND_NORM,
-                          .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                          .signature = "x, weight, rstd, dy -> dx, dweight",
-                          .in_count = 4,
-                          .out_count = 2,
-                          .accumulates = BRIM_OP_FROM(1),
-                          .inplace = BRIM_OP_INPLACE(3),
-                          .cost = cost_norm_grad};
-BRIM_OP(rms_norm_grad_add) = {.name = "rms_norm_grad+add",
-                              .kind = BRIM_KIND_NORM,
-                              .traits = {.samples_in = ~BRIM_OP_SAMPLES(2), .samples_out = BRIM_OP_SAMPLES(0)},
-                              .signature = "a, x, weight, rstd, dy -> dx, dweight",
-                              .in_count = 5,
-                              .out_count = 2,
-                              .accumulates = BRIM_OP_FROM(1),
-                              .inplace = BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
-                              .cost = cost_norm_grad};
+                     .flops = 8};
 BRIM_OP(group_norm) = {.name = "group_norm",
                        .kind = BRIM_KIND_NORM,
                        .traits = {.samples_in = BRIM_OP_SAMPLES(0), .samples_out = BRIM_OP_FROM(0)},
@@ -161,23 +112,28 @@ BRIM_OP(group_norm) = {.name = "group_norm",
                        .wide_out = BRIM_OP_WIDE(1) | BRIM_OP_WIDE(2),
                        .signature = "x [N,C,...], weight [C], bias [C] -> y [N,C,...], mean [N,groups], rstd "
                                     "[N,groups]",
-                       .in_count = 3,
-                       .out_count = 3,
                        .inplace = BRIM_OP_INPLACE(0),
                        .infer = infer_group_norm,
                        .gradient = gradient_group_norm,
-                       .cost = cost_norm};
-BRIM_OP(group_norm_grad) = {.name = "group_norm_grad",
-                            .kind = BRIM_KIND_NORM,
-                            .traits = {.samples_in = ~BRIM_OP_SAMPLES(1), .samples_out = BRIM_OP_SAMPLES(0)},
-                            .signature = "x, weight, mean, rstd, dy -> dx, dweight, dbias",
-                            .in_count = 5,
-                            .out_count = 3,
-                            .accumulates = BRIM_OP_FROM(1),
-                            .inplace = BRIM_OP_INPLACE(4),
-                            .cost = cost_norm_grad};
+                       .flops = 8};
+/* its_weight: the number of the input `weight`, which has no samples. */
+#define NORM_GRAD(id, its_name, its_weight, its_inplace, its_signature)                                                \
+  BRIM_OP(id) = {.name = its_name,                                                                                     \
+                 .kind = BRIM_KIND_NORM,                                                                               \
+                 .traits = {.samples_in = ~BRIM_OP_SAMPLES(its_weight), .samples_out = BRIM_OP_SAMPLES(0)},            \
+                 .signature = its_signature,                                                                           \
+                 .accumulates = BRIM_OP_FROM(1),                                                                       \
+                 .inplace = its_inplace,                                                                               \
+                 .flops = 11}
+NORM_GRAD(layer_norm_grad, "layer_norm_grad", 1, BRIM_OP_INPLACE(4), "x, weight, mean, rstd, dy -> dx, dweight, dbias");
+NORM_GRAD(layer_norm_grad_add, "layer_norm_grad+add", 2, BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(5),
+          "a, x, weight, mean, rstd, dy -> dx, dweight, dbias");
+NORM_GRAD(rms_norm_grad, "rms_norm_grad", 1, BRIM_OP_INPLACE(3), "x, weight, rstd, dy -> dx, dweight");
+NORM_GRAD(rms_norm_grad_add, "rms_norm_grad+add", 2, BRIM_OP_INPLACE(0) | BRIM_OP_INPLACE(4),
+          "a, x, weight, rstd, dy -> dx, dweight");
+NORM_GRAD(group_norm_grad, "group_norm_grad", 1, BRIM_OP_INPLACE(4), "x, weight, mean, rstd, dy -> dx, dweight, dbias");
 
-/* A layer's parameter "<name>.<what>" [count] with one initial value. */
+/* Makes a layer's parameter "<name>.<what>" [count] with one initial value. */
 static brim_tensor *constant(brim_graph *g, const char *name, const char *what, int64_t count, double value)
 {
   return brim_graph_parameter(g, brim_arena_printf(&g->arena, "%s.%s", name, what), &(brim_shape){1, {count}},

@@ -1,4 +1,4 @@
-/* Parameters that a model makes itself, for the functions that take one. */
+/* Parameters that a model makes itself, for operations that take a parameter. */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Pooling: the maximum or mean of each window, or means of a given number of windows.
  *
- * Max pooling keeps the position of each maximum in one byte, so the backward pass needs neither x nor y; that of a
- * mean needs only shapes. One dimension is treated as a height of 1. */
+ * Max pooling keeps the position of each maximum in one byte, so the backward pass needs neither x nor y. The backward
+ * pass of a mean needs only shapes. One dimension is treated as a height of 1. */
 #include "graph/ops/window.h"
 
 #undef brim_max_pool2d
@@ -54,7 +54,7 @@ static brim_status gradient_adaptive_avg_pool2d(brim_autodiff *ad, const brim_no
   return brim_autodiff_pass(ad, n, "adaptive_avg_pool2d_grad", NULL);
 }
 
-/* A comparison or addition for each value of a window. */
+/* Counts a comparison or addition for each value of a window. */
 static void cost_windows(const brim_node *n, brim_cost *out)
 {
   out->flops =
@@ -65,32 +65,20 @@ static void cost_windows_grad(const brim_node *n, brim_cost *out)
   out->flops =
       (uint64_t)brim_shape_count(&n->in[0]->shape) * (uint64_t)(n->attr.pool2d.kernel[0] * n->attr.pool2d.kernel[1]);
 }
-static void cost_adaptive(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape); /* windows hardly overlap */
-}
 
 BRIM_OP(max_pool2d) = {.name = "max_pool2d",
                        .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q], index [N,C,P,Q]",
-                       .in_count = 1,
-                       .out_count = 2,
                        .infer = infer_max_pool2d,
                        .gradient = gradient_max_pool2d,
                        .cost = cost_windows};
-BRIM_OP(max_pool2d_grad) = {.name = "max_pool2d_grad",
-                            .kind = BRIM_KIND_POOLING,
-                            .traits = BRIM_OP_APART,
-                            .signature = "dy, index -> dx",
-                            .in_count = 2,
-                            .out_count = 1};
+BRIM_OP(max_pool2d_grad) = {
+    .name = "max_pool2d_grad", .kind = BRIM_KIND_POOLING, .traits = BRIM_OP_APART, .signature = "dy, index -> dx"};
 BRIM_OP(avg_pool2d) = {.name = "avg_pool2d",
                        .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
-                       .in_count = 1,
-                       .out_count = 1,
                        .infer = infer_avg_pool2d,
                        .gradient = gradient_avg_pool2d,
                        .cost = cost_windows};
@@ -98,23 +86,15 @@ BRIM_OP(avg_pool2d_grad) = {.name = "avg_pool2d_grad",
                             .kind = BRIM_KIND_POOLING,
                             .traits = BRIM_OP_APART,
                             .signature = "dy -> dx",
-                            .in_count = 1,
-                            .out_count = 1,
                             .cost = cost_windows_grad};
 BRIM_OP(adaptive_avg_pool2d) = {.name = "adaptive_avg_pool2d",
                                 .kind = BRIM_KIND_POOLING,
                                 .traits = BRIM_OP_APART,
                                 .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
-                                .in_count = 1,
-                                .out_count = 1,
                                 .gradient = gradient_adaptive_avg_pool2d,
-                                .cost = cost_adaptive};
-BRIM_OP(adaptive_avg_pool2d_grad) = {.name = "adaptive_avg_pool2d_grad",
-                                     .kind = BRIM_KIND_POOLING,
-                                     .traits = BRIM_OP_APART,
-                                     .signature = "dy -> dx",
-                                     .in_count = 1,
-                                     .out_count = 1};
+                                .flops = 1};
+BRIM_OP(adaptive_avg_pool2d_grad) = {
+    .name = "adaptive_avg_pool2d_grad", .kind = BRIM_KIND_POOLING, .traits = BRIM_OP_APART, .signature = "dy -> dx"};
 
 /* Fills the attributes; a stride of 0 means the kernel's size. False, with the error in the graph, if they are not
  * valid. x: [N,C,H,W], or [N,C,L] for one dimension. */

@@ -13,12 +13,6 @@ static brim_status gradient_mean(brim_autodiff *ad, const brim_node *n)
   return brim_autodiff_pass(ad, n, "mean_grad", NULL);
 }
 
-/* Counts one operation for each element read. */
-static void cost_reduce(const brim_node *n, brim_cost *out)
-{
-  out->flops = (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
 static bool each_token_reduced(const brim_node *n)
 {
   return !(n->attr.reduce.axes & 1u << 1);
@@ -29,18 +23,14 @@ static bool each_token_reduced(const brim_node *n)
                  .kind = BRIM_KIND_REDUCTION,                                                                          \
                  .signature = "x [N,...] -> y [N,...]",                                                                \
                  .each_token = each_token_reduced,                                                                     \
-                 .in_count = 1,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .gradient = gradient_##id,                                                                            \
-                 .cost = cost_reduce}
+                 .flops = 1}
 REDUCE(sum);
 REDUCE(mean);
-BRIM_OP(sum_grad) = {
-    .name = "sum_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx", .in_count = 1, .out_count = 1};
-BRIM_OP(mean_grad) = {
-    .name = "mean_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx", .in_count = 1, .out_count = 1};
+BRIM_OP(sum_grad) = {.name = "sum_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
+BRIM_OP(mean_grad) = {.name = "mean_grad", .kind = BRIM_KIND_REDUCTION, .signature = "dy -> dx"};
 
-/* The axes as a mask; 0 and an error in the graph if they are invalid. */
+/* Returns the axes as a mask; 0 and an error in the graph if they are invalid. */
 static uint32_t mask_of(brim_graph *g, const char *op, const brim_tensor *x, int32_t count, const int32_t *axes)
 {
   char text[96];

@@ -1,4 +1,4 @@
-/* The same elements under another shape, in row-major logical order: a view where the layout allows it. */
+/* The same elements with another shape, in row-major logical order: a view if the layout allows it. */
 #include "graph/graph.h"
 
 #undef brim_reshape
@@ -21,8 +21,6 @@ BRIM_OP(reshape) = {
     .traits = {.samples_in = BRIM_OP_FROM(0), .samples_out = BRIM_OP_FROM(0), .apart = true, .view = true},
     .signature = "x [N,...] -> y [N,...]",
     .each_token = brim_op_each_token,
-    .in_count = 1,
-    .out_count = 1,
     .gradient = gradient_reshape,
     .cost = cost_reshape};
 

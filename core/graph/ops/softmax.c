@@ -26,8 +26,6 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
                  .traits = BRIM_OP_APART,                                                                              \
                  .signature = "x [...,F] -> y [...,F]",                                                                \
                  .each_token = brim_op_each_token_last,                                                                \
-                 .in_count = 1,                                                                                        \
-                 .out_count = 1,                                                                                       \
                  .inplace = BRIM_OP_INPLACE(0),                                                                        \
                  .infer = brim_op_infer_same,                                                                          \
                  .gradient = gradient_##id,                                                                            \
@@ -37,14 +35,12 @@ static void cost_softmax(const brim_node *n, brim_cost *out)
                         .kind = BRIM_KIND_REDUCTION,                                                                   \
                         .traits = BRIM_OP_APART,                                                                       \
                         .signature = "y, dy -> dx",                                                                    \
-                        .in_count = 2,                                                                                 \
-                        .out_count = 1,                                                                                \
                         .inplace = BRIM_OP_INPLACE(1) | BRIM_OP_INPLACE(0),                                            \
                         .cost = cost_softmax}
 SOFTMAX(softmax);
 SOFTMAX(log_softmax);
 
-/* Refuses to normalise over the dimension of the samples. */
+/* Rejects the dimension of the samples as the one to normalise over. */
 static brim_tensor *apply(brim_graph *g, const char *op, brim_tensor *x)
 {
   if (!brim_graph_accepts(g, op, NULL, x)) return NULL;

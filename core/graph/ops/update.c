@@ -8,96 +8,20 @@
  * via Block-wise Quantization, ICLR 2022. */
 #include "graph/op.h"
 
-static void cost_adam(const brim_node *n, brim_cost *out)
-{
-  out->flops = 15 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-/* The cost of adam, plus the search for two codes per value. */
-static void cost_adam8bit(const brim_node *n, brim_cost *out)
-{
-  out->flops = 35 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-static void cost_sgd(const brim_node *n, brim_cost *out)
-{
-  out->flops = 6 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
-
-BRIM_OP(adamw) = {.name = "adamw",
-                  .kind = BRIM_KIND_UPDATE,
-                  .wide_in = BRIM_OP_FROM(0),
-                  .signature = "value, gradient, m, v, [scale] -> value, m, v",
-                  .in_count = 5,
-                  .optional = 1,
-                  .out_count = 3,
-                  .cost = cost_adam};
-BRIM_OP(adam) = {.name = "adam",
-                 .kind = BRIM_KIND_UPDATE,
-                 .wide_in = BRIM_OP_FROM(0),
-                 .signature = "value, gradient, m, v, [scale] -> value, m, v",
-                 .in_count = 5,
-                 .optional = 1,
-                 .out_count = 3,
-                 .cost = cost_adam};
-BRIM_OP(yogi) = {.name = "yogi",
-                 .kind = BRIM_KIND_UPDATE,
-                 .wide_in = BRIM_OP_FROM(0),
-                 .signature = "value, gradient, m, v, [scale] -> value, m, v",
-                 .in_count = 5,
-                 .optional = 1,
-                 .out_count = 3,
-                 .cost = cost_adam};
-BRIM_OP(adagrad) = {.name = "adagrad",
-                    .kind = BRIM_KIND_UPDATE,
-                    .wide_in = BRIM_OP_FROM(0),
-                    .signature = "value, gradient, sum, [scale] -> value, sum",
-                    .in_count = 4,
-                    .optional = 1,
-                    .out_count = 2,
-                    .cost = cost_sgd};
-BRIM_OP(sgd) = {.name = "sgd",
-                .kind = BRIM_KIND_UPDATE,
-                .wide_in = BRIM_OP_FROM(0),
-                .signature = "value, gradient, velocity, [scale] -> value, velocity",
-                .in_count = 4,
-                .optional = 1,
-                .out_count = 2,
-                .cost = cost_sgd};
-BRIM_OP(lion) = {.name = "lion",
-                 .kind = BRIM_KIND_UPDATE,
-                 .wide_in = BRIM_OP_FROM(0),
-                 .signature = "value, gradient, m, [scale] -> value, m",
-                 .in_count = 4,
-                 .optional = 1,
-                 .out_count = 2,
-                 .cost = cost_sgd};
-BRIM_OP(adafactor) = {
-    .name = "adafactor",
-    .kind = BRIM_KIND_UPDATE,
-    .wide_in = BRIM_OP_FROM(0),
-    .signature = "value, gradient, square | row, column, [m], [scale] -> value, square | row, column, [m]",
-    .in_count = 6,
-    .optional = 3,
-    .out_count = 4,
-    .cost = cost_adam};
-BRIM_OP(adamw8bit) = {
-    .name = "adamw8bit",
-    .kind = BRIM_KIND_UPDATE,
-    .wide_in = BRIM_OP_FROM(0),
-    .signature = "value, gradient, m u8, m_absmax, v u8, v_absmax, [scale] -> value, m, m_absmax, v, v_absmax",
-    .in_count = 7,
-    .optional = 1,
-    .out_count = 5,
-    .cost = cost_adam8bit};
-
-static void cost_ema(const brim_node *n, brim_cost *out)
-{
-  out->flops = 3 * (uint64_t)brim_shape_count(&n->in[0]->shape);
-}
+#define UPDATE(id, its_flops, its_signature)                                                                           \
+  BRIM_OP(id) = {.name = #id,                                                                                          \
+                 .kind = BRIM_KIND_UPDATE,                                                                             \
+                 .wide_in = BRIM_OP_FROM(0),                                                                           \
+                 .signature = its_signature,                                                                           \
+                 .flops = its_flops}
+UPDATE(adamw, 15, "value, gradient, m, v, [scale] -> value, m, v");
+UPDATE(adam, 15, "value, gradient, m, v, [scale] -> value, m, v");
+UPDATE(yogi, 15, "value, gradient, m, v, [scale] -> value, m, v");
+UPDATE(adagrad, 6, "value, gradient, sum, [scale] -> value, sum");
+UPDATE(sgd, 6, "value, gradient, velocity, [scale] -> value, velocity");
+UPDATE(lion, 6, "value, gradient, m, [scale] -> value, m");
+UPDATE(adafactor, 15, "value, gradient, square | row, column, [m], [scale] -> value, square | row, column, [m]");
+/* The flops include the search for two codes per value. */
+UPDATE(adamw8bit, 35, "value, gradient, m u8, m_absmax, v u8, v_absmax, [scale] -> value, m, m_absmax, v, v_absmax");
 /* Polyak averaging: the exponential moving average of a parameter. */
-BRIM_OP(ema) = {.name = "ema",
-                .kind = BRIM_KIND_UPDATE,
-                .wide_in = BRIM_OP_FROM(0),
-                .signature = "value, average -> average",
-                .in_count = 2,
-                .out_count = 1,
-                .cost = cost_ema};
+UPDATE(ema, 3, "value, average -> average");

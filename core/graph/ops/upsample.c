@@ -1,5 +1,5 @@
 /* Resizing, as torch.nn.functional.interpolate: the nearest value, or interpolation between the four around it. The
- * gradient needs only shapes. One dimension is treated as a height of 1, which stays. */
+ * gradient needs only shapes. One dimension is treated as a height of 1, which does not change. */
 #include "graph/ops/window.h"
 
 #undef brim_upsample1d
@@ -28,16 +28,12 @@ BRIM_OP(upsample2d) = {.name = "upsample2d",
                        .kind = BRIM_KIND_POOLING,
                        .traits = BRIM_OP_APART,
                        .signature = "x [N,C,H,W] -> y [N,C,P,Q]",
-                       .in_count = 1,
-                       .out_count = 1,
                        .gradient = gradient_upsample2d,
                        .cost = cost_upsample2d};
 BRIM_OP(upsample2d_grad) = {.name = "upsample2d_grad",
                             .kind = BRIM_KIND_POOLING,
                             .traits = BRIM_OP_APART,
                             .signature = "dy -> dx",
-                            .in_count = 1,
-                            .out_count = 1,
                             .cost = cost_grad};
 
 /* Computes one dimension of the result from a size or a factor; 0, with the error in the graph, if neither is valid. */

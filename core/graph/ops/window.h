@@ -4,9 +4,9 @@
 #define BRIM_GRAPH_OPS_WINDOW_H
 #include "graph/graph.h"
 
-#define BRIM_WINDOW_MAX 65536 /* for each number of a window */
+#define BRIM_WINDOW_MAX 65536 /* limit for each number of a window */
 
-/* Height, width. For one dimension the width counts; the height's numbers are 1, 1, 0, 1. */
+/* A window's numbers for height and width. With one dimension the width has them; the height's are 1, 1, 0, 1. */
 typedef struct brim_window {
   int64_t kernel[2], stride[2], padding[2], dilation[2];
 } brim_window;
@@ -15,7 +15,8 @@ typedef struct brim_window {
 bool brim_window_valid(const brim_window *w);
 /* Formats "3x5" for x of rank 4, "5" for rank 3, into `out`, and returns it. */
 const char *brim_window_format(char *out, size_t room, const brim_shape *x, const int64_t pair[2]);
-/* The number of positions of a window, in height and width; an error in the graph if it does not fit. */
+/* Computes the number of positions of a window, in height and width; sets the graph's error if the window does not
+ * fit. */
 brim_status brim_window_places(brim_graph *g, const char *op, const char *name, const brim_window *w,
                                const brim_shape *x, int64_t out[2]);
 /* Whether x has real numbers and this rank, 4 or 3; if not, or if x is NULL, sets the graph's error. */

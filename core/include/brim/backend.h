@@ -23,10 +23,10 @@ extern "C" {
 /* The peak rates of a device, from its data sheet; 0: unknown. Since ABI 1.13 */
 typedef struct brim_device_rates {
   double products_f32; /* FLOP/s of products, convolutions and attention of fp32 values, as the backend computes them */
-  double products_16;  /* of bf16 and fp16 values, added up in fp32 */
+  double products_16;  /* the same for bf16 and fp16 values, summed in fp32 */
   double flops;        /* FLOP/s of all other arithmetic, in fp32 */
-  double bytes;        /* per second, between the device's processors and its memory */
-  double launch_seconds; /* least time of a launch in a recorded program */
+  double bytes;        /* bytes per second between the device's processors and its memory */
+  double launch_seconds; /* shortest time of a launch in a recorded program */
 } brim_device_rates;
 
 typedef struct brim_device_info {
@@ -104,8 +104,8 @@ typedef struct brim_step {
   /* steer: the factor for its input `control`, 1 / gradient_scale. Since ABI 1.11 */
   double control;
   /* 1: the first micro-batch of the step. The gradients that a kernel has announced to overwrite
-   * (brim_kernel_need.begins) are then undefined: see brim_adds. Since ABI 1.13 */
-  int32_t begins;
+   * (brim_kernel_need.overwrites) are then undefined: see brim_adds. Since ABI 1.13 */
+  int32_t is_first_micro_batch;
 } brim_step;
 
 typedef struct brim_kernel_need {
@@ -123,10 +123,10 @@ typedef struct brim_kernel_need {
   uint64_t further_bytes;
   double slower; /* if refused: about how many times as long the kernel takes as the faster library would; 0: unknown.
                     Since ABI 1.13 */
-  /* 1: if step.begins is 1, the kernel overwrites gradients instead of adding to them (see brim_adds), with the bits
-   * that adding to zeros gives. 0: the kernel always adds, and brim zeroes the gradients before each step. Since ABI
-   * 1.13 */
-  int32_t begins;
+  /* 1: if step.is_first_micro_batch is 1, the kernel overwrites gradients instead of adding to them (see brim_adds),
+   * with the bits that adding to zeros gives. 0: the kernel always adds, and brim zeroes the gradients before each
+   * step. Since ABI 1.13 */
+  int32_t overwrites;
 } brim_kernel_need;
 
 typedef struct brim_launch {
@@ -138,13 +138,13 @@ typedef struct brim_launch {
   const brim_step *step; /* NULL within run_program, which has its own */
 } brim_launch;
 
-/* Returns 1 if a kernel that sets need.begins must add to output i, and 0 if it must overwrite it. In the first
+/* Returns 1 if a kernel that sets need.overwrites must add to output i, and 0 if it must overwrite it. In the first
  * micro-batch of a step, the first node that makes a gradient overwrites it, and later nodes add to it; if that first
- * node is `zero`, all others add. begins: step.begins. Since ABI 1.13 */
-static inline int brim_adds(const brim_node *node, uint32_t i, int32_t begins)
+ * node is `zero`, all others add. is_first_micro_batch: step.is_first_micro_batch. Since ABI 1.13 */
+static inline int brim_adds(const brim_node *node, uint32_t i, int32_t is_first_micro_batch)
 {
   const brim_tensor *t = node->out[i];
-  return t->role == BRIM_ROLE_GRADIENT && !(begins && t->producer == (int32_t)node->index);
+  return t->role == BRIM_ROLE_GRADIENT && !(is_first_micro_batch && t->producer == (int32_t)node->index);
 }
 
 typedef struct brim_kernel {
@@ -198,7 +198,7 @@ typedef struct brim_copy {
 } brim_copy;
 
 /* A whole program to run. For one record, all fields except `step` and `proof` are the same in every call, and so is
- * step->begins. */
+ * step->is_first_micro_batch. */
 typedef struct brim_program_run {
   const brim_launch *launch; /* one per node, in order; their `step` is NULL */
   const brim_kernel *const *kernel;
@@ -211,7 +211,7 @@ typedef struct brim_program_run {
 /* A piece of work of an asynchronous device, for a trace. Since ABI 1.12 */
 typedef struct brim_device_work {
   const brim_node *node; /* the first of `nodes` nodes of a program; NULL: a copy */
-  uint32_t nodes;        /* that one launch computed */
+  uint32_t nodes;        /* number of nodes that this launch computed */
   uint32_t queue;        /* enum brim_queue */
   uint64_t bytes;        /* of a copy */
   double begin, end;     /* seconds of CLOCK_MONOTONIC */

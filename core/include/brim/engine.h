@@ -32,7 +32,7 @@ typedef struct brim_training brim_training;
 typedef struct brim_engine_options {
   uint32_t size;               /* sizeof(brim_engine_options) */
   const char *backend;         /* "cpu", "reference", "cuda"; NULL: "cpu" */
-  const char *const *settings; /* its parameters, "threads=1", ended by NULL; NULL: defaults */
+  const char *const *settings; /* the backend's parameters, "threads=1", ended by NULL; NULL: defaults */
   int32_t device;              /* the backend's device number, from 0 */
   const char *const *plugins;  /* more folders or files of plugins, ended by NULL; NULL: only installed plugins */
 } brim_engine_options;

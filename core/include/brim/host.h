@@ -39,6 +39,10 @@ BRIM_EXPORT void *brim_try_calloc(size_t count, size_t bytes);
  * before; `path` is for the message. Since ABI 1.5. */
 BRIM_EXPORT brim_status brim_read_whole(const char *path, int fd, size_t bytes, void *out);
 
+/* [any thread] Reads a regular file of at most `most` bytes. *out has its *bytes bytes and a '\0' after them, until the
+ * caller frees it; NULL on failure. ELOAD, ENOMEM_HOST. Since ABI 1.13. */
+BRIM_EXPORT brim_status brim_read_file(const char *path, size_t most, char **out, size_t *bytes);
+
 /* [any thread] Reads the tokenizer in a GGUF file as the texts of Hugging Face's tokenizer.json and
  * tokenizer_config.json (which has the chat template, if any). The caller frees both, which end in '\0'. ELOAD, with
  * the reason, also for a kind of tokenizer that brim does not know. Since ABI 1.12. */

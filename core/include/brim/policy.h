@@ -40,7 +40,7 @@ typedef struct brim_demands {
                                 host, at most the whole share, unless the key was set on the command line */
   int64_t min_batch_size;    /* the smallest micro-batch allowed */
   int64_t max_retries; /* further plans to try on a device after a plan that should have fit could not be placed */
-  int64_t steps;       /* of the whole run; 0 if the device is chosen before this is known. Since ABI 1.6 */
+  int64_t steps;       /* steps of the whole run; 0: not known yet when the device is chosen. Since ABI 1.6 */
 } brim_demands;
 
 /* A device of the run's backend. */

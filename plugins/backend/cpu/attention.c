@@ -25,7 +25,7 @@ typedef struct attention {
   const cpu_attention_simd *simd;
   const brim_attention_attr *attr;
   int64_t samples, queries, keys, size; /* N, T, S, D */
-  /* From one position to the next: of q, dq; of y, dy; of k, v, dk, dv. */
+  /* Distances between neighbouring positions: in q and dq; in y and dy; in k, v, dk and dv. */
   int64_t q_stride, y_stride, k_stride;
   int64_t q_block, k_block; /* positions of a block */
   int64_t q_blocks, k_blocks;
@@ -35,7 +35,7 @@ typedef struct attention {
   float *dq, *dk, *dv;
   brim_dropout_key key;
   int64_t first_sample;
-  int64_t first_head; /* backward: the first key head of a job, of all samples' */
+  int64_t first_head; /* In the backward pass: the first key head of a job, counted over all samples. */
   char *workspace;
 } attention;
 
@@ -50,7 +50,7 @@ typedef struct scratch {
   cpu_attention_tile tile;
   bool sees_all; /* each query of the tile sees each of its keys */
   _Alignas(CPU_ALIGNMENT) float score[QUERIES * KEYS], dz[QUERIES * KEYS];
-  float mask[KEYS + 16]; /* of a row, and of up to three elements before it */
+  float mask[KEYS + 16]; /* The mask of a row, and of up to three elements before the row. */
   _Alignas(CPU_ALIGNMENT) float gemm[];
 } scratch;
 
@@ -114,7 +114,7 @@ static int64_t block_of(int64_t positions, int64_t most)
   return cpu_divide_up(positions, most) < cpu_divide_up(positions, BLOCK) ? most : BLOCK;
 }
 
-/* Keys and values that are inputs of their own. */
+/* Finds keys and values that are inputs of the node. */
 static void read_keys(attention *a, const brim_launch *launch)
 {
   const brim_shape *k = &launch->node->in[1]->shape;
@@ -132,7 +132,7 @@ static void cut_into_blocks(attention *a)
   a->k_blocks = cpu_divide_up(a->keys, a->k_block);
 }
 
-/* `heads`: of a row of in[0]. */
+/* `heads`: the number of heads in a row of in[0]. */
 static attention attention_with(cpu_backend *b, const brim_launch *launch, int64_t heads)
 {
   const brim_shape *q = &launch->node->in[0]->shape;
@@ -160,7 +160,7 @@ static attention attention_of(cpu_backend *b, const brim_launch *launch)
   return a;
 }
 
-/* q, k and v are in one tensor, or in three if keys are cached. */
+/* Prepares attention whose q, k and v are in one tensor, or in three if keys are cached. */
 static attention attention_qkv_of(cpu_backend *b, const brim_launch *launch)
 {
   const brim_attention_attr *attr = &launch->node->attr.attention;
@@ -262,7 +262,7 @@ static void zero_rows(const attention *a, float *to, int64_t stride, int64_t row
 
 /* ---- products ---- */
 
-/* The place of the D numbers of a tile's queries. */
+/* The positions of the D numbers of a tile's queries. */
 typedef struct rows {
   int64_t first, stride;
 } rows;
@@ -295,8 +295,8 @@ static void multiply_heads(const attention *a, const tile *t, const float *x, ro
   a->backend->simd->gemm(&g, 0, g.m, 0, g.n, gemm);
 }
 
-/* The product below, but without masked keys. If b has values that are not finite, a weight of 0 would make them NaN.
- */
+/* Adds the product g without its masked keys. If b has values that are not finite, a weight of 0
+ * would make them NaN. */
 static void add_seen(const attention *a, const cpu_attention_tile *t, const cpu_gemm *g)
 {
   for (int64_t r = 0; r < t->rows; r++)

@@ -14,7 +14,7 @@ typedef struct writing {
   char *cache;
   const int32_t *places;
   int64_t count, tokens, rows, per_task; /* count: tokens of all texts; tokens: of a text; rows: of a text's cache */
-  size_t bytes, stride;                  /* of a row of the cache; from one row of x to the next */
+  size_t bytes, stride; /* the bytes of a row of the cache; the distance between neighbouring rows of x */
 } writing;
 
 static void write_some(void *arg, int64_t task, int32_t thread)

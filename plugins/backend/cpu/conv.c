@@ -27,7 +27,7 @@ enum {
   ADD_PIECE = 4096,     /* elements of dw that a task adds up */
   ALONE_FLOPS = 4000000 /* a sample with this much work is a unit by itself */
 };
-#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, read anew by each unit, are larger */
+#define ALONE_WEIGHT_BYTES (256 * 1024) /* unless the weights, which each unit reads anew, are larger */
 
 /* The memory objects of one thread for one primitive; pointers are set at every run. */
 typedef struct memories {
@@ -42,9 +42,9 @@ typedef struct conv_state {
   enum way way;
   int64_t kind;
   cpu_epilogue epilogue; /* the forward pass */
-  int64_t units;         /* of unit_samples each, and one more of tail_samples if that is not 0 */
+  int64_t units;         /* whole units of unit_samples each; tail_samples, if not 0, is the size of one more unit */
   int64_t unit_samples, tail_samples;
-  cpu_conv *unit, *tail;                       /* the same if all units are alike */
+  cpu_conv *unit, *tail;                       /* both are the same if all units have the same size */
   int64_t wave;                                /* units whose parts fit the workspace */
   uint64_t parts_at, part_bytes, part_bias_at; /* dw, then dbias */
   uint64_t threads_at, thread_bytes, x_copy_at, y_copy_at;
@@ -58,12 +58,12 @@ typedef struct conv_run {
   const conv_state *state;
   char *workspace;
   float *x, *y; /* or their gradients */
-  float *w;     /* in the primitive's order; for the gradient, the sum so far */
+  float *w;     /* the weights in the primitive's order; for the gradient, the sum so far */
   float *bias;
-  bool begins;        /* the gradient is written, not added to */
+  bool overwrites;    /* the gradient is written, not added to */
   int64_t first_unit; /* of the wave */
   int64_t wave_units;
-  atomic_int failed; /* the first dnnl_status_t that was not success */
+  atomic_int failed; /* the first dnnl_status_t that reported a failure */
 } conv_run;
 
 static int64_t conv_kind(const brim_node *node)
@@ -210,7 +210,7 @@ static brim_status plan(cpu_backend *b, const brim_program_info *program, const 
 {
   cpu_conv_key key;
   s->kind = conv_kind(node);
-  need->begins = s->kind == CONV_GRAD_WEIGHT;
+  need->overwrites = s->kind == CONV_GRAD_WEIGHT;
   describe(node, s->kind, &key);
   s->unit_samples = unit_of(&key, program->grain);
   if (s->kind == CONV_GRAD_WEIGHT && cpu_conv_is_product(&key, s->unit_samples))
@@ -348,7 +348,7 @@ typedef struct unit_run {
   const cpu_conv *conv;
   memories *m;
   dnnl_stream_t stream;
-  char *scratch; /* the thread's part of the workspace */
+  char *scratch; /* this thread's part of the workspace */
 } unit_run;
 
 /* Points a side at its unit, converts an input to the primitive's order, and returns the memory object. */
@@ -510,7 +510,7 @@ static void add_parts(void *arg, int64_t task, int32_t thread)
   const bool is_bias = at >= count;
   float *sum = is_bias ? r->bias : r->w + at;
   const int64_t length = is_bias ? s->unit->key.out_channels : cpu_min(ADD_PIECE, count - at);
-  if (r->begins && !is_bias && r->first_unit == 0) memset(sum, 0, (size_t)length * sizeof *sum);
+  if (r->overwrites && !is_bias && r->first_unit == 0) memset(sum, 0, (size_t)length * sizeof *sum);
   for (int64_t i = 0; i < r->wave_units; i++) {
     const char *part = r->workspace + s->parts_at + (uint64_t)i * s->part_bytes;
     const char *from = is_bias ? part + s->part_bias_at : part + (uint64_t)at * sizeof(float);
@@ -538,13 +538,13 @@ static CPU_RUN(conv2d_grad_weight_run)
                 .y = launch->in[1],
                 .w = launch->out[0],
                 .bias = launch->node->out_count > 1 ? launch->out[1] : NULL,
-                .begins = !cpu_adds(launch, 0)};
+                .overwrites = !cpu_adds(launch, 0)};
   const int64_t units = s->units + (s->tail_samples > 0);
   const int64_t count = (int64_t)(dnnl_memory_desc_get_size(&s->unit->w.inner) / sizeof(float));
   cpu_pool_single_openmp();
   if (s->unit->w.copied) {
     r.w = launch->workspace;
-    if (!r.begins) BRIM_TRY(reorder_weights(&r, true, launch->out[0]));
+    if (!r.overwrites) BRIM_TRY(reorder_weights(&r, true, launch->out[0]));
   }
   for (r.first_unit = 0; r.first_unit < units; r.first_unit += r.wave_units) {
     r.wave_units = cpu_min(s->wave, units - r.first_unit);

@@ -14,24 +14,24 @@ typedef struct cpu_conv_side {
   dnnl_primitive_t to_inner, to_outer;
 } cpu_conv_side;
 
-/* The key of a primitive. Compared as bytes, so it must be zeroed before it is filled. */
+/* The key of a primitive. The backend compares keys as bytes, so zero a key before you fill it. */
 typedef struct cpu_conv_key {
   int64_t kind; /* enum cpu_conv_kind */
   int64_t samples, channels, height, width, out_channels, out_height, out_width;
   int64_t groups, has_bias;                      /* has_bias: of a forward pass */
   dnnl_dims_t kernel, stride, padding, dilation; /* two values each */
   int64_t x_block, y_block;                      /* channel blocks; 0 if the primitive chooses */
-  const struct cpu_conv *like;                   /* use this one's order of weights; NULL for any order */
+  const struct cpu_conv *like; /* a convolution whose order of weights this one uses; NULL for any order */
 } cpu_conv_key;
 
 typedef struct cpu_conv {
   struct cpu_conv *next;
   cpu_conv_key key;
-  int64_t x_block, y_block; /* as chosen; x is also the gradient of x, and so on */
+  int64_t x_block, y_block; /* the chosen blocks; x also stands for the gradient of x, and y for that of y */
   dnnl_primitive_desc_t pd;
   dnnl_primitive_t primitive;
   cpu_conv_side x, y, w;
-  dnnl_memory_desc_t bias;    /* of a forward pass; has 0 bytes without a bias */
+  dnnl_memory_desc_t bias;    /* the bias of a forward pass; has 0 bytes without a bias */
   dnnl_memory_desc_t scratch; /* of pd */
   uint64_t scratch_bytes;     /* of pd and the reorders */
   int64_t users;              /* nodes that are prepared to run it */
@@ -45,16 +45,16 @@ uint64_t cpu_conv_use(cpu_conv *c, int32_t threads);
 /* [init] Compiles the primitive that cpu_conv_get() described; no-op if it is compiled. */
 brim_status cpu_conv_realize(cpu_conv *c);
 void cpu_conv_free_all(cpu_backend *b);
-/* conv_product.c: whether one product computes the gradient of the weights better, with `unit_samples` in a unit; its
- * workspace; and the gradients of launch->node. */
+/* conv_product.c: returns whether one product computes the gradient of the weights faster, with `unit_samples` in a
+ * unit; returns the product's workspace; computes the gradients of launch->node. */
 bool cpu_conv_is_product(const cpu_conv_key *key, int64_t unit_samples);
 uint64_t cpu_conv_product_bytes(const cpu_backend *b, const cpu_conv_key *key, int64_t samples);
 void cpu_conv_product_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);
 /* dbias += the sums of dy's planes, sample after sample. */
 void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *key, const float *dy, int64_t samples, float *dbias);
-/* conv_winograd.c: whether Winograd's transforms compute a convolution or its gradient better; the workspace of a
- * forward pass or of its input's gradient; and the result of launch->node, with channels in blocks of backend->block,
- * like its inputs. */
+/* conv_winograd.c: returns whether Winograd's transforms compute a convolution or its gradient faster; returns the
+ * workspace of a forward pass or of its input's gradient; computes the result of launch->node, with channels in blocks
+ * of backend->block, like its inputs. */
 bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *key);
 uint64_t cpu_conv_winograd_bytes(cpu_backend *b, const cpu_conv_key *key, int64_t samples);
 void cpu_conv_winograd_run(cpu_backend *b, const cpu_conv_key *key, const brim_launch *launch);

@@ -10,7 +10,7 @@
 
 #include "conv.h"
 
-#define PRIMITIVE_BYTES (14 * 1024)     /* of a compiled primitive of oneDNN 2.6: its description and its code */
+#define PRIMITIVE_BYTES (14 * 1024)     /* the description and the code of a compiled primitive of oneDNN 2.6 */
 #define LIBRARY_BYTES (2 * 1024 * 1024) /* temporary maximum while planning or compiling one */
 #define MEMORIES 8                      /* memory objects of a unit, besides those of reorders */
 
@@ -58,8 +58,8 @@ static int64_t block_of(const dnnl_memory_desc_t *md)
 
 typedef struct candidate {
   dnnl_primitive_desc_t pd;
-  int rank;        /* 2 compiled, 1 by matrix product, 0 plain loops, -1 none */
-  bool has_failed; /* out of memory: the alternatives are not known then */
+  int rank;        /* the implementation: 2 compiled, 1 by matrix product, 0 plain loops, -1 no implementation */
+  bool has_failed; /* memory ran out, so the search does not know the alternatives */
 } candidate;
 
 static int rank_of(const_dnnl_primitive_desc_t pd)

@@ -10,7 +10,7 @@
 #include "simd_pool.h"
 
 enum {
-  ROWS = 256,            /* rows of the matrices at once, or those of a sample if there are more */
+  ROWS = 256,            /* rows of the matrices that are in memory at once, or a sample's rows if a sample has more */
   CHANNELS_PER_TASK = 32 /* at least */
 };
 #define WEIGHTS_MIN ((int64_t)256 * 1024) /* elements of dw */
@@ -124,7 +124,7 @@ static void add_block_to_bias(void *arg, int64_t task, int32_t thread)
     s->simd->sum_pixels(s->dy + (n * k->out_channels + c) * pixels_of(k), pixels_of(k), k->y_block, s->sum + c);
 }
 
-/* Adds up plane by plane; conv.c explains why. */
+/* Adds up the sums of planes one by one; conv.c explains why. */
 void cpu_conv_add_bias(cpu_backend *b, const cpu_conv_key *k, const float *dy, int64_t samples, float *dbias)
 {
   bias_sums s = {.key = k, .simd = cpu_pooling_of_isa[b->isa], .dy = dy, .samples = samples, .sum = dbias};

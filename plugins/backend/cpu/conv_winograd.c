@@ -59,7 +59,8 @@ bool cpu_conv_is_winograd(const cpu_backend *b, const cpu_conv_key *k)
   bool small = k->groups == 1 && b->block % b->simd->lanes == 0;
   for (int i = 0; i < 2; i++)
     small = small && k->kernel[i] == 3 && k->stride[i] == 1 && k->dilation[i] == 1 && k->padding[i] <= 2;
-  const bool back = k->kind == CONV_GRAD_INPUT; /* with less than a tile, most of the work would be wasted */
+  const bool back =
+      k->kind == CONV_GRAD_INPUT; /* with less than a whole tile, the transforms would compute mostly padding */
   small =
       small && (back ? k->height : k->out_height) >= WINOGRAD_OUT && (back ? k->width : k->out_width) >= WINOGRAD_OUT;
   return small && (k->kind == CONV_GRAD_INPUT || k->x_block == b->block) &&

@@ -17,13 +17,13 @@ typedef struct winograd {
   cpu_backend *backend;
   const cpu_winograd_simd *simd;
   cpu_winograd_tiles x, y; /* of dy */
-  int64_t unit, tiles;     /* tiles in a unit; in all samples */
+  int64_t unit, tiles;     /* the tiles of a unit; the tiles of all samples */
   int64_t wave;            /* units that are computed at once */
   int64_t chunk;
   int64_t first; /* tile of the wave */
   const float *from, *dy;
   float *dw;
-  bool begins;        /* dw is written, not added to */
+  bool overwrites;    /* dw is written, not added to */
   char *sums, *rooms; /* one for each unit of the wave */
 } winograd;
 
@@ -97,7 +97,7 @@ static void add_to_weights(void *arg, int64_t task, int32_t thread)
   (void)thread;
   const winograd *v = arg;
   const int64_t c = v->x.channels, units = cpu_min(v->wave, cpu_divide_up(v->tiles - v->first, v->unit));
-  if (v->begins && v->first == 0) memset(v->dw + task * c * 9, 0, (size_t)(c * 9) * sizeof(float));
+  if (v->overwrites && v->first == 0) memset(v->dw + task * c * 9, 0, (size_t)(c * 9) * sizeof(float));
   for (int64_t i = 0; i < units; i++)
     v->simd->weights(sum_of(v, i) + task * c, cpu_winograd_step(c * v->y.channels), c, v->dw + task * c * 9);
 }
@@ -110,7 +110,7 @@ void cpu_conv_winograd_weights_run(cpu_backend *b, const cpu_conv_key *k, int64_
   v.from = launch->in[0];
   v.dy = launch->in[1];
   v.dw = launch->out[0];
-  v.begins = !cpu_adds(launch, 0);
+  v.overwrites = !cpu_adds(launch, 0);
   v.sums = launch->workspace;
   v.rooms = v.sums + (uint64_t)v.wave * sum_bytes(&v);
   for (; v.first < v.tiles; v.first += v.wave * v.unit) {

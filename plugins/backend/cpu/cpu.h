@@ -32,8 +32,8 @@ typedef struct cpu_backend {
   cpu_gemm16_block gemm16; /* NULL: without instructions for bfloat16 */
   dnnl_engine_t engine;
   dnnl_stream_t *streams;     /* one per thread */
-  struct cpu_conv *convs;     /* every convolution primitive so far, by shape */
-  struct brim_ledger *ledger; /* of devices with a limit; NULL if the host is the only device */
+  struct cpu_conv *convs;     /* all convolution primitives that exist, by shape */
+  struct brim_ledger *ledger; /* the ledger of devices with a limit; NULL if the host is the only device */
   uint64_t device_bytes;      /* the limit of each */
   struct cpu_placed *placed;  /* arenas on them */
 } cpu_backend;
@@ -67,7 +67,7 @@ static inline int64_t cpu_rows(const brim_tensor *t)
 brim_status cpu_isa_choose(cpu_backend *b); /* sets isa, simd, block and gemm16 */
 
 /* device.c */
-brim_status cpu_device_open(cpu_backend *b); /* the ledger, if there are limits */
+brim_status cpu_device_open(cpu_backend *b); /* Opens the ledger if devices have limits. */
 void cpu_device_close(cpu_backend *b);
 int cpu_device_count(void *self);
 brim_status cpu_device_users(void *self, int device, brim_device_user *out, size_t room, size_t *count);
@@ -105,7 +105,8 @@ cpu_epilogue cpu_epilogue_of(const cpu_backend *b, const brim_node *node);
 typedef struct cpu_products {
   cpu_gemm gemm; /* the first */
   int64_t count, step_a, step_b, step_c;
-  /* With one product: y = function(c), in the layout of c and perhaps its memory; NULL for none. */
+  /* For one product, the function of y = function(c), with y in the layout of c and perhaps in its memory; NULL for
+   * none. */
   cpu_function function;
   float factor, *y;
 } cpu_products;
@@ -118,8 +119,8 @@ typedef struct cpu_products16 {
   float *sum;           /* [M,N]: the result in fp32; NULL: */
   uint16_t *y;          /* the result, rounded */
   bool adds;            /* to the present values */
-  const uint16_t *bias; /* [N] or NULL; not with adds */
-  int64_t ldc;          /* values from row to row of sum, y and kept */
+  const uint16_t *bias; /* [N] or NULL; not allowed with `adds` */
+  int64_t ldc;          /* distances between neighbouring rows of sum, y and kept */
   cpu_epilogue epilogue;
   uint16_t *kept; /* with a function in the epilogue: the product before it; or NULL */
 } cpu_products16;
@@ -137,11 +138,11 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
                    void **state)
 #define CPU_RUN(name) brim_status name(void *self, const brim_launch *launch)
 
-/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.begins. Others always add, to
+/* Whether a kernel adds to output i, which it writes otherwise; for kernels that set need.overwrites. Others add, to
  * zeros at first: small.c writes them if all their gradients are vectors, else the core does. */
 static inline bool cpu_adds(const brim_launch *launch, uint32_t i)
 {
-  return brim_adds(launch->node, i, launch->step->begins);
+  return brim_adds(launch->node, i, launch->step->is_first_micro_batch);
 }
 /* Zeroes output i, to which the kernel then adds, unless it has a sum already. For small outputs. */
 static inline void cpu_begin_sum(const brim_launch *launch, uint32_t i)

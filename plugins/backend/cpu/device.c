@@ -43,7 +43,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 
 /* ---- devices with a limit ---- */
 
-/* An arena on such a device, and its entry in the ledger. */
+/* An arena on a device with a limit, and the arena's entry in the ledger. */
 typedef struct cpu_placed {
   struct cpu_placed *next;
   void *base;
@@ -132,7 +132,7 @@ static brim_status check_room(uint64_t bytes)
       bytes / MIB, host.is_grouped ? "the control group's memory limit" : "this host", host.available_bytes / MIB);
 }
 
-/* Takes the bytes of a device's limit before anything is mapped. */
+/* Reserves the bytes within a device's limit before anything is mapped. */
 static brim_status take(cpu_backend *b, int device, uint64_t bytes, cpu_placed **out)
 {
   *out = NULL;

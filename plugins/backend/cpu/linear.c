@@ -129,7 +129,7 @@ void cpu_add_rows(cpu_backend *b, bool small, const void *values, int64_t rows, 
 
 static CPU_PREPARE(linear_grad_weight_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   return linear_prepare(self, program, node, need, state);
 }
 

@@ -121,7 +121,7 @@ static CPU_RUN(linear16_grad_input_add_run)
 static CPU_PREPARE(linear16_grad_weight_prepare)
 {
   need->workspace_bytes += cpu_multiply16_bytes(self);
-  need->begins = 1;
+  need->overwrites = 1;
   return cpu_grain_rows_prepare(self, program, node, need, state);
 }
 

@@ -138,13 +138,13 @@ static CPU_PREPARE(linear_loss_prepare)
 
 static CPU_PREPARE(linear_loss_grad_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   return linear_loss_prepare(self, program, node, need, state);
 }
 
 static CPU_PREPARE(linear_loss_both_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
   need_scratch(self, node, true, need);
   return BRIM_OK;
@@ -586,13 +586,13 @@ static CPU_PREPARE(linear_loss16_prepare)
 
 static CPU_PREPARE(linear_loss16_grad_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   return linear_loss16_prepare(self, program, node, need, state);
 }
 
 static CPU_PREPARE(linear_loss16_both_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(cpu_grain_rows_prepare(self, program, node, need, state));
   need_scratch(self, node, true, need);
   return BRIM_OK;

@@ -208,7 +208,7 @@ static CPU_PREPARE(lstm_grad_weight_prepare)
 {
   (void)program;
   (void)state;
-  need->begins = 1;
+  need->overwrites = 1;
   const int64_t *dim = node->in[1]->shape.dim;
   const uint64_t rows = (uint64_t)(samples_per_product(dim[0], dim[1]) * dim[1]);
   need->workspace_bytes = cpu_multiply_bytes(self) + rows * (uint64_t)dim[2] * sizeof(float);

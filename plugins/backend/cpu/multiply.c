@@ -40,12 +40,29 @@ uint64_t cpu_multiply_bytes(const cpu_backend *b)
 }
 
 enum {
-  PANELS_MAX = 24,      /* of a block: then packing its rows takes little of its time */
-  TASKS_PER_THREAD = 8, /* or more, if there are enough panels, so that threads end at about the same time */
+  PANELS_MAX = 24,   /* of a block */
+  PACKED_ROW = 32,   /* packing an element of A takes as long as multiplying it with so many columns */
+  PACKED_COLUMN = 12 /* packing an element of B takes as long as multiplying it with so many rows */
 };
 
-/* Blocks have at most as many rows as are packed at once, nearly the same number in each, and up to PANELS_MAX panels
- * of columns; less of both if there would be too few blocks for the threads. */
+/* Returns the columns of a block for which the product takes the least time, by estimate. Blocks with many columns
+ * pack A less often; many blocks divide the work more evenly, and a thread waits for at most one block of another. */
+static int64_t best_columns(const cpu_gemm *g, int64_t rows, int64_t row_tasks, int64_t threads, int64_t panel)
+{
+  const int64_t panels = cpu_divide_up(g->n, panel);
+  int64_t best = panel, least = INT64_MAX;
+  for (int64_t columns = panel; columns <= panel * cpu_min(PANELS_MAX, panels); columns += panel) {
+    const int64_t tasks = row_tasks * cpu_divide_up(g->n, columns);
+    const int64_t block = rows * columns + PACKED_ROW * rows + PACKED_COLUMN * columns;
+    const int64_t time = (4 * cpu_divide_up(tasks, threads) + 1) * block; /* in quarters: a block ends late by one */
+    if (time > least) continue;
+    least = time;
+    best = columns;
+  }
+  return best;
+}
+
+/* Blocks have at most as many rows as are packed at once, nearly the same number in each. */
 void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
 {
   const cpu_gemm *g = &products->gemm;
@@ -56,8 +73,7 @@ void cpu_multiply(cpu_backend *b, const cpu_products *products, void *workspace)
   p.row_tasks = cpu_max(cpu_divide_up(g->m, b->simd->gemm_rows_max), cpu_divide_up(threads, panels));
   p.rows_per_task = cpu_divide_up(tiles, p.row_tasks) * b->simd->gemm_rows;
   p.row_tasks = cpu_divide_up(g->m, p.rows_per_task);
-  p.columns_per_task =
-      cpu_max(1, cpu_min(PANELS_MAX, panels * p.row_tasks / (TASKS_PER_THREAD * threads))) * b->simd->gemm_columns;
+  p.columns_per_task = best_columns(g, p.rows_per_task, p.row_tasks, threads, b->simd->gemm_columns);
   p.tasks = p.row_tasks * cpu_divide_up(g->n, p.columns_per_task);
   cpu_pool_run(b->pool, products->count * p.tasks, multiply_block, &p);
 }

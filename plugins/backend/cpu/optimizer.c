@@ -234,7 +234,7 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
 static CPU_PREPARE(zero_prepare)
 {
   (void)self, (void)program, (void)node, (void)state;
-  need->begins = 1; /* it writes in any case */
+  need->overwrites = 1; /* it writes in any case */
   return BRIM_OK;
 }
 
@@ -248,7 +248,7 @@ static CPU_RUN(zero_run)
 
 static CPU_PREPARE(accumulate_prepare)
 {
-  need->begins = 1;
+  need->overwrites = 1;
   return cpu_plain_prepare(self, program, node, need, state);
 }
 

@@ -17,7 +17,7 @@ typedef struct reduction {
   char *scratch;    /* for each thread, [sums] in double precision */
   float *y;         /* [sums] */
   bool accumulates; /* adds to y */
-  bool begins;      /* treats y as zeros */
+  bool overwrites;  /* treats y as zeros */
 } reduction;
 
 static uint64_t scratch_bytes(int64_t sums)
@@ -52,7 +52,7 @@ static void add_samples(void *arg, int64_t task, int32_t thread)
   const float *from = v->x + at;
   float *y = v->y + at;
   if (!v->accumulates) memcpy(y, from, (size_t)count * sizeof *y);
-  if (v->begins) memset(y, 0, (size_t)count * sizeof *y);
+  if (v->overwrites) memset(y, 0, (size_t)count * sizeof *y);
   for (int64_t n = v->accumulates ? 0 : 1; n < v->samples; n++) v->simd->add(y, from + n * v->sums, y, count);
 }
 
@@ -94,7 +94,7 @@ static CPU_PREPARE(sum_to_prepare)
   const cpu_backend *b = self;
   const reduction v = reduction_of(&node->in[0]->shape, &node->out[0]->shape);
   BRIM_TRY(cpu_plain_prepare(self, program, node, need, state));
-  need->begins = 1;
+  need->overwrites = 1;
   if (v.sums != v.size) need->workspace_bytes += partial_bytes(node, &v) + (uint64_t)b->threads * scratch_bytes(v.sums);
   return BRIM_OK;
 }
@@ -110,7 +110,7 @@ static CPU_RUN(sum_to_run)
   v.simd = b->simd;
   v.x = cpu_plain_input(b, launch, 0);
   v.accumulates = node->out[0]->role == BRIM_ROLE_GRADIENT;
-  v.begins = v.accumulates && !cpu_adds(launch, 0);
+  v.overwrites = v.accumulates && !cpu_adds(launch, 0);
   v.y = launch->out[0];
   v.partial = across || v.accumulates ? cpu_plain_end(launch) : v.y;
   v.scratch = (char *)cpu_plain_end(launch) + partial_bytes(node, &v);

@@ -8,7 +8,7 @@
 /* A window of a plane: its part in x, relative to the window's corner, and the start of that part. */
 typedef struct window {
   range r, s;
-  int64_t at; /* of element (r.from, s.from), in floats */
+  int64_t at; /* the offset of element (r.from, s.from), in floats */
 } window;
 
 static inline window window_at(const cpu_pool_plane *v, int64_t p, int64_t q)

@@ -26,9 +26,10 @@ enum { CPU_CODE8_DECADES = 7 };
 typedef struct cpu_code8 {
   float value[256];
   float limit[CPU_CODE8_DECADES + 1]; /* values above limit[i] are in decade i or a later one; above the last is 1 */
-  float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES]; /* of decade i: code slope * x + shift, rounded down, at */
-  float last[CPU_CODE8_DECADES];                            /* least 1 and at most this */
-  int32_t one;                                              /* the code of 1 */
+  float slope[CPU_CODE8_DECADES],
+      shift[CPU_CODE8_DECADES];  /* in decade i, x has the code slope * x + shift, rounded down */
+  float last[CPU_CODE8_DECADES]; /* least 1 and at most this */
+  int32_t one;                   /* the code of 1 */
 } cpu_code8;
 
 typedef struct cpu_adam8 {
@@ -41,11 +42,11 @@ typedef struct cpu_optimizer_simd {
   double (*squares)(const float *x, int64_t count); /* their sum */
   /* sums[i] += (factor * g[i])^2; returns the sum of these squares. */
   double (*add_squares)(float factor, const float *g, float *sums, int64_t count);
-  /* Sum of squares of u = factor * g / sqrt(max(row * column, least)). */
+  /* Returns the sum of squares of u = factor * g / sqrt(max(row * column, least)). */
   double (*factored_squares)(const cpu_factored_row *c, const float *g, const float *column, int64_t count);
   /* d = u * scale; with m (not NULL), m = beta1 * m + one_beta1 * d and d = m; p = decay * p - d. */
   void (*factored)(const cpu_factored_row *c, const float *g, const float *column, float *p, float *m, int64_t count);
-  /* A block of at most BRIM_CODE8_BLOCK values. */
+  /* Updates a block of at most BRIM_CODE8_BLOCK values. */
   void (*adam8)(const cpu_adam8 *c, const float *g, float *p, uint8_t *m, float *m_absmax, uint8_t *v, float *v_absmax,
                 int64_t count);
 } cpu_optimizer_simd;

@@ -67,7 +67,7 @@ void CPU_NAME(simd_log_softmax)(const float *x, float *y, int64_t count)
   for (; i < count; i++) y[i] = (x[i] - greatest) - log_sum;
 }
 
-/* Sum of a * b, or of b if a is NULL. */
+/* Returns the sum of a * b, or of b if a is NULL. */
 static double sum_products(const float *a, const float *b, int64_t count)
 {
   double sum = 0;

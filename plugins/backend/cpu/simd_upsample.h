@@ -3,7 +3,7 @@
 #define CPU_SIMD_UPSAMPLE_H
 #include "simd.h"
 
-/* A row or column of y: here * x[at] + next * x[at + 1]. */
+/* The taps of a row or column of y, whose value is here * x[at] + next * x[at + 1]. */
 typedef struct cpu_tap {
   int64_t at;
   float here, next; /* next is 0 if y is x[at] */

@@ -27,7 +27,7 @@ static inline void transform_kernel(vf g0, vf g1, vf g2, line out)
   out[3] = g2;
 }
 
-/* One vector of channels of the tile. */
+/* Transforms one vector of channels of the tile. */
 static inline void input_vector(const cpu_winograd_plane *plane, const float *x, int64_t h, int64_t w, bool inside,
                                 float *to, int64_t step)
 {
@@ -79,7 +79,7 @@ static void output(const cpu_winograd_plane *plane, const float *from, int64_t s
   }
 }
 
-/* A: two gradients to four places. */
+/* Applies A: transforms two gradients to four places. */
 static inline void transform_gradients(vf d0, vf d1, line out)
 {
   out[0] = d0;

@@ -18,7 +18,7 @@ typedef void (*cpu_winograd_fn)(const cpu_winograd_plane *plane, const float *x,
 
 typedef struct cpu_winograd_simd {
   cpu_winograd_fn input;    /* of the tile's inputs */
-  cpu_winograd_fn gradient; /* of the gradients of its outputs */
+  cpu_winograd_fn gradient; /* transforms the gradients of the tile's outputs */
   /* Writes the outputs at (h, w) and at its right and below, as far as they lie in the plane. bias: of the block, or
    * NULL. */
   void (*output)(const cpu_winograd_plane *plane, const float *from, int64_t step, const float *bias, float *y,

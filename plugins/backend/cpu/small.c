@@ -35,22 +35,22 @@ typedef struct operand {
   brim_tensor *t; /* the node's */
   bool sliced, small;
   size_t same;     /* the first operand with the same tensor; usually this one */
-  uint64_t offset; /* in the scratch, if it is small */
+  uint64_t offset; /* the offset of the widened copy in the scratch, if the operand is small */
 } operand;
 
 /* The node as a kernel sees it, with the samples of a slice. */
 typedef struct part {
   brim_node node;
-  brim_tensor *tensor; /* copies, by operand */
-  brim_tensor **pointer;
-  void *state; /* the kernel's */
+  brim_tensor *tensor;   /* copies, by operand */
+  brim_tensor **pointer; /* after them */
+  void *state;           /* the kernel's */
 } part;
 
 /* The second halves that this file computes itself after a kernel of a fused operation's first half. */
 typedef struct second {
   cpu_function function; /* of the rounded result */
   float factor;
-  bool adds; /* the rounded result to in[0], for which the kernel gets zeros */
+  bool adds; /* the second half adds the rounded result to in[0], and the kernel gets zeros instead of in[0] */
   bool next; /* adds the rounded result to the last input, which the kernel does not read, */
   void (*relu)(const float *x, float *y, int64_t count); /* and then applies this; NULL: nothing */
 } second;
@@ -58,15 +58,15 @@ typedef struct second {
 /* The state of a prepared node. */
 typedef struct wrapped {
   const brim_kernel *kernel;
-  bool begins; /* the kernel writes the gradients of the first micro-batch */
+  bool overwrites; /* the kernel writes the gradients of the first micro-batch */
   second second;
-  void *state; /* the kernel's, if no tensor is small; then nothing else is set */
+  void *state; /* the kernel's state, if no tensor is small; the other members are then not set */
   operand *operand;
   size_t operands;
-  int64_t rows, slice; /* samples in all, and at a time; 0 if everything at once */
-  part part[2];        /* a slice, and the rest after whole slices */
+  int64_t rows, slice; /* the number of samples; the samples of a slice, or 0 if the kernel runs on all at once */
+  part part[2];        /* a slice, and the samples after the last whole slice */
   size_t parts;
-  void **place;     /* by operand, while it runs */
+  void **place;     /* by operand, while it runs; after the operands */
   uint64_t ordered; /* second.next: where the operand of the sum in the result's order is in the scratch */
 } wrapped;
 
@@ -104,7 +104,7 @@ static void zero_piece(void *arg, int64_t task, int32_t thread)
   for (int64_t i = task * PIECE; i < end; i++) ((float *)c->to)[i] = -0.0f;
 }
 
-/* dtype: the small type of the two. */
+/* dtype: the small type, of `from` or `to`. */
 static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *from, void *to, uint64_t count)
 {
   conversion c = {cpu_half_of(b->isa, dtype), from, to, (int64_t)count};
@@ -113,10 +113,16 @@ static void convert(cpu_backend *b, cpu_task_fn fn, uint32_t dtype, const void *
 
 /* ---- preparing ---- */
 
+/* Most names differ in the first letter: a plan asks for the kernels of ten thousand nodes. */
+static bool is_name(const char *a, const char *b)
+{
+  return a[0] == b[0] && strcmp(a, b) == 0;
+}
+
 static const brim_kernel *kernel_of(const char *op)
 {
   for (const brim_kernel *const *k = __start_cpu_kernels; k < __stop_cpu_kernels; k++)
-    if (strcmp((*k)->op, op) == 0) return *k;
+    if (is_name((*k)->op, op)) return *k;
   return NULL;
 }
 
@@ -124,7 +130,7 @@ static const brim_kernel *kernel_of(const char *op)
 static const brim_kernel *kernel16_of(const cpu_backend *b, const brim_node *node)
 {
   for (const cpu_kernel16 *const *k = __start_cpu_kernels16; k < __stop_cpu_kernels16; k++)
-    if (strcmp((*k)->kernel.op, node->op) == 0 && (*k)->serves(b, node)) return &(*k)->kernel;
+    if (is_name((*k)->kernel.op, node->op) && (*k)->serves(b, node)) return &(*k)->kernel;
   return NULL;
 }
 
@@ -133,13 +139,13 @@ static bool is_small(const brim_tensor *t)
   return t->dtype == BRIM_DTYPE_BF16 || t->dtype == BRIM_DTYPE_F16;
 }
 
-/* bits: a mask of a node's inputs or outputs. */
+/* Returns whether bit k is set in a mask of a node's inputs or outputs. */
 static bool has_bit(uint32_t bits, size_t k)
 {
   return k < 32 && bits >> k & 1;
 }
 
-/* Whether the kernel only copies values. Those of this backend copy values of 16 bits as they are. */
+/* Returns whether the kernel only copies values. Such kernels of this backend copy 16-bit values unchanged. */
 static bool copies_small(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->in_count; k++)
@@ -209,9 +215,9 @@ static const brim_kernel *first_kernel(const char *op)
 static brim_status list_operands(wrapped *w, const brim_node *n, const brim_op_traits *s)
 {
   w->operands = (size_t)n->in_count + n->out_count;
-  w->operand = brim_try_calloc(w->operands, sizeof *w->operand);
-  w->place = brim_try_calloc(w->operands, sizeof *w->place);
-  if (!w->operand || !w->place) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
+  w->operand = brim_try_calloc(w->operands, sizeof *w->operand + sizeof *w->place);
+  w->place = (void **)(w->operand + w->operands);
+  if (!w->operand) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   for (size_t i = 0; i < w->operands; i++) {
     operand *o = &w->operand[i];
     const bool in = i < n->in_count;
@@ -241,9 +247,9 @@ static int64_t slice_of(const wrapped *w, const brim_op_traits *s, int64_t grain
 
 static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t rows)
 {
-  p->tensor = brim_try_calloc(w->operands, sizeof *p->tensor);
-  p->pointer = brim_try_calloc(w->operands, sizeof *p->pointer);
-  if (!p->tensor || !p->pointer) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
+  p->tensor = brim_try_calloc(w->operands, sizeof *p->tensor + sizeof *p->pointer);
+  p->pointer = (brim_tensor **)(p->tensor + w->operands);
+  if (!p->tensor) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s' in half precision", n->name);
   p->node = *n;
   if (w->second.function || w->second.next) p->node.op = w->kernel->op;
   if (w->second.function) p->node.out_count = 1;
@@ -267,7 +273,7 @@ static brim_status make_part(wrapped *w, part *p, const brim_node *n, int64_t ro
   return BRIM_OK;
 }
 
-/* seen: the tensor of a slice. */
+/* seen: the tensor of the operand within a slice. */
 static uint64_t smaller_bytes(const wrapped *w, const operand *o, const brim_tensor *seen)
 {
   const uint64_t bytes = o->small ? seen->bytes / 2 : seen->bytes;
@@ -328,7 +334,7 @@ static brim_status prepare_parts(cpu_backend *self, const brim_program_info *pro
     need->no_inplace = need->no_inplace || (inner.no_inplace && !has_apart_results(node));
     need->host_bytes += inner.host_bytes;
     need->library = inner.library;
-    need->begins = inner.begins;
+    need->overwrites = inner.overwrites;
   }
   need->workspace_bytes = cpu_aligned(own);
   for (size_t i = 0; i < w->operands; i++) {
@@ -350,10 +356,8 @@ static void release_parts(cpu_backend *b, wrapped *w)
   for (size_t p = 0; p < w->parts; p++) {
     if (w->part[p].state && w->kernel->release) w->kernel->release(b, w->part[p].state);
     free(w->part[p].tensor);
-    free(w->part[p].pointer);
   }
   free(w->operand);
-  free(w->place);
   *w = (wrapped){.kernel = w->kernel, .second = w->second};
 }
 
@@ -379,7 +383,8 @@ static CPU_PREPARE(prepare_kernel)
   return w->kernel->prepare ? w->kernel->prepare(self, program, node, need, &w->state) : BRIM_OK;
 }
 
-/* Whether the gradients to which a node adds are vectors, which are zeroed before the kernel without a cost. */
+/* Returns whether all gradients to which a node adds are vectors. Zeroing vectors before the kernel runs costs almost
+ * no time. */
 static bool adds_to_vectors(const brim_node *n)
 {
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -393,8 +398,8 @@ static CPU_PREPARE(prepare)
   if (!w) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", node->name);
   *state = w;
   const brim_status status = prepare_kernel(self, program, node, need, state);
-  w->begins = need->begins;
-  need->begins = w->begins || adds_to_vectors(node);
+  w->overwrites = need->overwrites;
+  need->overwrites = w->overwrites || adds_to_vectors(node);
   return status;
 }
 
@@ -483,7 +488,7 @@ static void end_piece(void *arg, int64_t task, int32_t thread)
   }
 }
 
-/* The operand of a sum after the first half; such a node runs on all samples at once. */
+/* Finds the operand of a sum after the first half. Such a node runs on all samples at once. */
 static void find_next(cpu_backend *b, const wrapped *w, const part *p, const brim_launch *launch, ending *e)
 {
   const uint32_t last = launch->node->in_count - 1;
@@ -524,7 +529,7 @@ static brim_status run_part(cpu_backend *b, wrapped *w, const part *p, const bri
   }
   if (brim_node_traits(n)->sum == BRIM_SUM_FIRST) settle_sum(b, &p->node, n->out[0]->dtype, w->place[0], w->place[1]);
   step.first_sample += row;
-  step.begins = step.begins && row == 0;
+  step.is_first_micro_batch = step.is_first_micro_batch && row == 0;
   const brim_launch inner = {.node = &p->node,
                              .state = p->state,
                              .in = w->place,
@@ -553,7 +558,8 @@ static void begin_vectors(const brim_launch *launch)
 static CPU_RUN(run)
 {
   wrapped *w = launch->state;
-  if (launch->step && launch->step->begins && !w->begins && adds_to_vectors(launch->node)) begin_vectors(launch);
+  if (launch->step && launch->step->is_first_micro_batch && !w->overwrites && adds_to_vectors(launch->node))
+    begin_vectors(launch);
   if (w->parts == 0) {
     brim_launch inner = *launch;
     inner.state = w->state;

@@ -67,7 +67,7 @@ static void run_task(void *arg, int64_t task, int32_t thread)
       v->simd->upsample(plane, v->from + i * x_floats, v->to + i * y_floats, row);
 }
 
-/* x and y, or their gradients. */
+/* Runs a node on x and y, or on their gradients. */
 static brim_status run(cpu_backend *b, const brim_launch *launch, const brim_tensor *x, const brim_tensor *y)
 {
   static const cpu_upsampling *const tables[] = {CPU_OF_ISAS(&, cpu_upsampling)};

@@ -27,14 +27,15 @@
 template <int DEPTH_, int R_, int C_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
   static constexpr bool LIMITED = LIMITED_;
-  static constexpr int BLOCKS = LIMITED ? 2 : 3; /* on a multiprocessor: at most 255 or 168 registers */
+  static constexpr int BLOCKS =
+      LIMITED ? 2 : 3; /* blocks on a multiprocessor, so that a thread has at most 255 or 168 registers */
 };
 
 /* A thread's values of its rows during the loop over tiles of keys. */
 template <typename X> struct result {
   float sum[X::R][X::DEPTH / 8];
-  float greatest[X::R]; /* of the scores so far, or -infinity */
-  float total[X::R];    /* of exp(score - greatest), over the columns of this lane */
+  float greatest[X::R]; /* the greatest of the scores so far, or -infinity */
+  float total[X::R];    /* the sum of exp(score - greatest) over the columns of this lane */
 };
 
 /* A tile of queries, and the chunk of y that the block computes. */
@@ -43,7 +44,7 @@ struct place {
   int sample, head, chunk; /* 32 bits, to save registers */
 };
 
-/* Whether the thread's row sees the column. */
+/* Returns whether the thread's row sees the column. */
 template <typename X> static __device__ inline bool is_in(const tile_range<X::R> &range, int row, int column)
 {
   return (!X::LIMITED || column >= range.low[row]) && column < range.high[row];
@@ -62,8 +63,7 @@ static __device__ inline void weigh(const attention_sizes &a, const attention_dr
     float greatest = r->greatest[i];
 #pragma unroll
     for (int j = 0; j < X::C; j++) {
-      score[i][j] =
-          attention_cap<X::LIMITED>(a, __fmul_rn(score[i][j], a.scale)); /* lse is computed from it, backward too */
+      score[i][j] = attention_cap<X::LIMITED>(a, __fmul_rn(score[i][j], a.scale)); /* rounded as in the backward pass */
       if (is_in<X>(range, i, tile_column(j))) greatest = fmaxf(greatest, score[i][j]);
     }
     greatest = tile_row_max(greatest);
@@ -102,8 +102,8 @@ static __device__ inline void store(const attention_sizes &a, const place &at, c
   }
 }
 
-/* Scores of the tile of queries against the tile of keys from `key` on. The chunk that the block computes comes last,
- * so that its values of v are in shared memory afterwards. */
+/* Computes the scores of the tile of queries against the tile of keys that begins at `key`. The chunk that the block
+ * computes comes last, so that its values of v are in shared memory afterwards. */
 template <typename T, typename X>
 static __device__ inline void score_tile(const attention_sizes &a, const place &at, int64_t key, bool q_there,
                                          const T *q, const T *k, const T *v, float *tiles, float (&score)[X::R][X::C])

@@ -8,9 +8,9 @@
  * k and v may be parts of one tensor [N,T,heads + 2*kv_heads,D], as are dq, dk and dv then (attention_qkv). */
 typedef struct attention_sizes {
   int64_t samples, queries, keys, heads, kv_heads; /* N, T, S */
-  int64_t q_stride, k_stride;                      /* from one position to the next: of q and dq; of k, v, dk and dv */
-  int32_t size, chunks;                            /* D; see tile_geometry.h */
-  float scale, softcap;                            /* softcap 0: none */
+  int64_t q_stride, k_stride; /* distances between neighbouring positions: in q and dq; in k, v, dk and dv */
+  int32_t size, chunks;       /* D; see tile_geometry.h */
+  float scale, softcap;       /* softcap 0: none */
   bool causal, cached;
   int64_t window;        /* 0: none */
   const int32_t *places; /* [N,T], or NULL */
@@ -90,8 +90,9 @@ static inline bool attention_is_limited(const attention_sizes &a)
   return a.places || a.window > 0 || a.softcap > 0;
 }
 
-/* The keys that query t sees: attention_low .. attention_high - 1. Neither is less than that of the query before (see
- * places in brim/ops.h). Queries after the last count as the last. Cached keys count from the beginning of the text. */
+/* Query t sees the keys attention_low .. attention_high - 1. Neither bound is less than that of
+ * the query before (see places in brim/ops.h). Queries after the last count as the last. Cached keys count from the
+ * beginning of the text. */
 template <bool LIMITED> static __device__ inline int64_t attention_high(const attention_sizes &a, int64_t n, int64_t t)
 {
   if (LIMITED && a.cached) return a.places[n * a.queries + cuda_min(t, a.queries - 1)] + 1;
@@ -105,7 +106,7 @@ template <bool LIMITED> static __device__ inline int64_t attention_low(const att
   if (a.places && !a.cached) low = cuda_max(0, t - a.places[n * a.queries + t]);
   return a.window > 0 ? cuda_max(low, attention_high<true>(a, n, t) - a.window) : low;
 }
-/* The first query that sees key s or a later one; all later ones do too. Not for cached keys. */
+/* Returns the first query that sees key s or a later key; all queries after it do too. Not for cached keys. */
 static __device__ inline int64_t attention_first(const attention_sizes &a, int64_t s)
 {
   return a.causal ? cuda_max(0, s + a.queries - a.keys) : 0;
@@ -127,12 +128,12 @@ static __device__ inline int64_t attention_end(const attention_sizes &a, int64_t
   return column + high;
 }
 
-/* The score after the soft cap, from scale * q . k. */
+/* Returns the score after the soft cap; x is scale * q . k. */
 template <bool LIMITED> static __device__ inline float attention_cap(const attention_sizes &a, float x)
 {
   return LIMITED && a.softcap > 0 ? a.softcap * tanhf(x / a.softcap) : x;
 }
-/* The cap's derivative at its result. */
+/* Returns the cap's derivative for the capped score. */
 template <bool LIMITED> static __device__ inline float attention_slope(const attention_sizes &a, float capped)
 {
   if (!LIMITED || !(a.softcap > 0)) return 1;

@@ -5,12 +5,13 @@
 
 #include "brim/ops.h"
 
-#define ATTENTION_MMA_SIZE_MAX 128 /* numbers of a head, for the kernels on tensor cores */
+#define ATTENTION_MMA_SIZE_MAX 128 /* the most numbers in a head for which the kernels on tensor cores work */
 
 typedef struct attention_form {
-  int64_t size, keys;         /* D, S */
-  int64_t q_stride, k_stride; /* from one position to the next, in numbers: of q and dq; of k, v, dk and dv */
-  bool joined;                /* in[0] holds keys and values too, and out[0] their gradients */
+  int64_t size, keys; /* D, S */
+  int64_t q_stride,
+      k_stride; /* distances between neighbouring positions, in numbers: in q and dq; in k, v, dk and dv */
+  bool joined;  /* in[0] holds keys and values too, and out[0] their gradients */
 } attention_form;
 
 /* qkv: the node's operation is attention_qkv, or its gradient. */

@@ -30,7 +30,7 @@ enum rows { QUERIES, QUERIES_MAKE_DELTA, KEYS };
 template <int DEPTH_, int R_, int C_, enum rows ROLE, bool LIMITED_>
 struct cut {
   static constexpr int DEPTH = DEPTH_, R = R_, C = C_, ROWS = 16 * R_, COLUMNS = 8 * C_;
-  static constexpr int BLOCKS = 2; /* on a multiprocessor: at most 255 registers */
+  static constexpr int BLOCKS = 2; /* blocks on a multiprocessor, so that a thread has at most 255 registers */
   static constexpr bool LIMITED = LIMITED_;
   static constexpr bool KEYS = ROLE == rows::KEYS, MAKES_DELTA = ROLE == QUERIES_MAKE_DELTA;
 };
@@ -59,7 +59,7 @@ template <typename X> static __device__ inline tiles<X> tiles_of()
   return m;
 }
 
-/* The chunk of queries and of dy from t on, or of keys and of v from s on. */
+/* Loads the chunk of queries and of dy from t on, or of keys and of v from s on. */
 template <typename T, int DEPTH, int COUNT, bool COLUMNS>
 static __device__ inline void load_queries(const attention_sizes &a, const place &at, int64_t t, int chunk,
                                            const attention_operands<T> &o, float *q, float *dy)
@@ -100,7 +100,7 @@ static __device__ inline void load(const attention_sizes &a, const place &at, in
   }
 }
 
-/* The columns that each row sees, or that see it. */
+/* Returns the columns that each row sees, or that see it. */
 template <typename X> static __device__ inline tile_range<X::R> range_of(const attention_sizes &a, const place &at)
 {
   tile_range<X::R> range;
@@ -116,7 +116,7 @@ template <typename X> static __device__ inline tile_range<X::R> range_of(const a
   return range;
 }
 
-/* Whether each row sees each column. */
+/* Returns whether each row sees each column. */
 template <typename X> static __device__ inline bool is_seen_whole(const attention_sizes &a, const place &at)
 {
   if (X::LIMITED) return false;
@@ -267,7 +267,7 @@ static __device__ inline void make_keys(const attention_sizes &a, const attentio
   for (at.head = at.group * sharing; at.head < (at.group + 1) * sharing; at.head++)
     for (at.column = first; at.column < a.queries; at.column += X::COLUMNS) {
       if (X::LIMITED && attention_low<true>(a, at.sample, at.column) >= at.row + X::ROWS)
-        break; /* nor do later queries see these keys */
+        break; /* later queries do not see these keys either */
       add_tile<T, X>(a, z, at, rows_there, o, &none, dk, dv);
       rows_there = true;
     }

@@ -20,7 +20,8 @@ typedef struct library_state {
   enum cuda_sdpa_result result;
   attention_form form;
   int64_t runs;
-  uint64_t query_bytes, key_bytes, y_bytes, lse_bytes; /* from one run's values to the next's */
+  uint64_t query_bytes, key_bytes, y_bytes,
+      lse_bytes; /* distances between the values of one run and the next, in bytes */
 } library_state;
 
 static cuda_sdpa description_of(const brim_node *node, enum cuda_sdpa_result result, const attention_form *f)
@@ -46,7 +47,7 @@ static enum cuda_attention first_asked(const cuda_backend *b)
   return (enum cuda_attention)((const cuda_plugin_params *)b->params)->attention;
 }
 
-/* Returns why the library is not asked, or NULL. */
+/* Returns why brim does not ask the library for this node, or NULL if it does. */
 static const char *reason_against(const cuda_backend *b, const brim_node *node, const cuda_sdpa *a)
 {
   const brim_attention_attr *attr = &node->attr.attention;

@@ -14,13 +14,14 @@
 template <int DEPTH_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, COLUMNS = 64, N = COLUMNS / 8, TILE = COLUMNS * (DEPTH + MMA_PAD);
   static constexpr bool LIMITED = LIMITED_;
-  static constexpr int BLOCKS = DEPTH > 64 ? 2 : 3; /* on a multiprocessor: at most 255 or 168 registers */
+  static constexpr int BLOCKS =
+      DEPTH > 64 ? 2 : 3; /* blocks on a multiprocessor, so that a thread has at most 255 or 168 registers */
 };
 
 template <typename X> struct result {
   float sum[X::DEPTH / 8][4];
-  float greatest[2]; /* of the exponents so far, or -infinity */
-  float total[2];    /* of the weights before dropout, over the columns of this lane */
+  float greatest[2]; /* the greatest of the exponents so far, or -infinity */
+  float total[2];    /* the sum of the weights before dropout, over the columns of this lane */
 };
 
 struct place {

@@ -7,7 +7,7 @@
 #include "mma.cuh"
 
 #define ATTENTION_MMA_ROWS 64
-#define ATTENTION_LOG2E 1.44269504f /* of e; exponentials are powers of two here */
+#define ATTENTION_LOG2E 1.44269504f /* log2(e): exponentials are powers of two here */
 #define ATTENTION_LN2 0.693147181f
 
 /* [step] Nodes for which cuda_attention_takes_tensor_cores. T: cuda_bf16 or cuda_f16. */
@@ -18,12 +18,12 @@ template <typename T>
 brim_status attention_mma_grad(cuda_backend *b, const brim_launch *launch, const attention_sizes &a,
                                const attention_operands<T> &o);
 
-/* The row, of the block's, of a thread's upper (0) or lower (1) half of sums. */
+/* Returns the row, within the block's rows, of the upper (0) or lower (1) half of a thread's sums. */
 static __device__ inline int attention_mma_row(int half)
 {
   return (int)threadIdx.x / CUDA_WARP * 16 + half * 8 + (int)threadIdx.x % CUDA_WARP / 4;
 }
-/* The column, of the tile's, of sum [j][e]; its row is that of half e / 2. */
+/* Returns the column, within the tile, of sum [j][e]; its row is that of half e / 2. */
 static __device__ inline int attention_mma_column(int j, int e)
 {
   return 8 * j + (int)threadIdx.x % 4 * 2 + e % 2;
@@ -34,7 +34,7 @@ static __device__ inline bool attention_mma_is_in(const tile_range<2> &range, in
   return column >= range.low[e / 2] && column < range.high[e / 2];
 }
 
-/* A score as the exponent of two, from q . k. */
+/* Returns the score as an exponent of two, from q . k. */
 template <bool LIMITED> static __device__ inline float attention_exponent(const attention_sizes &a, float product)
 {
   return LIMITED ? ATTENTION_LOG2E * attention_cap<LIMITED>(a, a.scale * product)

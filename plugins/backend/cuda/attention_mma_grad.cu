@@ -18,7 +18,7 @@ template <int DEPTH_, bool KEYS_, bool LIMITED_> struct cut {
   static constexpr int DEPTH = DEPTH_, COLUMNS = DEPTH > 96 ? 16 : 32, N = COLUMNS / 8;
   static constexpr int ROWS_TILE = ATTENTION_MMA_ROWS * (DEPTH + MMA_PAD), TILE = COLUMNS * (DEPTH + MMA_PAD);
   static constexpr bool KEYS = KEYS_, LIMITED = LIMITED_;
-  static constexpr int BLOCKS = 2; /* on a multiprocessor: at most 255 registers */
+  static constexpr int BLOCKS = 2; /* blocks on a multiprocessor, so that a thread has at most 255 registers */
 };
 
 /* A tile: its sample, the head of its queries (`head`) and of its keys (`group`), its first row and column. */
@@ -48,7 +48,7 @@ template <typename T, typename X> static constexpr size_t shared_bytes()
   return (2 * X::ROWS_TILE + 4 * X::TILE) * sizeof(T) + 4 * X::COLUMNS * sizeof(float);
 }
 
-/* Queries and dy from t on, or keys and v from s on. */
+/* Loads queries and dy from t on, or keys and v from s on. */
 template <typename T, typename X, int COUNT>
 static __device__ inline void load_queries(const attention_sizes &a, const place &at, int64_t t,
                                            const attention_operands<T> &o, T *q, T *dy)
@@ -94,7 +94,7 @@ static __device__ inline void load_columns(const attention_sizes &a, const place
   }
 }
 
-/* The columns that each row sees, or that see it. */
+/* Returns the columns that each row sees, or that see it. */
 template <typename X> static __device__ inline tile_range<2> range_of(const attention_sizes &a, const place &at)
 {
   tile_range<2> range;
@@ -110,7 +110,7 @@ template <typename X> static __device__ inline tile_range<2> range_of(const atte
   return range;
 }
 
-/* Whether each row sees each column. */
+/* Returns whether each row sees each column. */
 template <typename X> static __device__ inline bool is_seen_whole(const attention_sizes &a, const place &at)
 {
   if (X::LIMITED) return false;
@@ -205,7 +205,7 @@ static __device__ inline void add_tiles(const attention_sizes &a, const attentio
   }
 }
 
-/* dy . y of the block's queries, into shared memory. */
+/* Computes dy . y of the block's queries, and stores it in shared memory. */
 template <typename T, typename X>
 static __device__ inline void make_delta(const attention_sizes &a, const place &at, const attention_operands<T> &o)
 {

@@ -22,7 +22,7 @@ typedef struct operand {
 } operand;
 
 typedef struct rows_walk {
-  int32_t rank; /* of the dimensions that count the rows */
+  int32_t rank; /* the number of dimensions that count the rows */
   cuda_divider length, dim[BRIM_DIMS_MAX];
   int64_t step[2][BRIM_DIMS_MAX];
   int64_t inner[2]; /* each operand's step along a row */
@@ -93,7 +93,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   for (int64_t i = whole * V + cuda_first(); i < count; i += cuda_step_width()) combine<T, OP, 1>(y, a, b, r, i);
 }
 
-/* Whether an operand that advances along the rows starts each row at a whole vector. */
+/* Returns whether an operand that advances along the rows starts each row at a whole vector. */
 static bool is_vector(const rows_walk *r, int o, int64_t vector)
 {
   if (r->inner[o] != 1) return true;

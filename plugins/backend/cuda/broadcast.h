@@ -9,7 +9,7 @@
 #include "divider.h"
 
 typedef struct cuda_walk {
-  int32_t rank;                   /* dimensions, the last changing fastest; without those of 1, so it may be 0 */
+  int32_t rank;                   /* the number of dimensions, 0 if all of them are 1; the last changes fastest */
   int64_t dim[BRIM_DIMS_MAX];     /* in the order of memory; their product is the number of the tensor's elements */
   int64_t step[2][BRIM_DIMS_MAX]; /* distance in elements in each operand; 0 where it is repeated */
 } cuda_walk;

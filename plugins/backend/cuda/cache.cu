@@ -5,8 +5,8 @@
 #include "words.cuh"
 
 typedef struct writing {
-  int64_t count, rows; /* values to write; rows of a text's cache */
-  int64_t stride;      /* from one row of x to the next */
+  int64_t count, rows; /* the number of values to write; the rows of a text's cache */
+  int64_t stride;      /* the distance between neighbouring rows of x */
   cuda_divider by_width, by_tokens;
   cuda_control *control;
   uint64_t node; /* for cuda_report */

@@ -89,7 +89,7 @@ brim_status cuda_card_refuse(const cuda_card *card)
 
 /* ---- the libraries ---- */
 
-static char made; /* stands for every plan of a library */
+static char made; /* an object whose address stands for every plan of a library */
 
 bool cuda_card_made(const void *plan)
 {

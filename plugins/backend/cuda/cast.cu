@@ -87,7 +87,7 @@ template <typename To> static brim_status launch_typed(cuda_backend *b, uint32_t
   CUDA_WITH_TYPE(from, From, return (launch_table<To, From>(b, table)));
 }
 
-/* Casts from one type to another; none needs the result of another. */
+/* Casts from one type to another. No cast of a launch reads the result of another. */
 static brim_status launch_casts(cuda_backend *b, uint32_t to, uint32_t from, const cuda_table *table)
 {
   CUDA_WITH_TYPE(to, To, return launch_typed<To>(b, from, table));

@@ -1,13 +1,14 @@
 /* conv2d and its gradients: conversions, bias and activation around a convolution. cuDNN computes the convolution
- * (dnn.h), or, if it refuses, kernels of our own do (conv_direct.cu).
+ * (dnn.h), or, if it refuses, brim's own kernels do (conv_direct.cu).
  *
  * Results have the order in which the library is fastest: channels-last on tensor cores, else plain. Later operations
- * can keep that order. If the library has no plan for that order, the other is tried; our own kernels take any order.
+ * can keep that order. If the library has no plan for that order, the backend tries the other; brim's kernels take any
+ * order.
  *
  * Weights are [K,D,R,S] in checkpoints, optimizers and other backends. Channels-last convolutions need [K,R,S,D]. In 16
  * bits the cast of a weight writes it in that order (cast.cu). Another weight is copied into scratch, which moves each
- * value once, while each is used N*P*Q times.
- * Gradients of weights are computed into scratch, because the library writes them and the kernel must add. */
+ * value once, while each is used N*P*Q times. Gradients of weights are computed into scratch, because the library
+ * writes them and the kernel must add. */
 #include "conv.h"
 
 #include <stdlib.h>
@@ -23,8 +24,8 @@
 /* Scratch: x or dy or both in the convolution's order, the weight in that order, then the convolution's own scratch. */
 typedef struct plan {
   cuda_conv conv;
-  cuda_dnn_plan *dnn;    /* NULL for kernels of our own */
-  uint64_t weight_bytes; /* of the weight's gradient in scratch, or 0 */
+  cuda_dnn_plan *dnn;    /* NULL if brim's kernels compute it */
+  uint64_t weight_bytes; /* the size of the weight's gradient in scratch, or 0 */
 } plan;
 
 static void release(void *self, void *state)
@@ -67,7 +68,7 @@ static brim_status start(const brim_node *node, const brim_tensor *x, const brim
   return BRIM_OK;
 }
 
-/* Tries the library in one order, then in the other. It is not an error if both fail. */
+/* Asks the library for a plan in one order, then in the other. It is not an error if both fail. */
 static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result result, uint64_t *scratch_bytes)
 {
   cuda_dnn_conv wanted = {result, p->conv};
@@ -82,7 +83,7 @@ static brim_status try_library(cuda_backend *b, plan *p, enum cuda_dnn_result re
   return BRIM_OK;
 }
 
-/* The weight of a node as a tensor of rank 4. */
+/* Returns the weight of a node as a tensor of rank 4. */
 static brim_tensor weight_of(const plan *p, const brim_node *node)
 {
   const cuda_conv *v = &p->conv;
@@ -91,7 +92,7 @@ static brim_tensor weight_of(const plan *p, const brim_node *node)
   return weight;
 }
 
-/* Our own kernels read plain weights. */
+/* Returns whether the convolution reads channels-last weights; brim's kernels read plain ones. */
 static bool wants_last(const plan *p)
 {
   return p->dnn && p->conv.x_last;
@@ -257,7 +258,7 @@ static brim_status add_weight(cuda_backend *b, const plan *p, float *dweight, bo
 static brim_status prepare_grad_weight(cuda_backend *b, const brim_node *node, plan *p, brim_kernel_need *need)
 {
   uint64_t bytes = 0;
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(try_library(b, p, CUDA_DNN_WEIGHT, &bytes));
   if (p->dnn) {
     p->weight_bytes =
@@ -304,7 +305,7 @@ static CUDA_RUN(grad_weight_run)
 BRIM_KERNEL(conv2d_grad_weight) = {
     .op = "conv2d_grad_weight", .prepare = grad_weight_prepare, .run = grad_weight_run, .release = release};
 
-/* The members of a convolution that the sum of dy's channels needs. */
+/* Returns the members of a convolution that the sum of dy's channels needs. */
 static cuda_conv channels_of(const brim_tensor *dy)
 {
   cuda_conv v = {};
@@ -324,7 +325,7 @@ static CUDA_PREPARE(grad_bias_prepare)
   (void)program;
   (void)state;
   need->workspace_bytes = cuda_conv_bias_bytes(&v);
-  need->begins = 1;
+  need->overwrites = 1;
   return BRIM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The sizes of a convolution, named as in plugins/backend/reference/conv.c, and the kernels of our own for it. */
+/* The sizes of a convolution, named as in plugins/backend/reference/conv.c, and brim's own kernels for it. */
 #ifndef CUDA_CONV_H
 #define CUDA_CONV_H
 #include "cuda.h"
@@ -11,7 +11,7 @@ typedef struct cuda_conv {
   int64_t K, D, R, S; /* weight [K,D,R,S]; D = C / groups */
   int64_t P, Q;       /* y [N,K,P,Q] */
   int64_t groups, stride[2], padding[2], dilation[2];
-  uint32_t dtype;      /* of x, y, their gradients and the weight; weight gradients are F32 */
+  uint32_t dtype;      /* the type of x, y, their gradients and the weight; weight gradients are F32 */
   bool x_last, y_last; /* channels-last in memory */
 } cuda_conv;
 

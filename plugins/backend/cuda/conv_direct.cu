@@ -69,7 +69,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
       for (int64_t s = 0; s < v.S; s++) {
         const int64_t h = top + r * v.dilation[0], w = left + s * v.dilation[1];
         if (h < 0 || h >= v.H || w < 0 || w >= v.W) continue;
-        float tap = 0; /* a sum of its own, for precision */
+        float tap = 0; /* sums each tap separately, for precision */
         for (int64_t c = 0; c < v.D; c++)
           tap += cuda_load(&window[c * sx.c + h * sx.h + w * sx.w]) * cuda_load(&filter[c * taps + r * v.S + s]);
         sum += tap;
@@ -228,7 +228,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
   if (threadIdx.x == 0) dbias[channel] = (float)((adds ? dbias[channel] : 0) + sum);
 }
 
-/* Blocks of a channel; each channel that has several needs a ticket. */
+/* Returns the number of blocks of a channel; each channel that has several needs a ticket. */
 static int64_t bias_parts_of(const cuda_conv *v)
 {
   return v->K > CUDA_TICKETS ? 1 : parts_of(v, v->K);

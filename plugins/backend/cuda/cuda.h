@@ -14,7 +14,7 @@ extern "C" {
 typedef struct cuda_params {
   bool tf32;
   bool debug_launches;
-  const char *profile; /* path, or "" for none; see libraries/profile.h */
+  const char *profile; /* the path of the tuning profile, or "" for none; see libraries/profile.h */
   bool tune;
   bool gelu_epilogue;
 } cuda_params;
@@ -39,8 +39,9 @@ typedef struct cuda_control {
   brim_step step;
   int32_t proved; /* 1: the running program has a proof, and its updates check flags.refused */
   cuda_flags flags;
-  double partial[CUDA_PARTIALS]; /* sums, from one launch of an operation to its next */
-  uint32_t ticket[CUDA_TICKETS]; /* blocks that have drawn each (cuda_last_block); 0 between launches */
+  double partial[CUDA_PARTIALS]; /* partial sums, from one launch of an operation to its next */
+  uint32_t
+      ticket[CUDA_TICKETS]; /* the number of blocks that have drawn each ticket (cuda_last_block); 0 between launches */
 } cuda_control;
 
 /* The results of a fetch, in pinned memory. */
@@ -71,22 +72,22 @@ struct nvml_device;
 typedef struct cuda_backend {
   const cuda_params *params;
   struct cuda_backend *first;   /* of a lane: the instance that selected the device; else NULL */
-  int device;                   /* the runtime's number; -1 if none is selected */
+  int device;                   /* the runtime's number of the device; -1 if none is selected */
   int processors;               /* multiprocessors */
   int capability;               /* 90: compute capability 9.0 */
   uint64_t total_bytes;         /* of the device */
-  brim_device_takes takes;      /* of the device, by this process; of a lane: lanes_bytes, its own part */
-  struct nvml_device *nvml;     /* the device, for nvml.h; NULL if NVML is not usable */
+  brim_device_takes takes;      /* the device memory that this process takes; of a lane: lanes_bytes, its own part */
+  struct nvml_device *nvml;     /* the selected device, for nvml.h; NULL if NVML is not usable */
   cudaStream_t compute, copies; /* the latter of inputs */
   cuda_control *control;        /* on the device */
   struct cublasLtContext *blas;
   struct cudnnContext *dnn;
   struct cuda_tuning *tuning;      /* libraries/library.h; NULL for the libraries' first suggestions */
-  struct cuda_dnn_plan *dnn_plans; /* all plans in use, of convolutions and attention; equal layers share one */
+  struct cuda_dnn_plan *dnn_plans; /* all plans of convolutions and attention in use; equal layers share a plan */
   struct cuda_sdpa_plan *sdpa;
   /* Inputs in flight: stages at the start of the arena, each with a copy in pinned memory. */
   uint8_t *stage, *pinned;
-  uint64_t stage_bytes, fed; /* of one stage; feeds so far */
+  uint64_t stage_bytes, fed; /* the size of a stage; the number of feeds so far */
   cudaEvent_t copied[CUDA_STAGES], consumed[CUDA_STAGES];
   /* Results in flight; the last slot is for synchronize. */
   cuda_fetch *fetch;
@@ -98,9 +99,9 @@ typedef struct cuda_backend {
   cudaStream_t in, out;
   cudaStream_t comm; /* a communicator's */
   cudaEvent_t mark[BRIM_MARKS];
-  struct cuda_trace *trace; /* NULL: nothing is measured */
-  int32_t begins;           /* step.begins of the program that runs */
-  uint32_t *counted;        /* launches are counted here instead of made: see cuda_program_count; NULL: they are made */
+  struct cuda_trace *trace;     /* NULL: nothing is measured */
+  int32_t is_first_micro_batch; /* step.is_first_micro_batch of the program that runs */
+  uint32_t *counted; /* launches are counted here instead of made: see cuda_program_count; NULL: they are made */
 } cuda_backend;
 
 /* [plan, step] Called instead of everything that starts work of a node on the device: counts it and returns true if
@@ -126,7 +127,7 @@ brim_status cuda_check_node(cudaError_t error, const brim_node *node);
  * copies that there first; a program's step is already there. Returns NULL with an error set if the copy failed. */
 cuda_control *cuda_control_of(cuda_backend *b, const brim_launch *launch);
 
-/* The product of all dimensions but the last. */
+/* Returns the product of all dimensions but the last. */
 static inline int64_t cuda_rows_of(const brim_tensor *t)
 {
   return brim_shape_count(&t->shape) / t->shape.dim[t->shape.rank - 1];
@@ -135,16 +136,16 @@ static inline int64_t cuda_last(const brim_tensor *t)
 {
   return t->shape.dim[t->shape.rank - 1];
 }
-/* Whether kernels add to this output instead of writing it. See brim/ops.h. */
+/* Returns whether kernels add to this output instead of writing it. See brim/ops.h. */
 static inline bool cuda_adds(const brim_tensor *t)
 {
   return t->role == BRIM_ROLE_GRADIENT;
 }
 
-/* [step] Whether a kernel that sets need.begins adds to output i in this run. */
+/* [step] Returns whether a kernel that sets need.overwrites adds to output i in this run. */
 static inline bool cuda_adds_to(const cuda_backend *b, const brim_launch *launch, uint32_t i)
 {
-  return brim_adds(launch->node, i, launch->step ? launch->step->begins : b->begins);
+  return brim_adds(launch->node, i, launch->step ? launch->step->is_first_micro_batch : b->is_first_micro_batch);
 }
 
 /* Kernels: the names of `prepare`, `realize`, `run` and `release` in brim_kernel. */

@@ -27,7 +27,7 @@
 #endif
 
 #define PAGE_BYTES ((size_t)1 << 20) /* CUPTI recommends 1 to 10 MB */
-#define PAGES_MAX 64                 /* in memory at a time; CUPTI drops records if there are more */
+#define PAGES_MAX 64                 /* the most pages in memory at a time; CUPTI drops records if it needs more */
 
 static const struct {
   int kind;
@@ -45,7 +45,7 @@ typedef struct page {
 
 /* The library, opened once in a process and never closed. */
 static struct {
-  char problem[512]; /* why it is not usable; empty if it is */
+  char problem[512]; /* the reason why CUPTI is not usable, or "" */
   int (*set_callbacks)(void (*request)(uint8_t **, size_t *, size_t *),
                        void (*complete)(void *, uint32_t, uint8_t *, size_t, size_t));
   int (*enable)(int kind);
@@ -68,15 +68,15 @@ typedef struct clock_pair {
 static struct {
   pthread_mutex_t lock;
   bool is_on;
-  page *first, **last; /* with records, in the order of their return */
-  size_t pages;        /* these, and those that CUPTI has */
+  page *first, **last; /* pages with records, in the order in which CUPTI returned them */
+  size_t pages;        /* the number of these pages and of those that CUPTI holds */
   clock_pair begin;
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Thread_local bool is_tagged;
 
 /* ---- the library ---- */
 
-/* Toolkits keep it beside the runtime, or in extras. */
+/* Opens the library beside the runtime, or in extras, where toolkits keep it. */
 static void *open_beside_runtime(void)
 {
   static const char *const folders[] = {"", "../extras/CUPTI/lib64/"};
@@ -98,7 +98,7 @@ static void open_library(void)
 {
   const struct {
     const char *name;
-    void *function; /* the address of a pointer to it */
+    void *function; /* the address of the function pointer to set */
   } needed[] = {{"cuptiActivityRegisterCallbacks", &cupti.set_callbacks},
                 {"cuptiActivityEnable", &cupti.enable},
                 {"cuptiActivityDisable", &cupti.disable},
@@ -173,7 +173,7 @@ double cuda_cupti_seconds(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of a few readings, the one that took the shortest time. */
+/* Reads both clocks a few times, and returns the reading that took the shortest time. */
 static brim_status read_clocks(clock_pair *out)
 {
   double least = 0;
@@ -240,7 +240,7 @@ brim_status cuda_cupti_begin(void)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   size_t enabled = 0, dropped;
-  const char *other = getenv("CUDA_INJECTION64_PATH"); /* set by NVIDIA's profilers, which use CUPTI themselves */
+  const char *other = getenv("CUDA_INJECTION64_PATH"); /* NVIDIA's profilers, which use CUPTI themselves, set it */
   if (other && other[0]) return brim_fail(BRIM_ENOTSUP, "another profiler is attached to this process");
   pthread_once(&once, open_library);
   if (cupti.problem[0]) return brim_fail(BRIM_ENOTSUP, "%s", cupti.problem);
@@ -276,7 +276,7 @@ typedef struct tagged_call {
 } tagged_call;
 
 typedef struct reading {
-  tagged_call *call; /* [room]; by number, once all are read */
+  tagged_call *call; /* [room]; sorted by number after all records have been read */
   size_t calls, room;
   cuda_cupti_span *span; /* [tags + 1] */
   size_t tags, lost;

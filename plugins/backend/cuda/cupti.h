@@ -16,7 +16,7 @@ enum {
   CUPTI_DRIVER = 4,
   CUPTI_RUNTIME = 5,
   CUPTI_KERNEL = 10,
-  CUPTI_LINK = 39, /* of a call to a tag */
+  CUPTI_LINK = 39, /* links a call to a tag */
   CUPTI_TAGS = 3,  /* external ids for any program */
   CUPTI_BEGIN_AT = 16,
   CUPTI_END_AT = 24,
@@ -27,7 +27,7 @@ enum {
   CUPTI_LINK_CALL_AT = 16
 };
 
-/* From the start of a tag's first kernel or copy to the end of its last. */
+/* The time from the start of a tag's first kernel or copy to the end of its last. */
 typedef struct cuda_cupti_span {
   double begin, end; /* seconds of CLOCK_MONOTONIC; 0: CUPTI has reported no work */
 } cuda_cupti_span;

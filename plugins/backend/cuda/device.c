@@ -93,7 +93,7 @@ static bool query_nvml(const cuda_nvml_key *key, brim_device_info *info)
 {
   struct nvml_device *nvml = NULL;
   if (cuda_nvml_find(key, &nvml) != BRIM_OK || cuda_nvml_free_bytes(nvml, &info->free_bytes) != BRIM_OK) return false;
-  if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* of the GPU, not of its part */
+  if (info->free_bytes > info->total_bytes) info->free_bytes = info->total_bytes; /* NVML reports the whole GPU */
   return true;
 }
 

@@ -43,7 +43,7 @@ brim_status cuda_device_mark(void *self, uint32_t queue, uint32_t mark);
 brim_status cuda_device_wait(void *self, uint32_t queue, uint32_t mark);
 void *cuda_device_native_queue(void *self, uint32_t queue);
 
-/* library.c. [init] Handles of cuBLASLt and cuDNN for the selected device. */
+/* library.c. [init] Creates the handles of cuBLASLt and cuDNN for the selected device. */
 brim_status cuda_library_open(cuda_backend *b);
 void cuda_library_close(cuda_backend *b);
 

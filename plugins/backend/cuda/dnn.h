@@ -12,13 +12,13 @@ extern "C" {
 enum cuda_dnn_result { CUDA_DNN_Y, CUDA_DNN_X, CUDA_DNN_WEIGHT };
 
 typedef struct cuda_dnn_conv {
-  enum cuda_dnn_result result; /* y, dx or dweight; it is overwritten (=) */
+  enum cuda_dnn_result result; /* the result that the library computes: y, dx or dweight; it overwrites the tensor */
   cuda_conv conv;              /* x_last and y_last are the same; dweight has their type too */
 } cuda_dnn_conv;
 
 typedef struct cuda_dnn_plan cuda_dnn_plan;
 
-/* [plan] The order in which the library is fastest for values of this type. */
+/* [plan] Returns whether the library is fastest with channels-last values of this type. */
 bool cuda_dnn_prefers_last(const cuda_backend *b, uint32_t dtype);
 #define CUDA_DNN_SCRATCH_MAX ((uint64_t)256 << 20)
 /* [plan] Returns ENOTSUP if the library does not offer it. scratch_bytes: for run; at most CUDA_DNN_SCRATCH_MAX. */

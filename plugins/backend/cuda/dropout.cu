@@ -45,8 +45,8 @@ static __device__ inline uint32_t kept4(const mask &m, int64_t sample, int64_t b
   return bits;
 }
 
-/* The value as stored in T. The product is rounded as if it were stored, which gives the same bits as dropout and then
- * add. */
+/* Returns the value as stored in T. The product is rounded as if it were stored, which gives the same bits as dropout
+ * followed by an addition. */
 template <typename T> static __device__ inline float rounded(float value)
 {
   T stored;

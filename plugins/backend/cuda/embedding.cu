@@ -85,10 +85,10 @@ enum { AHEAD = 8 }; /* rows of dy that a thread loads before it adds the first *
 typedef struct sums {
   const uint32_t *key, *row; /* sorted */
   int64_t rows, tile, tiles, dim;
-  uint32_t limit; /* the key of indices out of range */
+  uint32_t limit; /* the key that stands for all indices out of range */
   float *dweight;
-  float *part; /* [tiles][2][dim]: of the index that continues from the previous tile; of the one that continues in the
-                  next */
+  float *part; /* [tiles][2][dim]: the sum of the index that continues from the previous tile, and of the one that
+                  continues in the next */
   cuda_divider packs, by_tile;
 } sums;
 
@@ -190,7 +190,7 @@ template <typename T, int V> static brim_status add_up(cuda_backend *b, const T 
 
 /* ---- embedding_grad: rows by pieces ---- */
 
-#define PIECE_ROWS ((int64_t)1 << 22) /* sorted at a time, at most; bounds the scratch */
+#define PIECE_ROWS ((int64_t)1 << 22) /* the most rows that are sorted at a time; bounds the scratch */
 
 /* Sizes in rows: a part with sums of its own (a grain, or all); the rows sorted at a time; a tile of the sums. */
 typedef struct pieces {
@@ -202,7 +202,7 @@ static pieces pieces_of(const brim_program_info *program, const brim_shape *inde
   const int64_t rows = brim_shape_count(index), sample_rows = rows / index->dim[0];
   pieces p;
   p.grain = program->grain > 0 ? program->grain * sample_rows : rows;
-  p.tile = cuda_sum_tile(cuda_min(p.grain, PIECE_ROWS)); /* independent of the number of samples */
+  p.tile = cuda_sum_tile(cuda_min(p.grain, PIECE_ROWS)); /* this size does not depend on the number of samples */
   p.piece = cuda_min(cuda_min(p.grain, rows), PIECE_ROWS);
   return p;
 }

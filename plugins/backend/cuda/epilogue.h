@@ -1,4 +1,5 @@
-/* The epilogue of a library's product or convolution, in a kernel of our own: adds the bias, applies the activation. */
+/* The epilogue of a library's product or convolution, in one of brim's kernels: adds the bias, applies the
+ * activation. */
 #ifndef CUDA_EPILOGUE_H
 #define CUDA_EPILOGUE_H
 #include "arithmetic.h"
@@ -9,8 +10,8 @@ extern "C" {
 
 typedef struct cuda_epilogue {
   cuda_activation activation;
-  uint32_t dtype, bias_dtype; /* of from, kept and to; of the bias */
-  int64_t count;              /* values; value i is of channel i / inner % channels */
+  uint32_t dtype, bias_dtype; /* the type of from, kept and to; the type of the bias */
+  int64_t count;              /* the number of values; value i belongs to channel i / inner % channels */
   int64_t channels, inner;    /* inner: 1 if channels come last */
   const void *from, *bias;    /* bias [channels], or NULL */
   void *kept;                 /* from + bias; may be from; NULL if not needed */

@@ -20,7 +20,7 @@ typedef struct entry {
   const void *in[OPERANDS];
   void *out[OPERANDS];
   int64_t count;
-  uint32_t first, singles; /* its first part; inputs of one element, as bits */
+  uint32_t first, singles; /* the node's first part; the inputs that have one element, as bits */
 } entry;
 
 CUDA_PART_FIND(find_entry, entry)

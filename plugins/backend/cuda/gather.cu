@@ -34,7 +34,7 @@ static columns columns_of(const brim_launch *launch, const brim_tensor *x, const
   return c;
 }
 
-/* Whether index[at], which is `value`, lies in x. If not, reports it. */
+/* Returns whether index[at], which is `value`, lies in x. If not, reports it. */
 static __device__ inline bool is_inside(const columns &c, int64_t at, int32_t value)
 {
   if (value >= 0 && value < c.x_along) return true;

@@ -120,7 +120,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) sort_scan_kernel(uint32_t
   }
 }
 
-/* The lanes with the same digit as this one, as bits; `active`: the lanes that have a digit. */
+/* Returns the lanes with the same digit as this lane, as bits; `active`: the lanes that have a digit. */
 static __device__ inline unsigned same_digit(unsigned active, uint32_t digit)
 {
   unsigned same = active;

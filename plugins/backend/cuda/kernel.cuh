@@ -49,7 +49,7 @@ static inline brim_status cuda_launch(cuda_backend *b, void (*kernel)(P...), cud
 #endif
 }
 
-/* Starts a copy within the device, and filling with zeros, on the compute stream. */
+/* Start a copy within the device, and fill memory with zeros, on the compute stream. */
 static inline brim_status cuda_copy(cuda_backend *b, void *to, const void *from, uint64_t bytes, const char *what)
 {
   if (cuda_counts(b)) return BRIM_OK;
@@ -62,7 +62,7 @@ static inline brim_status cuda_zero(cuda_backend *b, void *to, uint64_t bytes, c
 }
 
 #ifndef CUDA_EMULATED
-/* The block's dynamic shared memory, 16-byte aligned. */
+/* Returns the block's dynamic shared memory, 16-byte aligned. */
 static __device__ inline void *cuda_dynamic_shared()
 {
   extern __shared__ float4 cuda_dynamic_shared_memory[];
@@ -149,14 +149,14 @@ static __device__ inline int64_t cuda_step_width()
 
 /* ---- sums within a warp and a block ---- */
 
-/* The sum over the warp's 32 lanes, in every lane; always added in the same order. T: float, double, int. */
+/* Returns the sum over the warp's 32 lanes, to every lane; always adds in the same order. T: float, double, int. */
 template <typename T> static __device__ inline T cuda_warp_sum(T value)
 {
 #pragma unroll
   for (int lane = CUDA_WARP / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
-/* The maximum; NaN if either is NaN. */
+/* Returns the maximum; NaN if either is NaN. */
 static __device__ inline float cuda_greater(float a, float b)
 {
   return a > b || a != a ? a : b;
@@ -238,7 +238,7 @@ static __device__ inline void cuda_report_label(cuda_control *control, uint64_t 
   cuda_report_fault(control, node, CUDA_FAULT_LABEL, sample, label, classes);
 }
 
-/* Whether this kernel must not change persistent values (parameters, optimizer states, averages). */
+/* Returns whether this kernel must not change persistent values (parameters, optimizer states, averages). */
 static __device__ inline bool cuda_refused(const cuda_control *control)
 {
   return control->proved && control->flags.refused;

@@ -11,7 +11,7 @@
 enum { TILE = 32, TILE_ROWS = 8 };
 
 typedef struct transposition {
-  int64_t rows, columns, tiles; /* of a matrix; tiles of all matrices */
+  int64_t rows, columns, tiles; /* the rows and columns of a matrix; the number of tiles in all matrices */
   cuda_divider row_tiles, column_tiles;
 } transposition;
 

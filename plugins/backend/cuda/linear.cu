@@ -36,7 +36,7 @@ static_assert(SUM_BLOCKS <= CUDA_TICKETS, "a tile of several parts needs a ticke
 
 /* The division of a sum's rows, which depends on type, rows and columns alone. */
 typedef struct sum_cut {
-  int pack, lanes; /* columns of a thread; threads of a block along a row, a power of two */
+  int pack, lanes; /* the columns of a thread; the threads of a block along a row, a power of two */
   int64_t tiles, parts;
 } sum_cut;
 
@@ -300,7 +300,7 @@ static brim_status copy_first(cuda_backend *b, const brim_launch *launch)
   return cuda_copy(b, launch->out[0], a, bytes, "copying a sum");
 }
 
-/* The product of input `first`, in plain order, and the next one. */
+/* Computes the product of input `first`, in plain order, and the input after it. */
 static brim_status multiply(cuda_backend *b, const brim_launch *launch, uint32_t first, void *d)
 {
   cuda_operands o = {};
@@ -311,7 +311,7 @@ static brim_status multiply(cuda_backend *b, const brim_launch *launch, uint32_t
   return cuda_product_run(b, ((const linear *)launch->state)->product, &o);
 }
 
-/* The first column of y to which linear+add adds, in bytes. */
+/* Returns where linear+add begins to add in a row of y, in bytes. */
 static uint64_t first_byte(const brim_node *node)
 {
   return (uint64_t)node->attr.linear.first * brim_dtype_bytes(node->out[0]->dtype);
@@ -345,7 +345,7 @@ BRIM_KERNEL(linear_add) = {
 
 /* ---- gradients ---- */
 
-/* dy and weight are the inputs from `first` on. */
+/* Returns the product for dx; dy and weight are the inputs from `first` on. */
 static cuda_product product_for_dx(const brim_node *node, uint32_t first)
 {
   const brim_shape *w = &node->in[first + 1]->shape;
@@ -400,7 +400,7 @@ static CUDA_PREPARE(grad_weight_prepare)
   p.type = node->in[0]->dtype;
   p.type_d = node->out[0]->dtype;
   p.accumulate = cuda_adds(node->out[0]);
-  need->begins = 1;
+  need->overwrites = 1;
   BRIM_TRY(cuda_plain_prepare(self, program, node, need, state));
   BRIM_TRY(start(node, &plan));
   const uint64_t before = need->workspace_bytes;

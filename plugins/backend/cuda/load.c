@@ -8,9 +8,9 @@
 #include "device.h"
 #include "libraries/libraries.h"
 
-static const cuda_libraries *table; /* once loaded, until the process exits */
+static const cuda_libraries *table; /* set when the libraries are loaded; they stay loaded until the process exits */
 
-/* "<folder of this plugin>/cuda/libraries.so.1" */
+/* Writes the path "<folder of this plugin>/cuda/libraries.so.1". */
 static brim_status find_file(char *path, size_t room)
 {
   static const char file[] = "cuda/libraries.so.1";

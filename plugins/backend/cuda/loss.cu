@@ -42,14 +42,15 @@ template <typename T, int P> static __device__ inline span span_of(const T *row,
 
 typedef struct softmax_sums {
   float greatest;
-  int before;     /* classes that come before the label */
-  double sum;     /* of exp(logit - greatest) */
-  double weights; /* the sum of weights, and of weight * logit; if labels are smoothed, or shares */
+  int before; /* classes that come before the label */
+  double sum; /* of exp(logit - greatest) */
+  double
+      weights; /* the sum of weights, and of weight * logit; used if labels are smoothed or are class probabilities */
   double weighted;
 } softmax_sums;
 
-/* The number to subtract in exponentials. A row of only -inf so far must not give NaN, because other logits may
- * follow. */
+/* Returns the number to subtract in exponentials. A row whose logits so far are all -inf must not give NaN, because
+ * other logits may follow. */
 static __device__ inline float shift_of(float greatest)
 {
   return greatest == -INFINITY ? 0 : greatest;
@@ -60,7 +61,7 @@ static __device__ inline float weight_of(const cuda_loss_rows &p, int64_t k)
   return p.weight ? p.weight[k] : 1;
 }
 
-/* The logits as the softmax reads them, and the derivative of such a logit z. */
+/* Returns a logit after the soft cap; slope_of_cap() returns the derivative of such a logit z. */
 static __device__ inline float capped(const cuda_loss_rows &p, float z)
 {
   return p.softcap > 0 ? p.softcap * tanhf(z / p.softcap) : z;
@@ -153,7 +154,7 @@ static __device__ inline double weighted_loss(const softmax_sums &s)
   return ((double)s.greatest + log(s.sum)) * s.weights - s.weighted;
 }
 
-/* Whether a row has a class: false if its label is ignored, or is wrong, which is reported. */
+/* Returns whether a row has a class. If not, its label is ignored, or it is wrong and this reports it. */
 static __device__ inline bool has_class(const cuda_loss_rows &p, int64_t row, int32_t label, int lane)
 {
   if (p.ignores && label == p.ignore_index) return false;
@@ -164,7 +165,7 @@ static __device__ inline bool has_class(const cuda_loss_rows &p, int64_t row, in
 
 /* ---- forward ---- */
 
-/* The loss of a row whose label is a class. */
+/* Returns the loss of a row whose label is a class. */
 static __device__ inline float loss_of(const cuda_loss_rows &p, const softmax_sums &s, float own, int32_t label)
 {
   const double nll = (double)s.greatest - (double)own + log(s.sum);
@@ -224,7 +225,7 @@ typedef struct slopes {
   float shift, softmax, constant, own;
 } slopes;
 
-/* Values common to all elements of a row. shift is lse rounded to fp32; a factor corrects the rounding. */
+/* Returns the values common to all elements of a row. shift is lse rounded to fp32; a factor corrects the rounding. */
 static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, double weights, float own, int32_t label)
 {
   const double scale = p.control->step.loss_scale, soft = p.smoothing / (double)p.classes * scale;
@@ -237,7 +238,7 @@ static __device__ inline slopes slopes_of(const cuda_loss_rows &p, double lse, d
   return s;
 }
 
-/* lse from the loss, which is -log(softmax) at the label unless labels are smoothed or classes have weights. */
+/* Returns lse from the loss, which is -log(softmax) at the label unless labels are smoothed or classes have weights. */
 static __device__ inline double lse_of(float loss, float own)
 {
   return (double)loss + (double)own;
@@ -362,8 +363,8 @@ extern "C" brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint3
 
 /* ---- both ---- */
 
-/* Loss, rank and gradient of fp32 logits; loss and rank have the bits of loss_kernel. A row is read a second time right
- * after the first, so most of it comes from the cache. */
+/* Computes loss, rank and gradient of fp32 logits; loss and rank have the bits of loss_kernel. A row is read a second
+ * time right after the first, so most of it comes from the cache. */
 template <bool WIDE, typename U>
 static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1)
     loss_both_kernel(cuda_loss_rows p, float *loss, int32_t *rank, U *dlogits)

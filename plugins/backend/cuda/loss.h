@@ -9,11 +9,11 @@ extern "C" {
 typedef struct cuda_loss_rows {
   const void *logits;
   const int32_t *label; /* one a row; */
-  const float *share;   /* or instead [rows, ld]: shares of the classes; only without ranks */
-  const float *weight;  /* of each class, or NULL if all are 1 */
+  const float *share;   /* instead of labels, the class probabilities [rows, ld]; not together with ranks */
+  const float *weight;  /* the weight of each class, or NULL if all are 1 */
   int64_t rows, classes;
-  int64_t ld, ld_out;  /* elements from one row to the next; of the gradient */
-  int64_t first, each; /* index of the first row in the node; rows of a sample */
+  int64_t ld, ld_out;  /* distances between neighbouring rows, in elements: of the logits; of the gradient */
+  int64_t first, each; /* the index, within the node, of the first row; the rows of a sample */
   double smoothing;
   float softcap; /* logits z are softcap * tanh(z / softcap); 0: they are z */
   int32_t ignores, ignore_index;
@@ -29,7 +29,7 @@ brim_status cuda_loss_forward(cuda_backend *b, uint32_t dtype, const cuda_loss_r
  * these logits, which saves a pass over them, or NULL. */
 brim_status cuda_loss_backward(cuda_backend *b, uint32_t dtype, uint32_t dtype_out, const cuda_loss_rows *rows,
                                const float *loss, void *dlogits);
-/* [step] Both in one launch, for fp32 logits with labels and without weights of classes. */
+/* [step] Computes loss and gradient in one launch, for fp32 logits with labels and without weights of classes. */
 brim_status cuda_loss_both(cuda_backend *b, uint32_t dtype_out, const cuda_loss_rows *rows, float *loss, int32_t *rank,
                            void *dlogits);
 /* [step] metrics[0] += losses, in their order; [1] += ranks of 0; if top_k > 0, metrics[top] += ranks in [0, top_k). */

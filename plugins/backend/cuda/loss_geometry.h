@@ -11,10 +11,12 @@
 #define CUDA_LOSS_WIDE_ABOVE 40
 #define CUDA_LOSS_PIECE 64
 #define CUDA_LOSS_CHUNK_BYTES ((int64_t)1 << 20)
+#define CUDA_METRICS_FEW_ROWS 8
 #else
 #define CUDA_LOSS_WIDE_ABOVE 1024
 #define CUDA_LOSS_PIECE 16384
 #define CUDA_LOSS_CHUNK_BYTES ((int64_t)224 << 20)
+#define CUDA_METRICS_FEW_ROWS 128 /* a block takes no longer for them than another launch: four for each warp */
 #endif
 
 /* A row of classes has a warp of its own, or a block if it has more classes than this. */

@@ -37,7 +37,7 @@ enum use { LOGITS, TO_X, TO_PRODUCT, USES };
 enum part { WHOLE, REST, PARTS }; /* chunks, and the last one if it is shorter */
 enum { SPANS = 2, SPAN_MULTIPLE = 8 /* classes: 16 bytes in 16 bits */, ROW_ALIGNMENT = 16 };
 
-/* Which of the three operations it is, and the indices of its operands. */
+/* The operation to compute, and the indices of its operands. */
 typedef struct kind {
   bool forward, backward;
   uint32_t bias, dx; /* the input; the output, followed by those of the parameters */
@@ -48,13 +48,13 @@ static const kind forward = {true, false, 3, 2}, backward = {false, true, 4, 0},
 typedef struct plan {
   int64_t rows, features, classes, ld, ld_dz; /* ld_dz: elements from a row of dz to the next */
   bool sums;                                  /* dx of two spans is added up in fp32 */
-  int64_t ld_sum;                             /* elements from a row of that sum to the next */
+  int64_t ld_sum;                             /* the distance between neighbouring rows of that sum, in elements */
   int64_t chunk;                              /* rows of a chunk */
   uint32_t type;                              /* of the factors */
   bool converts;                              /* the parameter has another type */
   bool bias, bias_in_epilogue[PARTS];
   int spans;
-  int64_t span[SPANS + 1];                                       /* the first class of each, and the end */
+  int64_t span[SPANS + 1]; /* the first class of each span, and the end of the last */
   uint64_t parameter_bytes, bias_bytes, logits_bytes, sum_bytes; /* of the sum: 0 if it lies among the logits */
   cuda_product_plan *product[PARTS][USES][SPANS];
 } plan;
@@ -223,7 +223,7 @@ static brim_status prepare(cuda_backend *b, const brim_program_info *program, co
     scratch_bytes =
         (uint64_t)cuda_max((int64_t)scratch_bytes, (int64_t)cuda_column_sum_bytes(p->type, p->chunk, p->classes));
   need->library = "cuBLASLt";
-  need->begins = k.backward;
+  need->overwrites = k.backward;
   need->further_bytes = further_bytes(p, node, k);
   need->workspace_bytes += p->parameter_bytes + p->bias_bytes + p->logits_bytes + p->sum_bytes + scratch_bytes;
   *state = p;

@@ -8,10 +8,68 @@
  * the order of the samples, to the sum of the previous micro-batches, so the sum does not depend on the micro-batch.
  * That takes some nanoseconds for each loss, little beside the products of whole layers. Everything else is whole
  * numbers, for which any order gives the same result, including the atomic additions of 1 to cells of the confusion
- * matrix, which are exact up to 2^53. */
+ * matrix, which are exact up to 2^53. A single block does both if there are few rows. */
 #include "loss.h"
 #include "loss_geometry.h"
 #include "team.cuh"
+
+/* ---- sums ---- */
+
+enum { TILE = 4096, ADD_THREADS = 1024 };
+
+typedef struct sums {
+  const float *loss;
+  const int32_t *rank; /* not __restrict__: answer_kernel may have written it */
+  int64_t count;
+  int32_t top_k;
+  double *metrics;
+  int64_t top; /* index in metrics */
+} sums;
+
+/* By one block. */
+static __device__ inline void add_rows(const sums &s)
+{
+  __shared__ float tile[TILE];
+  double sum = threadIdx.x == 0 ? s.metrics[0] : 0, right = 0, among = 0;
+  for (int64_t start = 0; start < s.count; start += TILE) {
+    const int n = (int)cuda_min(TILE, s.count - start);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+      const int32_t r = s.rank[start + i];
+      tile[i] = s.loss[start + i];
+      right += r == 0;
+      among += r >= 0 && r < s.top_k;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll 8
+      for (int i = 0; i < n; i++) sum += (double)tile[i];
+    }
+    __syncthreads();
+  }
+  right = cuda_block_sum(right);
+  among = cuda_block_sum(among);
+  if (threadIdx.x > 0) return;
+  s.metrics[0] = sum;
+  s.metrics[1] += right;
+  if (s.top_k > 0) s.metrics[s.top] += among;
+}
+
+static __global__ void __launch_bounds__(ADD_THREADS) add_kernel(sums s)
+{
+  add_rows(s);
+}
+
+static brim_status launch_sums(cuda_backend *b, const sums &s)
+{
+  const cuda_geometry g = {{1, 1, 1}, cuda_row_threads(s.count, 1, ADD_THREADS), 0};
+  return cuda_launch(b, add_kernel, g, s);
+}
+
+extern "C" brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count,
+                                        int32_t top_k, double *metrics, int64_t top)
+{
+  return launch_sums(b, {loss, rank, count, top_k, metrics, top});
+}
 
 /* ---- ranks, and answers ---- */
 
@@ -72,8 +130,7 @@ template <bool WIDE> static __device__ inline int32_t label_of(const cuda_team &
   return (int32_t)team_first<WIDE>(best, first, p.classes);
 }
 
-template <bool WIDE, typename T>
-static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer_kernel(answers p)
+template <bool WIDE, typename T> static __device__ inline void answer_rows(const answers &p)
 {
   const cuda_team team = cuda_my_team<WIDE>();
   for (int64_t n = team.row; n < p.rows; n += team.step) {
@@ -104,51 +161,31 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
   }
 }
 
-template <typename T> static brim_status launch_answers(cuda_backend *b, const answers &p)
+template <bool WIDE, typename T>
+static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer_kernel(answers p)
 {
-  const cuda_geometry g = cuda_loss_teams(p.rows, p.classes, 1);
-  if (cuda_loss_is_wide(p.classes)) return cuda_launch(b, answer_kernel<true, T>, g, p);
-  return cuda_launch(b, answer_kernel<false, T>, g, p);
+  answer_rows<WIDE, T>(p);
 }
 
-/* ---- sums ---- */
-
-enum { TILE = 4096, ADD_THREADS = 1024 };
-
-static __global__ void __launch_bounds__(ADD_THREADS)
-    add_kernel(const float *__restrict__ loss, const int32_t *__restrict__ rank, int64_t count, int32_t top_k,
-               double *__restrict__ metrics, int64_t top)
+/* One block. */
+template <typename T> static __global__ void __launch_bounds__(ADD_THREADS, 1) answer_and_add_kernel(answers p, sums s)
 {
-  __shared__ float tile[TILE];
-  double sum = threadIdx.x == 0 ? metrics[0] : 0, right = 0, among = 0;
-  for (int64_t start = 0; start < count; start += TILE) {
-    const int n = (int)cuda_min(TILE, count - start);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-      const int32_t r = rank[start + i];
-      tile[i] = loss[start + i];
-      right += r == 0;
-      among += r >= 0 && r < top_k;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-#pragma unroll 8
-      for (int i = 0; i < n; i++) sum += (double)tile[i];
-    }
-    __syncthreads();
-  }
-  right = cuda_block_sum(right);
-  among = cuda_block_sum(among);
-  if (threadIdx.x > 0) return;
-  metrics[0] = sum;
-  metrics[1] += right;
-  if (top_k > 0) metrics[top] += among;
+  answer_rows<false, T>(p);
+  __syncthreads();
+  add_rows(s);
 }
 
-extern "C" brim_status cuda_metrics_add(cuda_backend *b, const float *loss, const int32_t *rank, int64_t count,
-                                        int32_t top_k, double *metrics, int64_t top)
+template <typename T> static brim_status launch_metrics(cuda_backend *b, const answers &p, const sums &s)
 {
-  const cuda_geometry g = {{1, 1, 1}, cuda_row_threads(count, 1, ADD_THREADS), 0};
-  return cuda_launch(b, add_kernel, g, loss, rank, count, top_k, metrics, top);
+  const cuda_geometry g = cuda_loss_teams(p.rows, p.classes, 1),
+                      one = {{1, 1, 1}, (uint32_t)cuda_min(ADD_THREADS, p.rows * CUDA_WARP), 0};
+  if (p.rows <= CUDA_METRICS_FEW_ROWS && !cuda_loss_is_wide(p.classes))
+    return cuda_launch(b, answer_and_add_kernel<T>, one, p, s);
+  if (cuda_loss_is_wide(p.classes))
+    BRIM_TRY(cuda_launch(b, answer_kernel<true, T>, g, p));
+  else
+    BRIM_TRY(cuda_launch(b, answer_kernel<false, T>, g, p));
+  return launch_sums(b, s);
 }
 
 /* ---- the operations ---- */
@@ -182,9 +219,13 @@ static CUDA_RUN(classification_run)
   p.rank = (int32_t *)launch->workspace;
   p.confusion = attr->confusion ? metrics + 2 : NULL;
   p.node = (uint64_t)node;
-  CUDA_WITH_TYPE(node->in[1]->dtype, T, BRIM_TRY(launch_answers<T>(b, p)));
-  return cuda_metrics_add(b, (const float *)launch->in[0], p.rank, p.rows, attr->top_k, metrics,
-                          2 + (attr->confusion ? p.classes * p.classes : 0));
+  const sums s = {(const float *)launch->in[0],
+                  p.rank,
+                  p.rows,
+                  attr->top_k,
+                  metrics,
+                  2 + (attr->confusion ? p.classes * p.classes : 0)};
+  CUDA_WITH_TYPE(node->in[1]->dtype, T, return launch_metrics<T>(b, p, s));
 }
 BRIM_KERNEL(classification_metrics) = {
     .op = "classification_metrics", .prepare = classification_prepare, .run = classification_run};

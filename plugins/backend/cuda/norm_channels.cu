@@ -328,7 +328,7 @@ static CUDA_PREPARE(norm_prepare)
   const cuda_norm_cut cut = moments_cut(node);
   need->workspace_bytes = sums_bytes(&cut);
   if (node->attr.norm.groups == 0) need->workspace_bytes += (uint64_t)(cut.groups * cut.channels) * sizeof(float2);
-  need->begins = 1;
+  need->overwrites = 1;
   return BRIM_OK;
 }
 

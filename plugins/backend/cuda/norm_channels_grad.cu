@@ -361,7 +361,7 @@ static CUDA_PREPARE(grad_prepare)
   const cuda_norm_cut cut = cut_of(node);
   gradient_scratch scratch;
   need->workspace_bytes += lay_out(&scratch, NULL, &cut);
-  need->begins = 1;
+  need->overwrites = 1;
   return BRIM_OK;
 }
 

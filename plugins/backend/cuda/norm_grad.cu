@@ -260,7 +260,7 @@ static CUDA_PREPARE(grad_prepare)
   const brim_tensor *x = node->in[0];
   const int64_t length = cuda_last(x), parts = cuda_norm_parts_of(cuda_rows_of(x), length, pack_of(x->dtype));
   need->workspace_bytes += (uint64_t)(parts * 2 * length) * sizeof(float);
-  need->begins = 1;
+  need->overwrites = 1;
   return BRIM_OK;
 }
 

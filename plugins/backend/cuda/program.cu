@@ -259,7 +259,7 @@ extern "C" brim_status cuda_program_run(void *self, const brim_program_run *run)
 {
   cuda_backend *b = static_cast<cuda_backend *>(self);
   BRIM_TRY(cuda_device_enter(b));
-  b->begins = run->step->begins;
+  b->is_first_micro_batch = run->step->is_first_micro_batch;
   if (is_debugged(b)) {
     BRIM_TRY(begin(b, run->step, run->proof));
     return run_one_by_one(b, run);
@@ -281,7 +281,7 @@ extern "C" brim_status cuda_program_count(void *self, const brim_program_run *ru
   cuda_backend *b = static_cast<cuda_backend *>(self);
   cuda_control *const control = b->control;
   const watching counting = {false, launches};
-  b->begins = 1;
+  b->is_first_micro_batch = 1;
   memset(launches, 0, (run->count + 1) * sizeof *launches);
   if (!control) b->control = reinterpret_cast<cuda_control *>(CUDA_ALIGNMENT); /* a described GPU has none */
   const brim_status status = run_nodes(b, run, &counting);

@@ -300,7 +300,7 @@ static uint64_t samples_bytes(const summing *s)
 static CUDA_PREPARE(sum_to_prepare)
 {
   (void)self, (void)program, (void)state;
-  need->begins = 1;
+  need->overwrites = 1;
   const summing s = summing_of(node);
   const uint32_t dtype = node->in[0]->dtype;
   need->workspace_bytes =

@@ -12,9 +12,11 @@ brim_status cuda_trace_begin(void *self, size_t room, const char **how);
 brim_status cuda_trace_end(void *self, brim_device_work *out, size_t room, size_t *count);
 /* [init] Stops without results; does nothing while nothing is measured. */
 void cuda_trace_drop(cuda_backend *b);
-/* [step] Work in a stream begins now. Without room, this and the next function do nothing. */
+/* [step] Records that work in a stream begins now. If there is no room for records, this and the next function do
+ * nothing. */
 brim_status cuda_trace_start(cuda_backend *b, cudaStream_t stream);
-/* [step] The work that was started there since then, or since the last call, ends now; the next one begins. */
+/* [step] Records that the work started in the stream since that call, or since the last call of this function, ends
+ * now, and that the next work begins. */
 brim_status cuda_trace_mark(cuda_backend *b, cudaStream_t stream, const brim_device_work *work);
 
 #ifdef __cplusplus

@@ -216,7 +216,7 @@ template <enum kind K> static const double *scale_of(const brim_launch *launch)
   return scaled ? static_cast<const double *>(launch->in[n->in_count - 1]) : nullptr;
 }
 
-/* `count` nodes of one operation, none of which needs the result of another. */
+/* Runs `count` nodes of one operation, none of which reads the result of another. */
 template <enum kind K, uint32_t FLAGS>
 static brim_status run_all(cuda_backend *b, const brim_launch *const *launch, size_t count)
 {

@@ -88,7 +88,7 @@ CUDA_PART_FIND(cuda_table_find, cuda_table_entry)
 
 #define CUDA_UPDATE_PIECE 4096 /* elements of a part of an update */
 #define CUDA_NORM_PIECE 16384  /* elements whose squares a block adds up at a time */
-#define CUDA_NORM_PARTS 4096   /* of a tensor, at most; a part takes every 4096th piece */
+#define CUDA_NORM_PARTS 4096   /* the most parts of a tensor; a part takes every 4096th piece */
 
 static inline int64_t cuda_update_parts(int64_t count)
 {

@@ -50,13 +50,14 @@ static __device__ inline tap tap_of(const dimension &a, int64_t place)
   return {at, a.nearest ? 0.0f : (float)((double)rest / (double)a.by_below.by)};
 }
 
-/* The first place at or after n / scale. */
+/* Returns the first place at or after n / scale. */
 static __device__ inline int64_t place_from(const dimension &a, int64_t n)
 {
   return n <= 0 ? 0 : cuda_quotient(&a.by_scale, n + a.scale - 1);
 }
 
-/* The places to which x[at] may contribute: those in [at, at + 1), or less than 1 from it. */
+/* Returns the places to which x[at] may contribute: those whose positions are in [at, at + 1), or less than 1 from
+ * it. */
 static __device__ inline cuda_range places_of(const dimension &a, int64_t at)
 {
   if (a.scale == 0) return {0, at == 0 ? a.places : 0}; /* all lie at 0 */
@@ -75,7 +76,7 @@ template <int V> static __device__ inline void blend(float (&v)[V], const float 
   for (int k = 0; k < V; k++) v[k] = (1.0f - share) * v[k] + share * next[k];
 }
 
-/* The value of a row at a column. */
+/* Returns the value of a row at a column. */
 template <typename T, int V>
 static __device__ inline void value_of(float (&v)[V], const T *x, const resizing &u, const cuda_pixel &at, int64_t row,
                                        const tap &column)

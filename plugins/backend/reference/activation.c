@@ -117,21 +117,19 @@ static brim_status apply_slope(const brim_launch *launch, function slope)
 }
 
 #define KERNEL(id, how, f)                                                                                             \
-  static brim_status id##_run(void *self, const brim_launch *launch)                                                   \
+  REFERENCE(id##_run, #id)                                                                                             \
   {                                                                                                                    \
-    (void)self;                                                                                                        \
     return how(launch, f);                                                                                             \
-  }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .run = id##_run}
-KERNEL(leaky_relu, apply, leaky_relu_of);
-KERNEL(leaky_relu_grad, apply_slope, leaky_relu_slope);
-KERNEL(gelu, apply, gelu_of);
-KERNEL(gelu_grad, apply_slope, gelu_slope);
-KERNEL(silu, apply, silu_of);
-KERNEL(silu_grad, apply_slope, silu_slope);
-KERNEL(sigmoid, apply, logistic_of);
-KERNEL(sigmoid_grad, apply_slope, logistic_slope);
-KERNEL(tanh, apply, tanh_of);
-KERNEL(tanh_grad, apply_slope, tanh_slope);
-KERNEL(exp, apply, exp_of);
-KERNEL(scale, apply, scaled);
+  }
+KERNEL(leaky_relu, apply, leaky_relu_of)
+KERNEL(leaky_relu_grad, apply_slope, leaky_relu_slope)
+KERNEL(gelu, apply, gelu_of)
+KERNEL(gelu_grad, apply_slope, gelu_slope)
+KERNEL(silu, apply, silu_of)
+KERNEL(silu_grad, apply_slope, silu_slope)
+KERNEL(sigmoid, apply, logistic_of)
+KERNEL(sigmoid_grad, apply_slope, logistic_slope)
+KERNEL(tanh, apply, tanh_of)
+KERNEL(tanh_grad, apply_slope, tanh_slope)
+KERNEL(exp, apply, exp_of)
+KERNEL(scale, apply, scaled)

@@ -166,24 +166,20 @@ static brim_status attend(const attention *a, double *y, double *lse)
   return BRIM_OK;
 }
 
-static brim_status attention_forward(void *self, const brim_launch *launch)
+REFERENCE(attention_forward, "attention")
 {
-  (void)self;
   attention a = attention_of(launch);
   if (launch->node->in_count > 3) a.places = launch->in[3];
   return attend(&a, launch->out[0], launch->out[1]);
 }
-BRIM_KERNEL(attention) = {.op = "attention", .run = attention_forward};
 
-static brim_status attention_qkv(void *self, const brim_launch *launch)
+REFERENCE(attention_qkv, "attention_qkv")
 {
-  (void)self;
   attention a = attention_qkv_of(launch);
   const uint32_t places = a.attr->cached ? 3 : 1;
   if (launch->node->in_count > places) a.places = launch->in[places];
   return attend(&a, launch->out[0], launch->out[1]);
 }
-BRIM_KERNEL(attention_qkv) = {.op = "attention_qkv", .run = attention_qkv};
 
 /* The other values of the gradient. */
 typedef struct gradient {
@@ -226,23 +222,19 @@ static brim_status send_all_back(const attention *a, const gradient *g, const br
   return BRIM_OK;
 }
 
-static brim_status attention_grad(void *self, const brim_launch *launch)
+REFERENCE(attention_grad, "attention_grad")
 {
-  (void)self;
   attention a = attention_of(launch);
   if (launch->node->in_count > 6) a.places = launch->in[6];
   const gradient g = {launch->in[4], launch->in[5], launch->out[0], launch->out[1], launch->out[2]};
   return send_all_back(&a, &g, launch);
 }
-BRIM_KERNEL(attention_grad) = {.op = "attention_grad", .run = attention_grad};
 
-static brim_status attention_qkv_grad(void *self, const brim_launch *launch)
+REFERENCE(attention_qkv_grad, "attention_qkv_grad")
 {
-  (void)self;
   attention a = attention_qkv_of(launch);
   if (launch->node->in_count > 4) a.places = launch->in[4];
   double *dqkv = launch->out[0];
   const gradient g = {launch->in[2], launch->in[3], dqkv, dqkv + (a.k - a.q), dqkv + (a.v - a.q)};
   return send_all_back(&a, &g, launch);
 }
-BRIM_KERNEL(attention_qkv_grad) = {.op = "attention_qkv_grad", .run = attention_qkv_grad};

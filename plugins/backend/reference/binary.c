@@ -50,21 +50,18 @@ static brim_status combine(const brim_launch *launch, double (*of)(double a, dou
 }
 
 #define KERNEL(id, of)                                                                                                 \
-  static brim_status id##_run(void *self, const brim_launch *launch)                                                   \
+  REFERENCE(id##_run, #id)                                                                                             \
   {                                                                                                                    \
-    (void)self;                                                                                                        \
     return combine(launch, of);                                                                                        \
-  }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .run = id##_run}
-KERNEL(add, sum_of);
-KERNEL(sub, difference_of);
-KERNEL(mul, product_of);
-KERNEL(div, quotient_of);
+  }
+KERNEL(add, sum_of)
+KERNEL(sub, difference_of)
+KERNEL(mul, product_of)
+KERNEL(div, quotient_of)
 
 /* The gradient of repetition. Adds to a parameter's gradient, in the order of the samples. */
-static brim_status sum_to(void *self, const brim_launch *launch)
+REFERENCE(sum_to, "sum_to")
 {
-  (void)self;
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
   const double *from = launch->in[0];
   double *to = launch->out[0];
@@ -72,7 +69,6 @@ static brim_status sum_to(void *self, const brim_launch *launch)
   for (int64_t i = 0; i < brim_shape_count(&x->shape); i++) to[position_in(&y->shape, &x->shape, i)] += from[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(sum_to) = {.op = "sum_to", .run = sum_to};
 
 /* Returns x's shape with 1 for the summed axes: y's shape if it keeps them. */
 static brim_shape reduced(const brim_shape *x, uint32_t axes)
@@ -104,30 +100,22 @@ static brim_status repeat(const brim_launch *launch, int is_mean)
   return BRIM_OK;
 }
 
-static brim_status sum(void *self, const brim_launch *launch)
+REFERENCE(sum, "sum")
 {
-  (void)self;
   return reduce(launch, 0);
 }
-BRIM_KERNEL(sum) = {.op = "sum", .run = sum};
 
-static brim_status mean(void *self, const brim_launch *launch)
+REFERENCE(mean, "mean")
 {
-  (void)self;
   return reduce(launch, 1);
 }
-BRIM_KERNEL(mean) = {.op = "mean", .run = mean};
 
-static brim_status sum_grad(void *self, const brim_launch *launch)
+REFERENCE(sum_grad, "sum_grad")
 {
-  (void)self;
   return repeat(launch, 0);
 }
-BRIM_KERNEL(sum_grad) = {.op = "sum_grad", .run = sum_grad};
 
-static brim_status mean_grad(void *self, const brim_launch *launch)
+REFERENCE(mean_grad, "mean_grad")
 {
-  (void)self;
   return repeat(launch, 1);
 }
-BRIM_KERNEL(mean_grad) = {.op = "mean_grad", .run = mean_grad};

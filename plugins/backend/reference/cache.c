@@ -4,9 +4,8 @@
 
 #include "reference.h"
 
-static brim_status cache_write(void *self, const brim_launch *launch)
+REFERENCE(cache_write, "cache_write")
 {
-  (void)self;
   const brim_node *node = launch->node;
   const brim_shape *x = &node->in[0]->shape;
   const int64_t rows = node->out[0]->shape.dim[1], width = node->out[0]->shape.dim[2];
@@ -20,4 +19,3 @@ static brim_status cache_write(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(cache_write) = {.op = "cache_write", .run = cache_write};

@@ -83,9 +83,8 @@ static double convolve(const conv *v, const double *x, const double *weight, int
   return sum;
 }
 
-static brim_status conv2d(void *self, const brim_launch *launch)
+REFERENCE(conv2d, "conv2d")
 {
-  (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->out[0]);
   const double *x = launch->in[0], *weight = launch->in[1];
   const double *bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
@@ -98,7 +97,6 @@ static brim_status conv2d(void *self, const brim_launch *launch)
           y[at_y(&v, n, k, p, q)] = (bias ? bias[k] : 0) + convolve(&v, x, weight, n, k, p, q);
   return BRIM_OK;
 }
-BRIM_KERNEL(conv2d) = {.op = "conv2d", .run = conv2d};
 
 /* Adds one dy to the gradient of its window of x. */
 static void scatter(const conv *v, double *dx, const double *weight, double dy, int64_t n, int64_t k, int64_t p,
@@ -113,9 +111,8 @@ static void scatter(const conv *v, double *dx, const double *weight, double dy, 
       }
 }
 
-static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
+REFERENCE(conv2d_grad_input, "conv2d_grad_input")
 {
-  (void)self;
   const conv v = conv_of(launch, launch->node->out[0], launch->node->in[0]);
   const double *dy = launch->in[0], *weight = launch->in[1];
   const double *bias = launch->node->in_count > 2 ? launch->in[2] : NULL;
@@ -128,7 +125,6 @@ static brim_status conv2d_grad_input(void *self, const brim_launch *launch)
         for (int64_t q = 0; q < v.Q; q++) scatter(&v, dx, weight, dy[at_y(&v, n, k, p, q)], n, k, p, q);
   return BRIM_OK;
 }
-BRIM_KERNEL(conv2d_grad_input) = {.op = "conv2d_grad_input", .run = conv2d_grad_input};
 BRIM_KERNEL(conv_transpose2d) = {.op = "conv_transpose2d", .run = conv2d_grad_input};
 
 /* Returns sample n's part of one weight's gradient, from every output that uses the weight. */
@@ -153,9 +149,8 @@ static double sum_of(const conv *v, const double *dy, int64_t n, int64_t k)
   return sum;
 }
 
-static brim_status conv2d_grad_weight(void *self, const brim_launch *launch)
+REFERENCE(conv2d_grad_weight, "conv2d_grad_weight")
 {
-  (void)self;
   const conv v = conv_of(launch, launch->node->in[0], launch->node->in[1]);
   const double *x = launch->in[0], *dy = launch->in[1];
   double *dweight = launch->out[0], *dbias = launch->node->out_count > 1 ? launch->out[1] : NULL;
@@ -169,11 +164,9 @@ static brim_status conv2d_grad_weight(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(conv2d_grad_weight) = {.op = "conv2d_grad_weight", .run = conv2d_grad_weight};
 
-static brim_status conv_transpose2d_grad_bias(void *self, const brim_launch *launch)
+REFERENCE(conv_transpose2d_grad_bias, "conv_transpose2d_grad_bias")
 {
-  (void)self;
   const brim_shape *y = &launch->node->in[0]->shape;
   const int64_t pixels = y->dim[2] * y->dim[3];
   const double *dy = launch->in[0];
@@ -182,4 +175,3 @@ static brim_status conv_transpose2d_grad_bias(void *self, const brim_launch *lau
     for (int64_t k = 0; k < pixels; k++) dbias[i % y->dim[1]] += dy[i * pixels + k];
   return BRIM_OK;
 }
-BRIM_KERNEL(conv_transpose2d_grad_bias) = {.op = "conv_transpose2d_grad_bias", .run = conv_transpose2d_grad_bias};

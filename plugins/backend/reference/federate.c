@@ -5,18 +5,15 @@
 
 #include "reference.h"
 
-static brim_status adopt(void *self, const brim_launch *launch)
+REFERENCE(adopt, "adopt")
 {
-  (void)self;
   memcpy(launch->out[0], launch->in[0], launch->node->out[0]->bytes);
   return BRIM_OK;
 }
-BRIM_KERNEL(adopt) = {.op = "adopt", .run = adopt};
 
 /* Adds up in the order of memory. The maximum ignores NaN. */
-static brim_status distance(void *self, const brim_launch *launch)
+REFERENCE(distance, "distance")
 {
-  (void)self;
   const double *w = launch->in[0], *g = launch->in[1];
   const double *before = launch->node->in_count > 2 ? launch->in[2] : (const double[]){0, 0};
   double sum = before[0], largest = before[1];
@@ -30,11 +27,9 @@ static brim_status distance(void *self, const brim_launch *launch)
   out[1] = largest;
   return BRIM_OK;
 }
-BRIM_KERNEL(distance) = {.op = "distance", .run = distance};
 
-static brim_status steer(void *self, const brim_launch *launch)
+REFERENCE(steer, "steer")
 {
-  (void)self;
   const double *w = launch->in[0], *g = launch->in[1], *old = launch->in[2];
   const double *control = launch->node->in_count > 3 ? launch->in[3] : NULL;
   double *gradient = launch->out[0];
@@ -44,13 +39,11 @@ static brim_status steer(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(steer) = {.op = "steer", .run = steer};
 
 /* For |v| < 512, v + 1536 lies between 1024 and 2048, where doubles are 2^-42 apart: q is v rounded to a multiple of
  * that, and as sums of such multiples are exact below 2^11, any order of the clients gives the same bits. */
-static brim_status fold(void *self, const brim_launch *launch)
+REFERENCE(fold, "fold")
 {
-  (void)self;
   const double *w = launch->in[0], *g = launch->in[1], *old = launch->in[2];
   double *sum = launch->out[0];
   for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++) {
@@ -60,11 +53,9 @@ static brim_status fold(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(fold) = {.op = "fold", .run = fold};
 
-static brim_status serve(void *self, const brim_launch *launch)
+REFERENCE(serve, "serve")
 {
-  (void)self;
   const double *sum = launch->in[0], *x = launch->node->in_count > 1 ? launch->in[1] : NULL;
   double *y = launch->out[0];
   for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++) {
@@ -73,4 +64,3 @@ static brim_status serve(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(serve) = {.op = "serve", .run = serve};

@@ -6,9 +6,8 @@ static double operand(uint8_t of, const double *registers, const double *uniform
   return of < BRIM_FORMULA_UNIFORM ? registers[of] : uniform[of - BRIM_FORMULA_UNIFORM];
 }
 
-static brim_status formula(void *self, const brim_launch *launch)
+REFERENCE(formula, "formula")
 {
-  (void)self;
   const brim_node *n = launch->node;
   const brim_formula *f = n->attr.formula.formula;
   double uniform[BRIM_FORMULA_UNIFORMS_MAX], registers[BRIM_FORMULA_REGISTERS_MAX];
@@ -28,4 +27,3 @@ static brim_status formula(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(formula) = {.op = "formula", .run = formula};

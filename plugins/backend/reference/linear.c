@@ -8,9 +8,8 @@
  * linear+add and linear_grad_input+add add y or dx to a tensor, y to some of its columns. */
 #include "reference.h"
 
-static brim_status linear(void *self, const brim_launch *launch)
+REFERENCE(linear, "linear")
 {
-  (void)self;
   const int64_t N = rows_of(launch->node->in[0]), O = launch->node->in[1]->shape.dim[0];
   const int64_t F = launch->node->in[1]->shape.dim[1];
   const double *x = launch->in[0], *weight = launch->in[1];
@@ -25,11 +24,9 @@ static brim_status linear(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(linear) = {.op = "linear", .run = linear};
 
-static brim_status linear_add(void *self, const brim_launch *launch)
+REFERENCE(linear_add, "linear+add")
 {
-  (void)self;
   const int64_t N = rows_of(launch->node->in[1]), O = launch->node->in[2]->shape.dim[0];
   const int64_t F = launch->node->in[2]->shape.dim[1];
   const brim_shape *shape = &launch->node->in[0]->shape;
@@ -46,7 +43,6 @@ static brim_status linear_add(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_add) = {.op = "linear+add", .run = linear_add};
 
 /* a: NULL for none; it may be dx. */
 static void find_dx(const brim_tensor *like_dy, const brim_tensor *like_weight, const double *a, const double *dy,
@@ -62,25 +58,20 @@ static void find_dx(const brim_tensor *like_dy, const brim_tensor *like_weight, 
     }
 }
 
-static brim_status linear_grad_input(void *self, const brim_launch *launch)
+REFERENCE(linear_grad_input, "linear_grad_input")
 {
-  (void)self;
   find_dx(launch->node->in[0], launch->node->in[1], NULL, launch->in[0], launch->in[1], launch->out[0]);
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_grad_input) = {.op = "linear_grad_input", .run = linear_grad_input};
 
-static brim_status linear_grad_input_add(void *self, const brim_launch *launch)
+REFERENCE(linear_grad_input_add, "linear_grad_input+add")
 {
-  (void)self;
   find_dx(launch->node->in[1], launch->node->in[2], launch->in[0], launch->in[1], launch->in[2], launch->out[0]);
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_grad_input_add) = {.op = "linear_grad_input+add", .run = linear_grad_input_add};
 
-static brim_status linear_grad_weight(void *self, const brim_launch *launch)
+REFERENCE(linear_grad_weight, "linear_grad_weight")
 {
-  (void)self;
   const int64_t N = rows_of(launch->node->in[0]), O = launch->node->out[0]->shape.dim[0];
   const int64_t F = launch->node->out[0]->shape.dim[1];
   const double *x = launch->in[0], *dy = launch->in[1];
@@ -93,4 +84,3 @@ static brim_status linear_grad_weight(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_grad_weight) = {.op = "linear_grad_weight", .run = linear_grad_weight};

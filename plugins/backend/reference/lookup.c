@@ -30,9 +30,8 @@ static around around_axis(const brim_shape *shape, int32_t axis)
   return a;
 }
 
-static brim_status gather(void *self, const brim_launch *launch)
+REFERENCE(gather, "gather")
 {
-  (void)self;
   const brim_node *node = launch->node;
   const around x = around_axis(&node->in[0]->shape, node->attr.move.axis);
   const around y = around_axis(&node->out[0]->shape, node->attr.move.axis);
@@ -48,11 +47,9 @@ static brim_status gather(void *self, const brim_launch *launch)
         memcpy(to, from + (size_t)((o * x.count + *index) * x.inner + i) * size, size);
   return BRIM_OK;
 }
-BRIM_KERNEL(gather) = {.op = "gather", .run = gather};
 
-static brim_status gather_grad(void *self, const brim_launch *launch)
+REFERENCE(gather_grad, "gather_grad")
 {
-  (void)self;
   const brim_node *node = launch->node;
   const around x = around_axis(&node->out[0]->shape, node->attr.move.axis);
   const around y = around_axis(&node->in[0]->shape, node->attr.move.axis);
@@ -67,11 +64,9 @@ static brim_status gather_grad(void *self, const brim_launch *launch)
       for (int64_t i = 0; i < y.inner; i++) dx[(o * x.count + *index++) * x.inner + i] += *dy++;
   return BRIM_OK;
 }
-BRIM_KERNEL(gather_grad) = {.op = "gather_grad", .run = gather_grad};
 
-static brim_status embedding(void *self, const brim_launch *launch)
+REFERENCE(embedding, "embedding")
 {
-  (void)self;
   const brim_node *node = launch->node;
   const int64_t rows = brim_shape_count(&node->in[0]->shape), D = node->in[1]->shape.dim[1];
   const int32_t *index = launch->in[0];
@@ -83,11 +78,9 @@ static brim_status embedding(void *self, const brim_launch *launch)
     for (int64_t d = 0; d < D; d++) y[r * D + d] = weight[index[r] * D + d];
   return BRIM_OK;
 }
-BRIM_KERNEL(embedding) = {.op = "embedding", .run = embedding};
 
-static brim_status embedding_grad(void *self, const brim_launch *launch)
+REFERENCE(embedding_grad, "embedding_grad")
 {
-  (void)self;
   const brim_node *node = launch->node;
   const int64_t rows = brim_shape_count(&node->in[0]->shape), D = node->out[0]->shape.dim[1];
   const int32_t *index = launch->in[0];
@@ -99,4 +92,3 @@ static brim_status embedding_grad(void *self, const brim_launch *launch)
     for (int64_t d = 0; d < D; d++) dweight[index[r] * D + d] += dy[r * D + d];
   return BRIM_OK;
 }
-BRIM_KERNEL(embedding_grad) = {.op = "embedding_grad", .run = embedding_grad};

@@ -106,9 +106,8 @@ static brim_status gradient_of_shares(const brim_launch *launch)
   return BRIM_OK;
 }
 
-static brim_status softmax_cross_entropy(void *self, const brim_launch *launch)
+REFERENCE(softmax_cross_entropy, "softmax_cross_entropy")
 {
-  (void)self;
   if (has_shares(launch)) return loss_of_shares(launch);
   const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
   const int64_t each = labels_per_sample(launch->node->in[1]);
@@ -130,11 +129,9 @@ static brim_status softmax_cross_entropy(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(softmax_cross_entropy) = {.op = "softmax_cross_entropy", .run = softmax_cross_entropy};
 
-static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *launch)
+REFERENCE(softmax_cross_entropy_grad, "softmax_cross_entropy_grad")
 {
-  (void)self;
   if (has_shares(launch)) return gradient_of_shares(launch);
   const int64_t N = rows_of(launch->node->in[0]), K = last_of(launch->node->in[0]);
   const int64_t each = labels_per_sample(launch->node->in[1]);
@@ -163,7 +160,6 @@ static brim_status softmax_cross_entropy_grad(void *self, const brim_launch *lau
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(softmax_cross_entropy_grad) = {.op = "softmax_cross_entropy_grad", .run = softmax_cross_entropy_grad};
 
 /* Returns whether the label is among the k greatest; of equal values the first counts as greater. */
 static bool is_in_top(const double *logits, int64_t classes, int32_t label, int32_t k)
@@ -184,9 +180,8 @@ static int32_t class_of(const brim_launch *launch, int64_t n, int64_t K)
 }
 
 /* The prediction is the first greatest logit. Everything is added to the metrics of earlier micro-batches. */
-static brim_status classification_metrics(void *self, const brim_launch *launch)
+REFERENCE(classification_metrics, "classification_metrics")
 {
-  (void)self;
   const int64_t N = rows_of(launch->node->in[1]), K = last_of(launch->node->in[1]);
   const int64_t each = labels_per_sample(launch->node->in[0]);
   const double *loss = launch->in[0], *logits = launch->in[1];
@@ -206,4 +201,3 @@ static brim_status classification_metrics(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(classification_metrics) = {.op = "classification_metrics", .run = classification_metrics};

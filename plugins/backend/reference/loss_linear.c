@@ -87,9 +87,8 @@ static int32_t rank_of(const problem *p, int64_t n)
   return before;
 }
 
-static brim_status linear_cross_entropy(void *self, const brim_launch *launch)
+REFERENCE(linear_cross_entropy, "linear_cross_entropy")
 {
-  (void)self;
   const problem p = problem_of(launch, 3);
   const double s = p.attr->smoothing;
   double *loss = launch->out[0];
@@ -109,11 +108,9 @@ static brim_status linear_cross_entropy(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_cross_entropy) = {.op = "linear_cross_entropy", .run = linear_cross_entropy};
 
-static brim_status linear_cross_entropy_grad(void *self, const brim_launch *launch)
+REFERENCE(linear_cross_entropy_grad, "linear_cross_entropy_grad")
 {
-  (void)self;
   const problem p = problem_of(launch, 4);
   const double s = p.attr->smoothing;
   const uint32_t outs = launch->node->out_count;
@@ -136,10 +133,9 @@ static brim_status linear_cross_entropy_grad(void *self, const brim_launch *laun
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(linear_cross_entropy_grad) = {.op = "linear_cross_entropy_grad", .run = linear_cross_entropy_grad};
 
 /* The gradient has the loss as an input, after the label, but does not read it. */
-static brim_status linear_cross_entropy_both(void *self, const brim_launch *launch)
+REFERENCE(linear_cross_entropy_both, "linear_cross_entropy+grad")
 {
   BRIM_TRY(linear_cross_entropy(self, launch));
   const uint32_t in_count = launch->node->in_count;
@@ -155,11 +151,9 @@ static brim_status linear_cross_entropy_both(void *self, const brim_launch *laun
   inner.out = launch->out + 2;
   return linear_cross_entropy_grad(self, &inner);
 }
-BRIM_KERNEL(linear_cross_entropy_both) = {.op = "linear_cross_entropy+grad", .run = linear_cross_entropy_both};
 
-static brim_status rank_metrics(void *self, const brim_launch *launch)
+REFERENCE(rank_metrics, "rank_metrics")
 {
-  (void)self;
   const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
   const int32_t k = launch->node->attr.metrics.top_k;
   const double *loss = launch->in[0];
@@ -173,4 +167,3 @@ static brim_status rank_metrics(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(rank_metrics) = {.op = "rank_metrics", .run = rank_metrics};

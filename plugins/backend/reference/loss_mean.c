@@ -107,29 +107,24 @@ static brim_status give_back(const brim_launch *launch, element_fn *slope)
 }
 
 #define LOSS(id)                                                                                                       \
-  static brim_status run_##id(void *self, const brim_launch *launch)                                                   \
+  REFERENCE(id##_run, #id)                                                                                             \
   {                                                                                                                    \
-    (void)self;                                                                                                        \
     return sum_up(launch, id);                                                                                         \
   }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = #id, .run = run_##id};                                                                      \
-  static brim_status run_##id##_grad(void *self, const brim_launch *launch)                                            \
+  REFERENCE(id##_grad, #id "_grad")                                                                                    \
   {                                                                                                                    \
-    (void)self;                                                                                                        \
     return give_back(launch, id##_slope);                                                                              \
-  }                                                                                                                    \
-  BRIM_KERNEL(id##_grad) = {.op = #id "_grad", .run = run_##id##_grad}
-LOSS(mse);
-LOSS(mae);
-LOSS(huber);
-LOSS(bce);
+  }
+LOSS(mse)
+LOSS(mae)
+LOSS(huber)
+LOSS(bce)
 
 #define PERCENT_LEAST 1e-7 /* minimum |t| as a divisor, as in Keras' MeanAbsolutePercentageError */
 
 /* Everything is added to the metrics of earlier micro-batches, in the order of the samples. */
-static brim_status regression_metrics(void *self, const brim_launch *launch)
+REFERENCE(regression_metrics, "regression_metrics")
 {
-  (void)self;
   const brim_shape *shape = &launch->node->in[1]->shape;
   const int64_t N = shape->dim[0], K = shape->dim[1];
   const double *loss = launch->in[0], *y = launch->in[1], *t = launch->in[2];
@@ -153,4 +148,3 @@ static brim_status regression_metrics(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(regression_metrics) = {.op = "regression_metrics", .run = regression_metrics};

@@ -10,9 +10,8 @@ static bool is_ignored(const brim_launch *launch, int32_t label)
   return attr->ignores && label == attr->ignore_index;
 }
 
-static brim_status one_hot(void *self, const brim_launch *launch)
+REFERENCE(one_hot, "one_hot")
 {
-  (void)self;
   const brim_tensor *label = launch->node->in[0];
   const int64_t count = brim_shape_count(&label->shape), each = count / label->shape.dim[0];
   const int64_t K = brim_shape_count(&launch->node->out[0]->shape) / count;
@@ -26,7 +25,6 @@ static brim_status one_hot(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(one_hot) = {.op = "one_hot", .run = one_hot};
 
 /* Returns the weight of sample i. */
 static double weight_of(const brim_launch *launch, int64_t i)
@@ -37,9 +35,8 @@ static double weight_of(const brim_launch *launch, int64_t i)
   return launch->node->in_count > 2 ? ((const double *)launch->in[2])[label[i]] : 1;
 }
 
-static brim_status sample_loss(void *self, const brim_launch *launch)
+REFERENCE(sample_loss, "sample_loss")
 {
-  (void)self;
   const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
   const double *x = launch->in[0];
   double *loss = launch->out[0];
@@ -49,14 +46,11 @@ static brim_status sample_loss(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(sample_loss) = {.op = "sample_loss", .run = sample_loss};
 
-static brim_status sample_loss_grad(void *self, const brim_launch *launch)
+REFERENCE(sample_loss_grad, "sample_loss_grad")
 {
-  (void)self;
   const int64_t count = brim_shape_count(&launch->node->in[0]->shape);
   double *dx = launch->out[0];
   for (int64_t i = 0; i < count; i++) dx[i] = launch->step->loss_scale * weight_of(launch, i);
   return BRIM_OK;
 }
-BRIM_KERNEL(sample_loss_grad) = {.op = "sample_loss_grad", .run = sample_loss_grad};

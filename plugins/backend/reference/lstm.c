@@ -46,9 +46,8 @@ static double before_activation(const brim_launch *launch, int64_t F, int64_t H,
   return sum;
 }
 
-static brim_status lstm(void *self, const brim_launch *launch)
+REFERENCE(lstm, "lstm")
 {
-  (void)self;
   const sequence q = sequence_of(launch, launch->node->out[0]);
   const int64_t H = q.H, F = launch->node->in[0]->shape.dim[2];
   const double *x = launch->in[0];
@@ -70,7 +69,6 @@ static brim_status lstm(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(lstm) = {.op = "lstm", .run = lstm};
 
 /* Between two steps, dc * f is stored in the previous step's place for da[i], so dgates must not overwrite gates. */
 static brim_status lstm_grad_prepare(void *self, const brim_program_info *program, const brim_node *node,
@@ -114,9 +112,8 @@ static brim_status lstm_grad(void *self, const brim_launch *launch)
 }
 BRIM_KERNEL(lstm_grad) = {.op = "lstm_grad", .prepare = lstm_grad_prepare, .run = lstm_grad};
 
-static brim_status lstm_grad_weight(void *self, const brim_launch *launch)
+REFERENCE(lstm_grad_weight, "lstm_grad_weight")
 {
-  (void)self;
   const sequence q = sequence_of(launch, launch->node->in[1]);
   const int64_t H = q.H, F = launch->node->in[0]->shape.dim[2];
   const double *x = launch->in[0], *y = launch->in[1], *dgates = launch->in[2];
@@ -135,4 +132,3 @@ static brim_status lstm_grad_weight(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(lstm_grad_weight) = {.op = "lstm_grad_weight", .run = lstm_grad_weight};

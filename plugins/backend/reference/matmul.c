@@ -5,9 +5,8 @@
  * where A is a, stored [M,K], or, with transpose_a, its transpose, stored [K,M]; B is b, stored [K,P] or [P,K]. */
 #include "reference.h"
 
-static brim_status matmul(void *self, const brim_launch *launch)
+REFERENCE(matmul, "matmul")
 {
-  (void)self;
   const brim_shape *a_shape = &launch->node->in[0]->shape, *y_shape = &launch->node->out[0]->shape;
   const int transpose_a = launch->node->attr.matmul.transpose_a, transpose_b = launch->node->attr.matmul.transpose_b;
   const int32_t rank = y_shape->rank;
@@ -26,4 +25,3 @@ static brim_status matmul(void *self, const brim_launch *launch)
       }
   return BRIM_OK;
 }
-BRIM_KERNEL(matmul) = {.op = "matmul", .run = matmul};

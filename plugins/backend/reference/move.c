@@ -18,9 +18,8 @@ static int64_t inner_of(const brim_shape *shape, int32_t axis)
 }
 
 /* Dimension d of y is dimension order[d] of x. */
-static brim_status permute(void *self, const brim_launch *launch)
+REFERENCE(permute, "permute")
 {
-  (void)self;
   const brim_shape *x = &launch->node->in[0]->shape, *y = &launch->node->out[0]->shape;
   const int32_t *order = launch->node->attr.move.order;
   const size_t size = brim_dtype_bytes(launch->node->out[0]->dtype);
@@ -37,11 +36,9 @@ static brim_status permute(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(permute) = {.op = "permute", .run = permute};
 
-static brim_status concat(void *self, const brim_launch *launch)
+REFERENCE(concat, "concat")
 {
-  (void)self;
   const int32_t axis = launch->node->attr.move.axis;
   const brim_tensor *y = launch->node->out[0];
   const size_t inner = (size_t)inner_of(&y->shape, axis) * brim_dtype_bytes(y->dtype);
@@ -55,11 +52,9 @@ static brim_status concat(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(concat) = {.op = "concat", .run = concat};
 
-static brim_status slice(void *self, const brim_launch *launch)
+REFERENCE(slice, "slice")
 {
-  (void)self;
   const brim_move_attr *a = &launch->node->attr.move;
   const brim_tensor *x = launch->node->in[0], *y = launch->node->out[0];
   const size_t inner = (size_t)inner_of(&x->shape, a->axis) * brim_dtype_bytes(x->dtype);
@@ -71,7 +66,6 @@ static brim_status slice(void *self, const brim_launch *launch)
     memcpy(to + (size_t)o * run, from + (size_t)o * whole + (size_t)a->start * inner, run);
   return BRIM_OK;
 }
-BRIM_KERNEL(slice) = {.op = "slice", .run = slice};
 
 static void store_value(void *to, uint32_t dtype, double value)
 {
@@ -82,9 +76,8 @@ static void store_value(void *to, uint32_t dtype, double value)
   if (dtype == BRIM_DTYPE_U8) memcpy(to, &byte, sizeof byte);
 }
 
-static brim_status pad(void *self, const brim_launch *launch)
+REFERENCE(pad, "pad")
 {
-  (void)self;
   const brim_move_attr *a = &launch->node->attr.move;
   const brim_shape *x = &launch->node->in[0]->shape, *y = &launch->node->out[0]->shape;
   const uint32_t dtype = launch->node->out[0]->dtype;
@@ -108,4 +101,3 @@ static brim_status pad(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(pad) = {.op = "pad", .run = pad};

@@ -10,9 +10,8 @@
  * the mean, then vanishes too. layer_norm_grad+add and rms_norm_grad+add add dx to a tensor a. */
 #include "reference.h"
 
-static brim_status layer_norm(void *self, const brim_launch *launch)
+REFERENCE(layer_norm, "layer_norm")
 {
-  (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
   const double *weight = launch->in[1], *bias = launch->in[2], eps = launch->node->attr.norm.eps;
@@ -29,7 +28,6 @@ static brim_status layer_norm(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(layer_norm) = {.op = "layer_norm", .run = layer_norm};
 
 /* a: the tensor to which dx is added, or NULL; in: the inputs after it. */
 static brim_status differentiate_layer_norm(const brim_launch *launch, const double *a, void *const *in)
@@ -58,23 +56,18 @@ static brim_status differentiate_layer_norm(const brim_launch *launch, const dou
   return BRIM_OK;
 }
 
-static brim_status layer_norm_grad(void *self, const brim_launch *launch)
+REFERENCE(layer_norm_grad, "layer_norm_grad")
 {
-  (void)self;
   return differentiate_layer_norm(launch, NULL, launch->in);
 }
-BRIM_KERNEL(layer_norm_grad) = {.op = "layer_norm_grad", .run = layer_norm_grad};
 
-static brim_status layer_norm_grad_add(void *self, const brim_launch *launch)
+REFERENCE(layer_norm_grad_add, "layer_norm_grad+add")
 {
-  (void)self;
   return differentiate_layer_norm(launch, launch->in[0], launch->in + 1);
 }
-BRIM_KERNEL(layer_norm_grad_add) = {.op = "layer_norm_grad+add", .run = layer_norm_grad_add};
 
-static brim_status rms_norm(void *self, const brim_launch *launch)
+REFERENCE(rms_norm, "rms_norm")
 {
-  (void)self;
   const brim_tensor *shape = launch->node->in[0];
   const int64_t rows = rows_of(shape), F = shape->shape.dim[shape->shape.rank - 1];
   const double *weight = launch->in[1], eps = launch->node->attr.norm.eps, offset = launch->node->attr.norm.offset;
@@ -89,7 +82,6 @@ static brim_status rms_norm(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(rms_norm) = {.op = "rms_norm", .run = rms_norm};
 
 static brim_status differentiate_rms_norm(const brim_launch *launch, const double *a, void *const *in)
 {
@@ -114,16 +106,12 @@ static brim_status differentiate_rms_norm(const brim_launch *launch, const doubl
   return BRIM_OK;
 }
 
-static brim_status rms_norm_grad(void *self, const brim_launch *launch)
+REFERENCE(rms_norm_grad, "rms_norm_grad")
 {
-  (void)self;
   return differentiate_rms_norm(launch, NULL, launch->in);
 }
-BRIM_KERNEL(rms_norm_grad) = {.op = "rms_norm_grad", .run = rms_norm_grad};
 
-static brim_status rms_norm_grad_add(void *self, const brim_launch *launch)
+REFERENCE(rms_norm_grad_add, "rms_norm_grad+add")
 {
-  (void)self;
   return differentiate_rms_norm(launch, launch->in[0], launch->in + 1);
 }
-BRIM_KERNEL(rms_norm_grad_add) = {.op = "rms_norm_grad+add", .run = rms_norm_grad_add};

@@ -128,15 +128,13 @@ static brim_status run_batch_norm(const brim_launch *launch, enum after after)
   return BRIM_OK;
 }
 #define NORM(id, its_op, run_it, its_after)                                                                            \
-  static brim_status id(void *self, const brim_launch *launch)                                                         \
+  REFERENCE(id, its_op)                                                                                                \
   {                                                                                                                    \
-    (void)self;                                                                                                        \
     return run_it(launch, its_after);                                                                                  \
-  }                                                                                                                    \
-  BRIM_KERNEL(id) = {.op = its_op, .run = id}
-NORM(batch_norm, "batch_norm", run_batch_norm, NOTHING);
-NORM(batch_norm_add, "batch_norm+add", run_batch_norm, ADD);
-NORM(batch_norm_add_relu, "batch_norm+add+relu", run_batch_norm, ADD_RELU);
+  }
+NORM(batch_norm, "batch_norm", run_batch_norm, NOTHING)
+NORM(batch_norm_add, "batch_norm+add", run_batch_norm, ADD)
+NORM(batch_norm_add_relu, "batch_norm+add+relu", run_batch_norm, ADD_RELU)
 
 /* sets: the shape of mean. */
 static void differentiate_batches(const brim_node *node, const brim_shape *sets, const gradient *v)
@@ -148,20 +146,17 @@ static void differentiate_batches(const brim_node *node, const brim_shape *sets,
     }
 }
 
-static brim_status batch_norm_grad(void *self, const brim_launch *launch)
+REFERENCE(batch_norm_grad, "batch_norm_grad")
 {
-  (void)self;
   const gradient v = {launch->in[0], launch->in[1],  launch->in[2],  launch->in[3],
                       launch->in[4], launch->out[0], launch->out[1], launch->out[2]};
   differentiate_batches(launch->node, &launch->node->in[2]->shape, &v);
   return BRIM_OK;
 }
-BRIM_KERNEL(batch_norm_grad) = {.op = "batch_norm_grad", .run = batch_norm_grad};
 
 /* The result of the norm, y, is computed again. */
-static brim_status batch_norm_relu_grad(void *self, const brim_launch *launch)
+REFERENCE(batch_norm_relu_grad, "batch_norm+relu_grad")
 {
-  (void)self;
   const brim_shape *sets = &launch->node->in[3]->shape;
   const double *x = launch->in[0], *weight = launch->in[1], *bias = launch->in[2], *dy = launch->in[5];
   double *dx = launch->out[0];
@@ -180,11 +175,9 @@ static brim_status batch_norm_relu_grad(void *self, const brim_launch *launch)
   differentiate_batches(launch->node, sets, &v);
   return BRIM_OK;
 }
-BRIM_KERNEL(batch_norm_relu_grad) = {.op = "batch_norm+relu_grad", .run = batch_norm_relu_grad};
 
-static brim_status batch_norm_add_relu_grad(void *self, const brim_launch *launch)
+REFERENCE(batch_norm_add_relu_grad, "batch_norm+add+relu_grad")
 {
-  (void)self;
   const double *y = launch->in[4], *dy = launch->in[5];
   double *da = launch->out[0];
   const gradient v = {launch->in[0],  launch->in[1],  launch->in[2], launch->in[3], da,
@@ -194,7 +187,6 @@ static brim_status batch_norm_add_relu_grad(void *self, const brim_launch *launc
   differentiate_batches(launch->node, &launch->node->in[2]->shape, &v);
   return BRIM_OK;
 }
-BRIM_KERNEL(batch_norm_add_relu_grad) = {.op = "batch_norm+add+relu_grad", .run = batch_norm_add_relu_grad};
 
 /* y = (x - running_mean[c]) / sqrt(running_var[c] + eps) * weight[c] + bias[c] */
 static brim_status run_inference(const brim_launch *launch, enum after after)
@@ -213,9 +205,9 @@ static brim_status run_inference(const brim_launch *launch, enum after after)
   }
   return BRIM_OK;
 }
-NORM(batch_norm_inference, "batch_norm_inference", run_inference, NOTHING);
-NORM(batch_norm_inference_add, "batch_norm_inference+add", run_inference, ADD);
-NORM(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", run_inference, ADD_RELU);
+NORM(batch_norm_inference, "batch_norm_inference", run_inference, NOTHING)
+NORM(batch_norm_inference_add, "batch_norm_inference+add", run_inference, ADD)
+NORM(batch_norm_inference_add_relu, "batch_norm_inference+add+relu", run_inference, ADD_RELU)
 
 static set of_group_norm(const brim_node *node, int64_t n, int64_t k)
 {
@@ -224,9 +216,8 @@ static set of_group_norm(const brim_node *node, int64_t n, int64_t k)
   return (set){n, n + 1, k * size, (k + 1) * size, C, places_of(x)};
 }
 
-static brim_status group_norm(void *self, const brim_launch *launch)
+REFERENCE(group_norm, "group_norm")
 {
-  (void)self;
   const int64_t N = launch->node->in[0]->shape.dim[0], groups = launch->node->attr.norm.groups;
   double *mean = launch->out[1], *rstd = launch->out[2];
 
@@ -238,11 +229,9 @@ static brim_status group_norm(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(group_norm) = {.op = "group_norm", .run = group_norm};
 
-static brim_status group_norm_grad(void *self, const brim_launch *launch)
+REFERENCE(group_norm_grad, "group_norm_grad")
 {
-  (void)self;
   const int64_t N = launch->node->in[0]->shape.dim[0], groups = launch->node->attr.norm.groups;
   const gradient v = {launch->in[0], launch->in[1],  launch->in[2],  launch->in[3],
                       launch->in[4], launch->out[0], launch->out[1], launch->out[2]};
@@ -254,4 +243,3 @@ static brim_status group_norm_grad(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(group_norm_grad) = {.op = "group_norm_grad", .run = group_norm_grad};

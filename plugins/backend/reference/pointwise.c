@@ -12,26 +12,22 @@ static int64_t count_of(const brim_launch *launch)
 }
 
 /* y = max(x, 0), but NaN stays NaN. */
-static brim_status relu(void *self, const brim_launch *launch)
+REFERENCE(relu, "relu")
 {
-  (void)self;
   const double *x = launch->in[0];
   double *y = launch->out[0];
   for (int64_t i = 0; i < count_of(launch); i++) y[i] = x[i] <= 0 ? 0 : x[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(relu) = {.op = "relu", .run = relu};
 
 /* dx = dy where the output is not 0, else 0; the slope at 0 counts as 0. */
-static brim_status relu_grad(void *self, const brim_launch *launch)
+REFERENCE(relu_grad, "relu_grad")
 {
-  (void)self;
   const double *y = launch->in[0], *dy = launch->in[1];
   double *dx = launch->out[0];
   for (int64_t i = 0; i < count_of(launch); i++) dx[i] = y[i] <= 0 ? 0 : dy[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(relu_grad) = {.op = "relu_grad", .run = relu_grad};
 
 /* A storage type: bits of the mantissa, and the exponents of its normal numbers in the sense of frexp(). */
 typedef struct small_type {
@@ -53,9 +49,8 @@ static double round_to(const small_type *type, double x)
 }
 
 /* Values stay in double precision, but are rounded like the type. */
-static brim_status cast(void *self, const brim_launch *launch)
+REFERENCE(cast, "cast")
 {
-  (void)self;
   const small_type *type = NULL;
   for (size_t i = 0; i < sizeof small_types / sizeof small_types[0]; i++)
     if (small_types[i].dtype == launch->node->attr.cast.rounds_to) type = &small_types[i];
@@ -64,7 +59,6 @@ static brim_status cast(void *self, const brim_launch *launch)
   for (int64_t i = 0; i < count_of(launch); i++) y[i] = type ? round_to(type, x[i]) : x[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(cast) = {.op = "cast", .run = cast};
 
 /* Logical coordinate of a sample's element, given as its row-major index, in the numbering that
  * brim/random.h defines for masks: channels fastest, C rounded up to a multiple of 4. */
@@ -77,9 +71,8 @@ static int64_t mask_element(const brim_shape *shape, int64_t index)
 
 /* y = x * mask / (1 - p). The mask is a function of seed, step, sample and coordinate, so the gradient computes it
  * again instead of storing it, and is the same function: dx = dy * mask / (1 - p). */
-static brim_status dropout(void *self, const brim_launch *launch)
+REFERENCE(dropout, "dropout")
 {
-  (void)self;
   const brim_dropout_attr *attr = &launch->node->attr.dropout;
   const brim_step *step = launch->step;
   const brim_shape *shape = &launch->node->out[0]->shape;
@@ -95,12 +88,10 @@ static brim_status dropout(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(dropout) = {.op = "dropout", .run = dropout};
 
 /* y = a + x * mask / (1 - p) */
-static brim_status dropout_add(void *self, const brim_launch *launch)
+REFERENCE(dropout_add, "dropout+add")
 {
-  (void)self;
   const brim_dropout_attr *attr = &launch->node->attr.dropout;
   const brim_step *step = launch->step;
   const brim_shape *shape = &launch->node->out[0]->shape;
@@ -116,29 +107,23 @@ static brim_status dropout_add(void *self, const brim_launch *launch)
     }
   return BRIM_OK;
 }
-BRIM_KERNEL(dropout_add) = {.op = "dropout+add", .run = dropout_add};
 
-static brim_status dropout_grad(void *self, const brim_launch *launch)
+REFERENCE(dropout_grad, "dropout_grad")
 {
   return dropout(self, launch);
 }
-BRIM_KERNEL(dropout_grad) = {.op = "dropout_grad", .run = dropout_grad};
 
 /* The gradient of relu of dropout, from its result y, which is 0 where a value is dropped. */
-static brim_status dropout_relu_grad(void *self, const brim_launch *launch)
+REFERENCE(dropout_relu_grad, "dropout+relu_grad")
 {
-  (void)self;
   const double *y = launch->in[0], *dy = launch->in[1], p = launch->node->attr.dropout.p;
   double *dx = launch->out[0];
   for (int64_t i = 0; i < count_of(launch); i++) dx[i] = y[i] <= 0 ? 0 : dy[i] / (1 - p);
   return BRIM_OK;
 }
-BRIM_KERNEL(dropout_relu_grad) = {.op = "dropout+relu_grad", .run = dropout_relu_grad};
 
-static brim_status reshape(void *self, const brim_launch *launch)
+REFERENCE(reshape, "reshape")
 {
-  (void)self;
   if (launch->out[0] != launch->in[0]) memcpy(launch->out[0], launch->in[0], (size_t)count_of(launch) * sizeof(double));
   return BRIM_OK;
 }
-BRIM_KERNEL(reshape) = {.op = "reshape", .run = reshape};

@@ -78,9 +78,8 @@ static int64_t find_greatest(const pool *v, const double *x, int64_t plane, int6
   return best;
 }
 
-static brim_status max_pool2d(void *self, const brim_launch *launch)
+REFERENCE(max_pool2d, "max_pool2d")
 {
-  (void)self;
   const pool v = pool_of(launch, launch->node->in[0], launch->node->out[0]);
   const double *x = launch->in[0];
   double *y = launch->out[0];
@@ -95,11 +94,9 @@ static brim_status max_pool2d(void *self, const brim_launch *launch)
       }
   return BRIM_OK;
 }
-BRIM_KERNEL(max_pool2d) = {.op = "max_pool2d", .run = max_pool2d};
 
-static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
+REFERENCE(max_pool2d_grad, "max_pool2d_grad")
 {
-  (void)self;
   const pool v = pool_of(launch, launch->node->out[0], launch->node->in[0]);
   const double *dy = launch->in[0];
   const uint8_t *index = launch->in[1];
@@ -115,7 +112,6 @@ static brim_status max_pool2d_grad(void *self, const brim_launch *launch)
       }
   return BRIM_OK;
 }
-BRIM_KERNEL(max_pool2d_grad) = {.op = "max_pool2d_grad", .run = max_pool2d_grad};
 BRIM_KERNEL(max_pool2d_relu_grad) = {.op = "max_pool2d+relu_grad", .run = max_pool2d_grad};
 
 /* Returns the divisor of the sum over a window. */
@@ -163,30 +159,22 @@ static brim_status average_grad(const brim_launch *launch, int adaptive)
   return BRIM_OK;
 }
 
-static brim_status avg_pool2d(void *self, const brim_launch *launch)
+REFERENCE(avg_pool2d, "avg_pool2d")
 {
-  (void)self;
   return average(launch, 0);
 }
-BRIM_KERNEL(avg_pool2d) = {.op = "avg_pool2d", .run = avg_pool2d};
 
-static brim_status avg_pool2d_grad(void *self, const brim_launch *launch)
+REFERENCE(avg_pool2d_grad, "avg_pool2d_grad")
 {
-  (void)self;
   return average_grad(launch, 0);
 }
-BRIM_KERNEL(avg_pool2d_grad) = {.op = "avg_pool2d_grad", .run = avg_pool2d_grad};
 
-static brim_status adaptive_avg_pool2d(void *self, const brim_launch *launch)
+REFERENCE(adaptive_avg_pool2d, "adaptive_avg_pool2d")
 {
-  (void)self;
   return average(launch, 1);
 }
-BRIM_KERNEL(adaptive_avg_pool2d) = {.op = "adaptive_avg_pool2d", .run = adaptive_avg_pool2d};
 
-static brim_status adaptive_avg_pool2d_grad(void *self, const brim_launch *launch)
+REFERENCE(adaptive_avg_pool2d_grad, "adaptive_avg_pool2d_grad")
 {
-  (void)self;
   return average_grad(launch, 1);
 }
-BRIM_KERNEL(adaptive_avg_pool2d_grad) = {.op = "adaptive_avg_pool2d_grad", .run = adaptive_avg_pool2d_grad};

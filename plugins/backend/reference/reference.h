@@ -10,8 +10,18 @@
 
 #include "brim/backend.h"
 
-/* Each operation's `run` and its BRIM_KERNEL are in the file of its family; brim/ops.h lists tensors, shapes and
- * attributes. */
+/* The kernel of an operation, for the body that follows, in the file of the operation's family:
+ *
+ *     REFERENCE(relu, "relu")
+ *     {
+ *       const double *x = launch->in[0];
+ *       ...
+ *
+ * brim/ops.h lists tensors, shapes and attributes. */
+#define REFERENCE(id, its_op)                                                                                          \
+  static brim_status id(void *self, const brim_launch *launch);                                                        \
+  BRIM_KERNEL(id) = {.op = its_op, .run = id};                                                                         \
+  static brim_status id(__attribute__((unused)) void *self, const brim_launch *launch)
 
 /* The product of all dimensions but the last: the rows of an operation along the last. */
 static inline int64_t rows_of(const brim_tensor *t)

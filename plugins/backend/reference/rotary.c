@@ -39,16 +39,12 @@ static brim_status turn_all(const brim_launch *launch, int direction)
   return BRIM_OK;
 }
 
-static brim_status rotary(void *self, const brim_launch *launch)
+REFERENCE(rotary, "rotary")
 {
-  (void)self;
   return turn_all(launch, 1);
 }
-BRIM_KERNEL(rotary) = {.op = "rotary", .run = rotary};
 
-static brim_status rotary_grad(void *self, const brim_launch *launch)
+REFERENCE(rotary_grad, "rotary_grad")
 {
-  (void)self;
   return turn_all(launch, -1);
 }
-BRIM_KERNEL(rotary_grad) = {.op = "rotary_grad", .run = rotary_grad};

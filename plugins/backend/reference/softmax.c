@@ -18,9 +18,8 @@ static double sum_exp(const double *x, int64_t F, double *greatest)
   return sum;
 }
 
-static brim_status softmax(void *self, const brim_launch *launch)
+REFERENCE(softmax, "softmax")
 {
-  (void)self;
   const brim_tensor *t = launch->node->in[0];
   const int64_t F = t->shape.dim[t->shape.rank - 1];
   const double *x = launch->in[0];
@@ -32,12 +31,10 @@ static brim_status softmax(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(softmax) = {.op = "softmax", .run = softmax};
 
 /* dx = y * (dy - sum over k of y[k] dy[k]) */
-static brim_status softmax_grad(void *self, const brim_launch *launch)
+REFERENCE(softmax_grad, "softmax_grad")
 {
-  (void)self;
   const brim_tensor *t = launch->node->in[0];
   const int64_t F = t->shape.dim[t->shape.rank - 1];
   const double *y = launch->in[0], *dy = launch->in[1];
@@ -49,11 +46,9 @@ static brim_status softmax_grad(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(softmax_grad) = {.op = "softmax_grad", .run = softmax_grad};
 
-static brim_status log_softmax(void *self, const brim_launch *launch)
+REFERENCE(log_softmax, "log_softmax")
 {
-  (void)self;
   const brim_tensor *t = launch->node->in[0];
   const int64_t F = t->shape.dim[t->shape.rank - 1];
   const double *x = launch->in[0];
@@ -65,12 +60,10 @@ static brim_status log_softmax(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(log_softmax) = {.op = "log_softmax", .run = log_softmax};
 
 /* dx = dy - exp(y) * sum over k of dy[k] */
-static brim_status log_softmax_grad(void *self, const brim_launch *launch)
+REFERENCE(log_softmax_grad, "log_softmax_grad")
 {
-  (void)self;
   const brim_tensor *t = launch->node->in[0];
   const int64_t F = t->shape.dim[t->shape.rank - 1];
   const double *y = launch->in[0], *dy = launch->in[1];
@@ -82,4 +75,3 @@ static brim_status log_softmax_grad(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(log_softmax_grad) = {.op = "log_softmax_grad", .run = log_softmax_grad};

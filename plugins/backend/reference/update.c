@@ -22,9 +22,8 @@ static double weight_decay(const brim_launch *launch)
  *     m = beta1 * m + (1 - beta1) * g
  *     v = beta2 * v + (1 - beta2) * g^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps),   bc = 1 - beta^t */
-static brim_status adamw(void *self, const brim_launch *launch)
+REFERENCE(adamw, "adamw")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *p_old = launch->in[0], *g = launch->in[1], *m_old = launch->in[2], *v_old = launch->in[3];
@@ -41,7 +40,6 @@ static brim_status adamw(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(adamw) = {.op = "adamw", .run = adamw};
 
 /* Adam (Kingma, Ba: Adam: A Method for Stochastic Optimization; ICLR 2015), the weight decay an L2 penalty:
  *
@@ -49,9 +47,8 @@ BRIM_KERNEL(adamw) = {.op = "adamw", .run = adamw};
  *     m = beta1 * m + (1 - beta1) * d
  *     v = beta2 * v + (1 - beta2) * d^2
  *     p = p - lr / bc1 * m / (sqrt(v) / sqrt(bc2) + eps) */
-static brim_status adam(void *self, const brim_launch *launch)
+REFERENCE(adam, "adam")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *p_old = launch->in[0], *g = launch->in[1], *m_old = launch->in[2], *v_old = launch->in[3];
@@ -67,15 +64,13 @@ static brim_status adam(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(adam) = {.op = "adam", .run = adam};
 
 /* Yogi (Zaheer et al.: Adaptive Methods for Nonconvex Optimization; NeurIPS 2018, algorithm 2). Weight decay is an L2
  * penalty, m and p are updated as in Adam, sign(0) = 0, and v starts with initial_accumulator:
  *
  *     v = v - (1 - beta2) * sign(v - d^2) * d^2 */
-static brim_status yogi(void *self, const brim_launch *launch)
+REFERENCE(yogi, "yogi")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *p_old = launch->in[0], *g = launch->in[1], *m_old = launch->in[2], *v_old = launch->in[3];
@@ -92,7 +87,6 @@ static brim_status yogi(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(yogi) = {.op = "yogi", .run = yogi};
 
 /* Adagrad (Duchi, Hazan, Singer: Adaptive Subgradient Methods for Online Learning and Stochastic Optimization; JMLR
  * 2011), the weight decay an L2 penalty; the sum starts with initial_accumulator:
@@ -100,9 +94,8 @@ BRIM_KERNEL(yogi) = {.op = "yogi", .run = yogi};
  *     d = g + weight_decay * p
  *     sum = sum + d^2
  *     p = p - lr * d / (sqrt(sum) + eps) */
-static brim_status adagrad(void *self, const brim_launch *launch)
+REFERENCE(adagrad, "adagrad")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *p_old = launch->in[0], *g = launch->in[1], *sum_old = launch->in[2];
@@ -115,7 +108,6 @@ static brim_status adagrad(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(adagrad) = {.op = "adagrad", .run = adagrad};
 
 /* Stochastic gradient descent with (heavy-ball) momentum; the velocity starts at 0:
  *
@@ -123,9 +115,8 @@ BRIM_KERNEL(adagrad) = {.op = "adagrad", .run = adagrad};
  *     velocity = momentum * velocity + d
  *     p = p - lr * velocity                     plain
  *     p = p - lr * (d + momentum * velocity)    Nesterov's */
-static brim_status sgd(void *self, const brim_launch *launch)
+REFERENCE(sgd, "sgd")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *p_old = launch->in[0], *g = launch->in[1], *velocity_old = launch->in[2];
@@ -140,23 +131,19 @@ static brim_status sgd(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(sgd) = {.op = "sgd", .run = sgd};
 
 /* The squares are added up in the order of memory, in double precision. */
-static brim_status squared_norm(void *self, const brim_launch *launch)
+REFERENCE(squared_norm, "squared_norm")
 {
-  (void)self;
   const double *x = launch->in[0];
   double sum = launch->node->in_count > 1 ? *(const double *)launch->in[1] : 0;
   for (int64_t i = 0; i < brim_shape_count(&launch->node->in[0]->shape); i++) sum += x[i] * x[i];
   *(double *)launch->out[0] = sum;
   return BRIM_OK;
 }
-BRIM_KERNEL(squared_norm) = {.op = "squared_norm", .run = squared_norm};
 
-static brim_status gradient_scale(void *self, const brim_launch *launch)
+REFERENCE(gradient_scale, "gradient_scale")
 {
-  (void)self;
   const double scale = launch->step->gradient_scale, max_norm = launch->node->attr.clip.max_norm;
   double *out = launch->out[0];
   out[0] = launch->node->in_count > 0 ? scale * sqrt(*(const double *)launch->in[0]) : 0;
@@ -164,11 +151,9 @@ static brim_status gradient_scale(void *self, const brim_launch *launch)
   out[1] = scale * (max_norm > 0 && !(limit > 1) ? limit : 1); /* a norm that is NaN is passed on */
   return BRIM_OK;
 }
-BRIM_KERNEL(gradient_scale) = {.op = "gradient_scale", .run = gradient_scale};
 
-static brim_status ema(void *self, const brim_launch *launch)
+REFERENCE(ema, "ema")
 {
-  (void)self;
   const double *p = launch->in[0], *old = launch->in[1];
   const double decay = launch->step->step == 0 ? 0 : launch->node->attr.ema.decay;
   double *average = launch->out[0];
@@ -176,29 +161,23 @@ static brim_status ema(void *self, const brim_launch *launch)
     average[i] = decay * old[i] + (1 - decay) * p[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(ema) = {.op = "ema", .run = ema};
 
-static brim_status zero(void *self, const brim_launch *launch)
+REFERENCE(zero, "zero")
 {
-  (void)self;
   memset(launch->out[0], 0, launch->node->out[0]->bytes);
   return BRIM_OK;
 }
-BRIM_KERNEL(zero) = {.op = "zero", .run = zero};
 
-static brim_status accumulate(void *self, const brim_launch *launch)
+REFERENCE(accumulate, "accumulate")
 {
-  (void)self;
   const double *x = launch->in[0];
   double *gradient = launch->out[0];
   for (int64_t i = 0; i < brim_shape_count(&launch->node->out[0]->shape); i++) gradient[i] += x[i];
   return BRIM_OK;
 }
-BRIM_KERNEL(accumulate) = {.op = "accumulate", .run = accumulate};
 
-static brim_status moving_average(void *self, const brim_launch *launch)
+REFERENCE(moving_average, "moving_average")
 {
-  (void)self;
   const double momentum = launch->node->attr.moving_average.momentum, groups = (double)launch->step->norm_groups;
   const double *value = launch->in[0], *sum = launch->in[1];
   double *out = launch->out[0];
@@ -206,4 +185,3 @@ static brim_status moving_average(void *self, const brim_launch *launch)
     out[i] = value[i] + momentum * (sum[i] / groups - value[i]);
   return BRIM_OK;
 }
-BRIM_KERNEL(moving_average) = {.op = "moving_average", .run = moving_average};

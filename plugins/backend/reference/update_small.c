@@ -19,9 +19,8 @@ static double weight_decay(const brim_launch *launch)
  *
  *     p = p - lr * weight_decay * p - lr * sign(beta1 * m + (1 - beta1) * g)
  *     m = beta2 * m + (1 - beta2) * g */
-static brim_status lion(void *self, const brim_launch *launch)
+REFERENCE(lion, "lion")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double decay = weight_decay(launch), factor = gradient_factor(launch);
   const double *g = launch->in[1];
@@ -33,7 +32,6 @@ static brim_status lion(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(lion) = {.op = "lion", .run = lion};
 
 /* ---- adafactor ---- */
 
@@ -96,9 +94,8 @@ static double direction(const factored *f, int64_t i)
  *     u = u * max(eps2, rms(p)) * min(lr, 1 / sqrt(t)) / max(1, rms(u) / d)
  *     m = beta1 * m + (1 - beta1) * u          if there is m: then p moves by it
  *     p = p - lr * weight_decay * p - u */
-static brim_status adafactor(void *self, const brim_launch *launch)
+REFERENCE(adafactor, "adafactor")
 {
-  (void)self;
   const brim_update_attr *attr = &launch->node->attr.update;
   const brim_step *step = launch->step;
   factored f = make_factored(launch);
@@ -122,7 +119,6 @@ static brim_status adafactor(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(adafactor) = {.op = "adafactor", .run = adafactor};
 
 /* ---- adamw8bit ---- */
 
@@ -155,9 +151,8 @@ static void encode(const codes *c, const double *value, int64_t count, uint8_t *
 
 /* AdamW (see update.c) whose moments are kept as codes (Dettmers et al.: 8-bit Optimizers via Block-wise Quantization;
  * ICLR 2022): a block's moments are decoded, used as they are after the update, and then encoded again. */
-static brim_status adamw8bit(void *self, const brim_launch *launch)
+REFERENCE(adamw8bit, "adamw8bit")
 {
-  (void)self;
   const brim_step *step = launch->step;
   const double kept = 1 - step->lr * weight_decay(launch), factor = gradient_factor(launch);
   const double *g = launch->in[1];
@@ -182,4 +177,3 @@ static brim_status adamw8bit(void *self, const brim_launch *launch)
   }
   return BRIM_OK;
 }
-BRIM_KERNEL(adamw8bit) = {.op = "adamw8bit", .run = adamw8bit};

@@ -58,22 +58,18 @@ static void walk(const brim_node *node, const brim_shape *x_shape, const brim_sh
       }
 }
 
-static brim_status upsample2d(void *self, const brim_launch *launch)
+REFERENCE(upsample2d, "upsample2d")
 {
-  (void)self;
   const brim_node *node = launch->node;
   memset(launch->out[0], 0, node->out[0]->bytes);
   walk(node, &node->in[0]->shape, &node->out[0]->shape, launch->in[0], launch->out[0], add_to_y);
   return BRIM_OK;
 }
-BRIM_KERNEL(upsample2d) = {.op = "upsample2d", .run = upsample2d};
 
-static brim_status upsample2d_grad(void *self, const brim_launch *launch)
+REFERENCE(upsample2d_grad, "upsample2d_grad")
 {
-  (void)self;
   const brim_node *node = launch->node;
   memset(launch->out[0], 0, node->out[0]->bytes);
   walk(node, &node->out[0]->shape, &node->in[0]->shape, launch->out[0], launch->in[0], add_to_x);
   return BRIM_OK;
 }
-BRIM_KERNEL(upsample2d_grad) = {.op = "upsample2d_grad", .run = upsample2d_grad};

@@ -15,7 +15,7 @@
 
 /* ---- wait.c: waiting by polling ---- */
 
-/* Seconds since some point in the past. */
+/* Returns the seconds since some point in the past. */
 double mpi_now(void);
 
 typedef struct mpi_wait {
@@ -37,7 +37,8 @@ brim_status mpi_failed(int code, const char *doing);
     if (mpi_try_code != MPI_SUCCESS) return mpi_failed(mpi_try_code, (doing));                                         \
   } while (0)
 
-/* [init] Once in a process. *talk, *sums: separate communicators, so that messages of exchanges and sums never mix. */
+/* [init] Joins the other ranks; call it once in a process. *talk, *sums: separate communicators, so that messages of
+ * exchanges and sums never mix. */
 brim_status mpi_join(brim_world *world, MPI_Comm *talk, MPI_Comm *sums);
 /* [init] Ends MPI; a process that has not returned after `seconds` exits at once. */
 void mpi_leave(double seconds);
@@ -48,7 +49,7 @@ void mpi_end_all(int32_t exit_status);
 
 /* [init] Before MPI starts in this process: chooses Open MPI's folder for shared memory. */
 void mpi_segments_begin(void);
-/* [any time] When no rank opens them any more. */
+/* [any time] Call it when no rank opens the segments any more. */
 void mpi_segments_end(void);
 
 /* ---- exchange.c: small messages, with a timeout ---- */
@@ -58,12 +59,12 @@ typedef struct mpi_talk {
   int rank, ranks;
   char *all;             /* the bytes of every rank, in their order, then this rank's own */
   MPI_Request *requests; /* [ranks + 2] */
-  MPI_Request *notes;    /* [ranks], of this rank's notes to the others, if it is rank 0 or 1 */
+  MPI_Request *notes;    /* [ranks]: the requests of this rank's notes to the others, if it is rank 0 or 1 */
   MPI_Request note;      /* a pending receive for the next note; rank 0 has none */
   int32_t noted;         /* the content of that note: a missing rank; -1: rank 0 is present and waits too */
   int32_t noting;        /* this rank's own note */
   double seconds;        /* of the last exchange */
-  bool is_over;          /* an exchange has failed: messages are lost */
+  bool is_over;          /* an exchange has failed, and its messages are lost */
 } mpi_talk;
 
 /* [init] */

@@ -22,7 +22,7 @@ enum chat_form { CHAT_FORM_MESSAGES, CHAT_FORM_SHAREGPT, CHAT_FORM_ALPACA, CHAT_
 typedef struct chat_conversation {
   /* roles are system, user, assistant and tool. NULL: a text */
   json_t *messages, *tools; /* owned; tools may be NULL */
-  /* of a text: the part before the answer, perhaps empty, and the answer */
+  /* if the row is a text: the part before the answer, perhaps empty, and the answer */
   const char *prompt, *answer; /* of `row` */
   size_t prompt_bytes, answer_bytes;
   json_t *row; /* owned */
@@ -33,7 +33,7 @@ typedef struct chat_file {
   const char *name; /* owned by the caller */
   const char *text;
   size_t bytes, at;
-  int64_t line; /* of the row that was read last, from 1 */
+  int64_t line; /* the line of the row that was read last, from 1 */
   bool knows_form;
   enum chat_form form;
 } chat_file;

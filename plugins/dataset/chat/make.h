@@ -10,8 +10,8 @@ enum chat_too_long { CHAT_TOO_LONG_REFUSE, CHAT_TOO_LONG_CUT, CHAT_TOO_LONG_SKIP
 typedef struct chat_source {
   const char *const *file;
   size_t files;
-  double share; /* of the rows for the test split, evenly spread over the files; 0: all rows belong to the split */
-  bool is_rest; /* the split has the other rows */
+  double share; /* fraction of the rows for the test split, evenly spread over the files; 0: all are in the split */
+  bool is_rest; /* the split has the rows that do not go to the test split */
 } chat_source;
 
 typedef struct chat_options {

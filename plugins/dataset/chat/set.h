@@ -21,7 +21,7 @@
 /* Figures of `brim data` that cannot be computed from the documents. */
 typedef struct chat_facts {
   int64_t conversations;          /* rows of the files that belong to the split */
-  int64_t tail_tokens;            /* tokens after the last one that counts of each conversation, which are dropped */
+  int64_t tail_tokens;            /* dropped tokens that follow the last token that counts of a conversation */
   int64_t too_long, skipped, cut; /* too_long: those with more tokens than fit into a row */
   int64_t cut_tokens;             /* tokens that cutting has dropped */
   int64_t unanswered;             /* conversations whose messages after the last answer were dropped */
@@ -31,7 +31,7 @@ typedef struct chat_facts {
 
 typedef struct chat_head {
   uint64_t magic, key, bytes;
-  uint64_t checksum, head_checksum; /* of all after the head; of the head, with 0 in its place */
+  uint64_t checksum, head_checksum; /* cover all after the head; cover the head, with 0 in this place */
   uint64_t vocabulary_hash;
   int64_t vocabulary; /* rows that a table of embeddings needs at least */
   int64_t tokens, documents, rows, context, counted;
@@ -52,7 +52,7 @@ typedef struct chat_set {
  * readers; chat_set_seal sets the checksum. ENOMEM_HOST. */
 brim_status chat_set_create(const chat_head *head, chat_set *out);
 void chat_set_seal(chat_set *set);
-void chat_set_close(chat_set *set); /* a no-op if it is not open */
+void chat_set_close(chat_set *set); /* a no-op if the set is not open */
 
 /* [init] Reads the head of a kept set; false if no set is kept for the key. */
 bool chat_set_peek(const char *path, uint64_t key, chat_head *out);

@@ -1,4 +1,4 @@
-/* From a conversation to its tokens, and to those of them that the model learns. */
+/* Makes the tokens of a conversation, and marks those that the model learns. */
 #ifndef CHAT_SPANS_H
 #define CHAT_SPANS_H
 #include <stdbool.h>
@@ -12,29 +12,29 @@ enum chat_learn { CHAT_LEARN_ANSWERS, CHAT_LEARN_LAST, CHAT_LEARN_ALL };
 /* A range of bytes of a text. */
 typedef struct chat_range {
   size_t first, end;
-  bool is_open; /* a token that reaches over the end is not in it */
+  bool is_open; /* the range leaves out a token that reaches over its end */
 } chat_range;
 
-/* The memory to make tokens, kept from one conversation to the next. */
+/* The memory in which tokens are made, kept from one conversation to the next. */
 typedef struct chat_maker {
   const tokenizer *vocabulary;
   tokenizer_encoder *encoder;
   enum chat_learn learn;
   const template *template; /* NULL: the model has no template */
-  const json_t *variables;  /* of the template: the special tokens */
+  const json_t *variables;  /* the template's variables: the special tokens */
   int64_t clock;            /* of the template */
   chat_range *range;
   size_t range_count, range_room;
-  uint32_t *start; /* of each token in the text */
+  uint32_t *start; /* the first byte of each token in the text */
   size_t start_room;
 } chat_maker;
 
 /* The tokens of a conversation. */
 typedef struct chat_tokens {
   int32_t *token;
-  uint8_t *counts; /* of each token: 1 if it is learnt */
+  uint8_t *counts; /* for each token: 1 if the model learns it */
   size_t count, room;
-  size_t all;      /* tokens, with those after the last one that counts, which are dropped */
+  size_t all;      /* the number of tokens, including those after the last one that counts, which are dropped */
   bool unanswered; /* messages after the last answer were dropped */
 } chat_tokens;
 

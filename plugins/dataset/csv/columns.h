@@ -1,4 +1,5 @@
-/* Which columns of a file are read, and how. The training file decides; other files are read by the same names. */
+/* Which columns of a file are read, and how. The training file decides; in other files the columns of the same names
+ * are read. */
 #ifndef CSV_COLUMNS_H
 #define CSV_COLUMNS_H
 #include "brim/plugin.h"
@@ -7,7 +8,7 @@
 #define CSV_SHOWN_ROOM 24
 #define CSV_LEFT_OUT_ROOM 512
 
-enum csv_kind { CSV_EMPTY, CSV_NUMBER, CSV_TEXT }; /* kind of a column's first value that is not missing */
+enum csv_kind { CSV_EMPTY, CSV_NUMBER, CSV_TEXT }; /* the kind of a column's first value that is not missing */
 
 /* The columns and size of a file. */
 typedef struct csv_header {
@@ -44,7 +45,8 @@ typedef struct csv_use {
 brim_status csv_header_read(csv_reader *reader, bool has_header, csv_header *out);
 void csv_header_free(csv_header *header);
 
-/* [init] ECONFIG if a column is missing, with a list of the file's columns; ELOAD. *out is then empty. */
+/* [init] Chooses the columns. ECONFIG, with a list of the file's columns, if a column is missing; ELOAD. *out is then
+ * empty. */
 brim_status csv_choose(const csv_header *header, const char *file, const csv_wishes *wishes, csv_chosen *out);
 void csv_chosen_free(csv_chosen *chosen);
 

@@ -21,7 +21,7 @@ typedef struct csv_params {
 typedef struct csv_part {
   const csv_table *table; /* NULL if there is no such part */
   int64_t first;          /* the first row, or with groups the first group */
-  int64_t rows;           /* rows, or with groups the groups, from which samples are made */
+  int64_t rows;           /* the number of rows, or with groups of groups, from which samples are made */
   int64_t count;          /* samples */
 } csv_part;
 

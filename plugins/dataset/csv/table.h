@@ -15,7 +15,7 @@ typedef struct csv_table {
   int32_t *label;  /* [rows], numbers of class names, or NULL */
   int32_t *client; /* [rows], numbers of clients in the order of their names, or NULL */
   int64_t *order;  /* [rows], rows by group, within a group as in the file; NULL without groups */
-  int64_t *begin;  /* [groups + 1]: the first of each group's in `order` */
+  int64_t *begin;  /* [groups + 1]: where each group begins in `order` */
   int32_t groups;
   uint64_t bytes; /* of all memory that stays */
 } csv_table;

@@ -1,34 +1,13 @@
 /* See table.h. */
 #include "table.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "brim/host.h"
 
-#define FILE_BYTES_MAX ((int64_t)256 << 20)
-
-static brim_status read_file(const char *path, char **out, size_t *bytes)
-{
-  struct stat s;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
-  brim_status status = BRIM_OK;
-  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > FILE_BYTES_MAX)
-    status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most 256 MiB", path);
-  if (status == BRIM_OK) {
-    *bytes = (size_t)s.st_size;
-    *out = brim_try_calloc(*bytes + 1, 1);
-    status = *out ? brim_read_whole(path, fd, *bytes, *out) : brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
-  }
-  close(fd);
-  return status;
-}
+#define FILE_BYTES_MAX ((size_t)256 << 20)
 
 /* Reads a number at *at, which must end at a space or at the end of the line. */
 static int take_number(char **at, double *out)
@@ -90,7 +69,7 @@ brim_status cub200_table_read(const char *path, int numbers, cub200_table *out)
 {
   size_t bytes = 0;
   *out = (cub200_table){0};
-  brim_status status = read_file(path, &out->bytes, &bytes);
+  brim_status status = brim_read_file(path, FILE_BYTES_MAX, &out->bytes, &bytes);
   if (status == BRIM_OK) status = take_lines(path, numbers, bytes, out);
   if (status != BRIM_OK) cub200_table_free(out);
   return status;

@@ -14,9 +14,9 @@ typedef struct cub200_row {
 } cub200_row;
 
 typedef struct cub200_table {
-  char *bytes; /* the file, owned; texts lie in it */
+  char *bytes; /* the bytes of the file, owned; texts point into them */
   cub200_row *row;
-  size_t count; /* row[i] is of number i + 1 */
+  size_t count; /* the number of rows; row[i] has the number i + 1 */
 } cub200_table;
 
 /* [init] numbers: how many numbers follow the line's own, 1 to CUB200_NUMBERS_MAX; 0 for text. ELOAD names the bad

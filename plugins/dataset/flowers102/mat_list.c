@@ -5,20 +5,16 @@
  * brim does not use matio: on damaged files version 1.5.23 allocates any size that a header asks for, and may hang. */
 #include "mat_list.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "brim/host.h"
 
 #define HEADER_BYTES 128
-#define FILE_BYTES_MAX ((int64_t)64 << 20)
+#define FILE_BYTES_MAX ((size_t)64 << 20)
 #define INFLATED_BYTES_MAX ((size_t)64 << 20) /* of one variable */
 
 enum { TYPE_INT8 = 1, TYPE_INT32 = 5, TYPE_UINT32 = 6, TYPE_MATRIX = 14, TYPE_PACKED = 15 };
@@ -201,19 +197,12 @@ static brim_status take_file(wanted *w, const uint8_t *bytes, size_t count)
 brim_status mat_list_read(const char *path, const char *name, int32_t most, mat_list *out)
 {
   wanted w = {path, name, most, false, out};
-  struct stat s;
+  char *text;
+  size_t bytes;
   *out = (mat_list){0};
-  const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", path, strerror(errno));
-  brim_status status = BRIM_OK;
-  if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size > FILE_BYTES_MAX)
-    status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most 64 MiB", path);
-  uint8_t *bytes = status == BRIM_OK ? brim_try_calloc((size_t)s.st_size + 1, 1) : NULL;
-  if (status == BRIM_OK && !bytes) status = brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", path);
-  if (status == BRIM_OK) status = brim_read_whole(path, fd, (size_t)s.st_size, bytes);
-  if (status == BRIM_OK) status = take_file(&w, bytes, (size_t)s.st_size);
-  free(bytes);
-  close(fd);
+  BRIM_TRY(brim_read_file(path, FILE_BYTES_MAX, &text, &bytes));
+  const brim_status status = take_file(&w, (const uint8_t *)text, bytes);
+  free(text);
   if (status != BRIM_OK) mat_list_free(out);
   return status;
 }

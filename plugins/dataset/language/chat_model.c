@@ -2,7 +2,6 @@
 #include "chat_model.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,22 +12,12 @@
 #include "brim/host.h"
 #include "parts.h"
 
-/* Reads a file of at most `most` bytes into memory that the caller frees; *text is NULL if the file is missing. */
-static brim_status read_file(const char *name, size_t most, char **text, size_t *bytes)
+/* *text is NULL if the file is missing. */
+static brim_status read_if_there(const char *name, size_t most, char **text, size_t *bytes)
 {
-  struct stat st;
   *text = NULL;
-  const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return errno == ENOENT ? BRIM_OK : brim_fail(BRIM_ELOAD, "cannot open '%s': %s", name, strerror(errno));
-  brim_status status = BRIM_OK;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (size_t)st.st_size > most)
-    status = brim_fail(BRIM_ELOAD, "'%s' is not a file of at most %zu bytes", name, most);
-  if (status == BRIM_OK && !(*text = brim_try_calloc((size_t)st.st_size + 1, 1)))
-    status = brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", name);
-  *bytes = status == BRIM_OK ? (size_t)st.st_size : 0;
-  if (status == BRIM_OK) status = brim_read_whole(name, fd, *bytes, *text);
-  close(fd);
-  return status;
+  *bytes = 0;
+  return access(name, F_OK) != 0 && errno == ENOENT ? BRIM_OK : brim_read_file(name, most, text, bytes);
 }
 
 /* The name of a file beside the tokenizer. */
@@ -56,7 +45,7 @@ static brim_status read_config(const char *path, json_t **out)
     free(vocabulary);
   } else {
     BRIM_TRY(name_beside(path, "tokenizer_config.json", name));
-    status = read_file(name, (size_t)64 << 20, &text, &bytes);
+    status = read_if_there(name, (size_t)64 << 20, &text, &bytes);
   }
   if (status == BRIM_OK && text) {
     *out = json_loadb(text, bytes, JSON_DECODE_INT_AS_REAL, &error);
@@ -118,7 +107,7 @@ static brim_status read_template(const char *name, template **out)
   const size_t length = strlen(name);
   char *text = NULL;
   size_t bytes = 0;
-  BRIM_TRY(read_file(name, 2 * TEMPLATE_BYTES_MAX, &text, &bytes));
+  BRIM_TRY(read_if_there(name, 2 * TEMPLATE_BYTES_MAX, &text, &bytes));
   if (!text) return BRIM_OK;
   const bool is_json = length > 5 && strcmp(name + length - 5, ".json") == 0;
   const brim_status status =

@@ -1,6 +1,5 @@
 /* Finding and reading a tokenizer's files. See tokenizer.h. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,28 +25,6 @@ typedef struct file {
   char *bytes;
   size_t count;
 } file;
-
-static brim_status read_all(int fd, file *f)
-{
-  struct stat st;
-  if (fstat(fd, &st) != 0) return brim_fail(BRIM_ELOAD, "cannot read '%s': %s", f->name, strerror(errno));
-  if (!S_ISREG(st.st_mode) || (size_t)st.st_size > FILE_BYTES_MAX)
-    return brim_fail(BRIM_ELOAD, "'%s' is not a regular file of at most 256 MiB", f->name);
-  f->bytes = brim_try_calloc((size_t)st.st_size + 1, 1);
-  if (!f->bytes) return brim_fail(BRIM_ENOMEM_HOST, "no memory for '%s'", f->name);
-  f->count = (size_t)st.st_size;
-  return brim_read_whole(f->name, fd, f->count, f->bytes);
-}
-
-static brim_status read_file(file *f)
-{
-  if (!f->name[0]) return BRIM_OK;
-  const int fd = open(f->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return brim_fail(BRIM_ELOAD, "cannot open '%s': %s", f->name, strerror(errno));
-  const brim_status status = read_all(fd, f);
-  close(fd);
-  return status;
-}
 
 /* Sets the name to that of a file in the folder if there is one. */
 static bool name_file(file *f, const char *folder, size_t folder_bytes, const char *name)
@@ -109,7 +86,7 @@ brim_status tokenizer_open(const char *path, bool prefer_json, tokenizer **out)
   tokenizer_source s[3];
   brim_status status = find(path, prefer_json, &f[0], &f[1], &f[2]);
   for (int i = 0; i < 3; i++) {
-    if (status == BRIM_OK) status = read_file(&f[i]);
+    if (status == BRIM_OK && f[i].name[0]) status = brim_read_file(f[i].name, FILE_BYTES_MAX, &f[i].bytes, &f[i].count);
     s[i] = (tokenizer_source){f[i].name, f[i].bytes, f[i].count};
   }
   if (status == BRIM_OK) status = tokenizer_build(&s[0], f[1].name[0] ? &s[1] : NULL, f[2].name[0] ? &s[2] : NULL, out);

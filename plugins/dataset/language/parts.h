@@ -141,7 +141,6 @@ struct tokenizer {
   int32_t end_of_text;
 
   added_token *added;
-  size_t added_count;
   trie before, after;                     /* added tokens that are found before and after normalization */
   bool before_byte[256], after_byte[256]; /* bytes that begin one */
   bool *special;                          /* by id */
@@ -162,7 +161,7 @@ struct tokenizer {
   int32_t unknown;         /* -1: none */
   int32_t byte_token[256]; /* of a byte in a byte-level model, of <0xNN> otherwise; -1: none */
   bpe_merge *merge;
-  size_t merge_mask, merge_count;
+  size_t merge_mask;
   bool may_cut, joins_low_line[256]; /* bytes after which U+2581 may be in the middle of a token */
   double *score, unknown_score;
   trie pieces_of_model; /* of Unigram */

@@ -244,7 +244,6 @@ static brim_status place_merges(const reading *r, const merges *m)
   if (!t->merge) return brim_fail(BRIM_ENOMEM_HOST, "no memory for %zu merges", m->count);
   for (size_t i = 0; i < places; i++) t->merge[i].left = -1;
   t->merge_mask = places - 1;
-  t->merge_count = m->count;
   for (size_t i = 0; i < m->count; i++) {
     const bpe_merge *soon = &m->merge[i + 16 < m->count ? i + 16 : i];
     merge_prefetch(t, soon->left, soon->right);
@@ -368,7 +367,6 @@ brim_status read_added(reading *r, const json_t *list)
     snprintf(path, sizeof path, "added_tokens[%zu]", i);
     BRIM_TRY(read_added_one(r, json_array_get(list, i), path, &t->added[i], &next));
   }
-  t->added_count = count;
   t->special = brim_try_calloc((size_t)t->count + 1, sizeof *t->special);
   if (!t->special) return brim_fail(BRIM_ENOMEM_HOST, "no memory for the added tokens of '%s'", r->source->name);
   if (count > 0) {

@@ -84,10 +84,10 @@ static bool name_configuration(cudnnBackendDescriptor_t configuration, char text
 typedef struct search {
   cuda_backend *b;
   const cuda_dnn_conv *conv;
-  cuda_dnn_plan *plan; /* once it has a plan, the search is over */
+  cuda_dnn_plan *plan; /* the result; the search ends when it has a plan */
   const char *name;    /* NULL for any */
-  bool measures;       /* try all, and remember the fastest */
-  void *operand[4];    /* x, weight, y, scratch of trials */
+  bool measures;       /* measure all of them, and remember the fastest */
+  void *operand[4];    /* x, weight, y and scratch for the trials */
   int measured;
   float least;
   char fastest[CUDA_PROFILE_CHOICE_MAX];
@@ -172,7 +172,7 @@ static void *search_memory(search *s)
   return cuda_library_memory(bytes, sizeof bytes / sizeof *bytes, s->operand);
 }
 
-/* Searches for the fastest, and adds it to the profile. */
+/* Searches for the fastest engine, and adds it to the profile. */
 static brim_status tune(search *s, cudnnBackendDescriptor_t graph, const char *key)
 {
   cuda_tuning *t = s->b->tuning;

@@ -37,8 +37,8 @@ static cudnnStatus_t ask(cudnnBackendDescriptor_t heuristics, cudnnBackendDescri
   return e;
 }
 
-/* It is not an error if there is no suggestion for a graph, whatever the library's reason: another engine, or a kernel
- * of our own, computes the same. */
+/* It is not an error if there is no suggestion for a graph, whatever the library's reason: another engine, or one of
+ * brim's kernels, computes the same. */
 brim_status cuda_dnn_suggest(cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode, cuda_dnn_suggestions *out)
 {
   cudnnBackendDescriptor_t heuristics;

@@ -8,7 +8,8 @@
 
 enum {
   CUDA_DNN_DESCRIPTORS_MAX = 128, /* attention and its gradient need the most */
-  CUDA_DNN_ALIGNMENT = 16         /* of addresses, as declared to engines: some do not support a larger one */
+  CUDA_DNN_ALIGNMENT =
+      16 /* the alignment of addresses that brim declares to engines, some of which do not support a larger one */
 };
 enum { CUDA_DNN_UID_X = 'x', CUDA_DNN_UID_WEIGHT = 'w', CUDA_DNN_UID_Y = 'y' };
 
@@ -17,7 +18,7 @@ struct cuda_dnn_plan {
   cudnnBackendDescriptor_t made[CUDA_DNN_DESCRIPTORS_MAX];
   int count;
   int64_t scratch_bytes;
-  /* of a convolution's plan, which equal layers share: */
+  /* the key of a convolution's plan, which equal layers share */
   char key[CUDA_PROFILE_KEY_MAX];
   int users;
   struct cuda_dnn_plan **list, *next; /* of the backend's */

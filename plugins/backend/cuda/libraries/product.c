@@ -144,7 +144,7 @@ static brim_status no_algorithm(const cuda_product *p)
                    cuda_max(1, p->batch), p->m, p->k, p->k, p->n, (int)epilogue_of(p));
 }
 
-/* The library's suggestions, best first; at least one. */
+/* Asks the library for its suggestions, best first; at least one. */
 static brim_status suggest(const cuda_backend *b, const cuda_product_plan *plan, const cuda_product *p,
                            cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t *result,
                            int *count)
@@ -187,7 +187,7 @@ static bool read_choice(const char *text, cublasLtMatmulAlgo_t *out)
   return *text == '\0';
 }
 
-/* Takes the profile's choice, if the library still knows it. */
+/* Uses the algorithm in the profile if the library still knows it. */
 static bool take_choice(const cuda_backend *b, cuda_product_plan *plan, const char *text)
 {
   cublasLtMatmulAlgo_t algorithm;
@@ -231,7 +231,7 @@ static void *trial_memory(const cuda_product *p, cuda_operands *o)
   return memory;
 }
 
-/* Takes the fastest of the suggestions. */
+/* Chooses the fastest of the suggestions. */
 static brim_status measure(cuda_backend *b, cuda_product_plan *plan, const cuda_product *p,
                            const cublasLtMatmulHeuristicResult_t *result, int count)
 {

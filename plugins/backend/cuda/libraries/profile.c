@@ -155,7 +155,7 @@ void cuda_profile_release(cuda_profile *profile)
 
 /* ---- keys ---- */
 
-/* The storage type of values; and, for fp32, whether products may round them. */
+/* Returns the name of the values' storage type, which for fp32 also says whether products may round them. */
 static const char *type_name(uint32_t dtype, int tf32)
 {
   if (dtype == BRIM_DTYPE_BF16) return "bf16";

@@ -32,7 +32,7 @@ typedef struct cuda_profile {
 /* [init] Fails with EINVAL, naming file and line, ELOAD if the file cannot be opened, or EIO. may_be_absent: a missing
  * file counts as empty. */
 brim_status cuda_profile_read(cuda_profile *profile, const char *path, int may_be_absent);
-/* Fails with EINVAL if the profile has choices, but none for this device: then it is another device's. */
+/* Fails with EINVAL if the profile has choices, but none for this device. Such a profile belongs to another device. */
 brim_status cuda_profile_check(const cuda_profile *profile, const char *device);
 /* Returns NULL if the profile has no choice. */
 const char *cuda_profile_find(const cuda_profile *profile, const char *device, const char *library, const char *key);

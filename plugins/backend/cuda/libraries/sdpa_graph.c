@@ -27,8 +27,9 @@ typedef struct builder {
   uint32_t used;
   brim_status status;
   const cuda_sdpa *sdpa;
-  cudnnDataType_t small;                 /* of q, k and v, and of every factor of a matrix product */
-  layout query, key, result, score, row; /* q, dq; k, v, dk, dv; y, dy; scores; a number for each row of them */
+  cudnnDataType_t small;                 /* the type of q, k and v, and of every factor of a matrix product */
+  layout query, key, result, score, row; /* the layouts of q and dq; of k, v, dk and dv; of y and dy; of the scores; of
+                                            a number for each row of scores */
 } builder;
 
 static layout packed(int64_t n, int64_t heads, int64_t rows, int64_t columns)
@@ -157,7 +158,7 @@ static tensor reshape(builder *g, tensor x, tensor out)
   return out;
 }
 
-/* An operation on each element: of x, of x and b, or of x, b and the boolean t. */
+/* An operation on each element of x, of x and b, or of x, b and the boolean t. */
 typedef struct each {
   cudnnPointwiseMode_t mode;
   tensor x, b, t;
@@ -244,7 +245,7 @@ static void forward(builder *g)
 
 /* ---- backward ---- */
 
-/* delta: the sum of dy * y of each row; kept in scratch. */
+/* Computes delta, the sum of dy * y of each row, and keeps it in scratch. */
 static tensor make_delta(builder *g, tensor dy)
 {
   const tensor y = activation(g, CUDA_SDPA_OUT, g->result);
@@ -256,8 +257,8 @@ static tensor make_delta(builder *g, tensor dy)
                stored(g, CUDA_SDPA_DELTA, g->row, CUDNN_DATA_FLOAT));
 }
 
-/* dk or dv: the product of the transposed tensor of scores or weights, and q or dy. Heads that share keys are added
- * up. */
+/* Computes dk or dv: the product of the transposed tensor of scores or weights, and q or dy. Heads that share keys are
+ * added up. */
 static void multiply_back(builder *g, tensor scores, tensor by, int uid)
 {
   const cuda_sdpa *a = g->sdpa;

@@ -1,5 +1,5 @@
-/* See begins.h. */
-#include "graph/begins.h"
+/* See overwritten.h. */
+#include "graph/overwritten.h"
 
 #include <stdlib.h>
 
@@ -9,17 +9,17 @@
  * overwrite the memory between them afterwards. */
 #define BETWEEN_MAX ((uint64_t)1 << 20)
 
-/* Whether a node writes a gradient in the first micro-batch. In a program of two halves, only the first half knows that
- * it is the first of its step. */
+/* Whether a node overwrites a gradient in the first micro-batch. In a program of two halves, only the first half gets
+ * the information that it is the first of its step. */
 static bool writes(const brim_program *p, const brim_node *n, const brim_tensor *t)
 {
   const brim_graph *g = p->graph;
-  if (t->role != BRIM_ROLE_GRADIENT || t->producer != (int32_t)n->index || !p->need[n->index].begins) return false;
+  if (t->role != BRIM_ROLE_GRADIENT || t->producer != (int32_t)n->index || !p->need[n->index].overwrites) return false;
   return !brim_graph_is_brief(g, t) && (!g->passes || n->index < brim_graph_to_loss(g));
 }
 
-/* Only outputs that brim_op_cost counts twice. */
-uint64_t brim_begins_bytes(const brim_program *p, const brim_node *n)
+/* Counts only outputs that brim_op_cost counts twice. */
+uint64_t brim_overwritten_bytes(const brim_program *p, const brim_node *n)
 {
   uint64_t bytes = 0;
   for (uint32_t k = 0; k < n->out_count; k++)
@@ -33,7 +33,7 @@ static int by_offset(const void *a, const void *b)
   return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The places of the gradients that a program writes, in the order of the arena. */
+/* Lists the places of the gradients that a program overwrites, in the order of the arena. */
 static size_t list_written(const brim_plan *plan, const brim_program *p, brim_range *out)
 {
   const brim_graph *g = p->graph;
@@ -83,7 +83,7 @@ static void join(brim_plan *plan)
 }
 
 /* Any training program may be the first of a step, so all of them must overwrite the gradients that are not zeroed. */
-void brim_begins_find(brim_plan *plan)
+void brim_overwritten_find(brim_plan *plan)
 {
   size_t room = 1, trains = 0;
   for (size_t i = 0; i < plan->program_count; i++) room += plan->program[i].graph->tensor_count + 1;
