@@ -28,33 +28,20 @@ void brim_normal_pair(double scale, double u, double w, double out[2])
   out[1] = scale * sqrt(-2 * log(1 - u)) * sin(TWO_PI * w);
 }
 
-/* Draws the numbers of brim_random4() for COUNTERS blocks from `block` on: out[k][i] is number k of block i. Compilers
- * vectorise the loops over the blocks. */
-INLINE void draw(uint64_t seed, uint64_t item, uint32_t block, uint32_t out[4][COUNTERS])
+/* The numbers of brim_random4() for COUNTERS blocks from `block` on: in u those of even place, in w of odd place. */
+INLINE void draw(uint64_t seed, uint64_t item, uint32_t block, double u[PAIRS], double w[PAIRS])
 {
-  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (uint32_t i = 0; i < COUNTERS; i++) {
-    out[0][i] = block + i;
-    out[1][i] = (uint32_t)item;
-    out[2][i] = (uint32_t)(item >> 32);
-    out[3][i] = (uint32_t)BRIM_STREAM_INIT << 24;
+  int32_t bits[4][COUNTERS];
+  for (int i = 0; i < COUNTERS; i++) {
+    const brim_philox random = brim_random4(seed, BRIM_STREAM_INIT, 0, item, block + (uint32_t)i);
+    for (int k = 0; k < 4; k++) bits[k][i] = (int32_t)(random.v[k] ^ 0x80000000u);
   }
-  for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
-    for (int i = 0; i < COUNTERS; i++) {
-      const uint64_t p0 = (uint64_t)0xD2511F53u * out[0][i], p1 = (uint64_t)0xCD9E8D57u * out[2][i];
-      out[0][i] = (uint32_t)(p1 >> 32) ^ out[1][i] ^ k0;
-      out[2][i] = (uint32_t)(p0 >> 32) ^ out[3][i] ^ k1;
-      out[1][i] = (uint32_t)p1;
-      out[3][i] = (uint32_t)p0;
-    }
-}
-
-/* Converts to uniform numbers in [0, 1), as brim_uniform() does; signed, because compilers vectorise the conversion of
- * signed numbers. */
-INLINE void to_uniform(const uint32_t random[COUNTERS], double out[COUNTERS])
-{
-  for (int i = 0; i < COUNTERS; i++)
-    out[i] = ((double)(int32_t)(random[i] ^ 0x80000000u) + 2147483648.0) * (1.0 / 4294967296.0);
+  for (int i = 0; i < COUNTERS; i++) { /* signed numbers are converted in vectors */
+    u[i] = ((double)bits[0][i] + 2147483648.0) * (1.0 / 4294967296.0);
+    w[i] = ((double)bits[1][i] + 2147483648.0) * (1.0 / 4294967296.0);
+    u[COUNTERS + i] = ((double)bits[2][i] + 2147483648.0) * (1.0 / 4294967296.0);
+    w[COUNTERS + i] = ((double)bits[3][i] + 2147483648.0) * (1.0 / 4294967296.0);
+  }
 }
 
 /* log(x) for a normal x in (0, 1]: x = m 2^e with m in [sqrt(1/2), sqrt(2)), by the series of atanh((m-1)/(m+1)). */
@@ -117,13 +104,8 @@ INLINE void turn(double w, double *cosine, double *sine)
 INLINE void make_block(uint64_t seed, uint64_t item, double scale, uint32_t block, float out[BRIM_NORMAL_BLOCK])
 {
   double u[PAIRS], w[PAIRS], radius[PAIRS], even[PAIRS], odd[PAIRS];
-  uint32_t random[4][COUNTERS];
   int32_t unsure[PAIRS], any = 0;
-  draw(seed, item, block, random);
-  for (int k = 0; k < 2; k++) {
-    to_uniform(random[2 * k], u + k * COUNTERS);
-    to_uniform(random[2 * k + 1], w + k * COUNTERS);
-  }
+  draw(seed, item, block, u, w);
   for (int i = 0; i < PAIRS; i++) radius[i] = scale * sqrt(-2 * log_of(1 - u[i]));
   for (int i = 0; i < PAIRS; i++) {
     double cosine, sine;

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import struct
 import unittest
 
 import tensors
@@ -16,6 +18,12 @@ DATA = ["dataset=synthetic", "dataset.shape=[1,8,8]", "dataset.train_count=256",
         "training.batch_size=32", "backend=cpu", "backend.threads=1", "memory.timing=false", "training.num_workers=0"]
 LORA = ["model=lora", *BACKBONE, *DATA]
 PROBE = ["model=linear_probe", *BACKBONE, *DATA]
+
+
+def fnv1a64(data, value=0xcbf29ce484222325):
+    for byte in data:
+        value = (value ^ byte) * 0x100000001b3 % 2**64
+    return value
 
 
 def without_threads(words):
@@ -199,6 +207,34 @@ class Moved(Case):
                           "model.weights=PATH and dataset.path=PATH")
         self.brim("train", "--resume", "cut", "model.weights=c.safetensors")
         self.assert_same_checkpoint("run", "cut", 8)
+
+    def make_older(self, checkpoint):
+        """Gives a checkpoint the hash of frozen parameters that older ones have: FNV-1a of all of them."""
+        found, _ = tensors.read(self.folder / "c.safetensors")
+        value = 0xcbf29ce484222325
+        for name, (_, shape, values) in found.items():
+            if not name.startswith("head."):
+                sizes = struct.pack(f"<{len(shape)}q", *shape)
+                value = fnv1a64(name.encode() + b"\0" + sizes + values.tobytes(), value)
+        path = checkpoint / "state.json"
+        text = re.sub(r'\n  "frozen_xxh64": "[0-9a-f]*",', "", path.read_text())
+        text = re.sub(r'"frozen_hash": "0*"', f'"frozen_hash": "{value:016x}"', text)
+        text, count = re.subn(r',\n  "checksum": "[0-9a-f]*"\n}\n$', "", text)
+        self.assertEqual(count, 1)
+        path.write_text(f'{text},\n  "checksum": "{fnv1a64((text + chr(10) + "}").encode()):016x}"\n}}\n')
+
+    def test_a_run_resumes_from_an_older_checkpoint(self):
+        self.train("probe", *PROBE, "model.weights=c.safetensors", "training.steps=8",
+                   "training.checkpoint_every_steps=4", "training.keep_checkpoints=9")
+        for run in ("run", "probe"):
+            shutil.copytree(self.folder / run, self.folder / f"{run}-cut", symlinks=True)
+            (self.folder / f"{run}-cut/summary.json").unlink()
+            shutil.rmtree(self.checkpoint(f"{run}-cut", 8))
+            self.make_older(self.checkpoint(f"{run}-cut", 4))
+            self.assert_error(self.brim("train", "--resume", f"{run}-cut", "model.weights=b.safetensors", status=LOAD),
+                              "other weights", "model.weights=PATH")
+            self.brim("train", "--resume", f"{run}-cut", "model.weights=c.safetensors")
+            self.assert_same_checkpoint(run, f"{run}-cut", 8)
 
 
 class Features(Case):
