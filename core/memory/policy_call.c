@@ -222,9 +222,13 @@ static const void *show(call *c, const void *data, size_t bytes)
   return memcpy(copy, data, bytes);
 }
 
+/* Cuts a text that is longer than any name of a device or model. */
 static const char *show_text(call *c, const char *text)
 {
-  return text ? show(c, text, strlen(text) + 1) : NULL;
+  char name[256];
+  if (!text) return NULL;
+  snprintf(name, sizeof name, "%s", text);
+  return show(c, name, strlen(name) + 1);
 }
 
 static const brim_demands *show_demands(call *c, const brim_demands *own)
