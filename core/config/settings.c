@@ -302,7 +302,7 @@ static const brim_setting hooks_table[] = {
     FREE(STR, T, on_start, "", NULL, "shell command to run when the run has started or resumed"),
     FREE(STR, T, on_evaluation, "", NULL, "shell command to run after each evaluation"),
     FREE(STR, T, on_checkpoint, "", NULL, "shell command to run after each checkpoint"),
-    FREE(STR, T, on_oom, "", NULL, "shell command to run when the run was out of memory and recovers"),
+    FREE(STR, T, on_oom, "", NULL, "shell command to run when the run recovers from an out-of-memory error"),
     FREE(STR, T, on_end, "", NULL,
          "shell command to run when the run has ended, however it ended; it has BRIM_* variables and summary.json on "
          "its standard input, like the others"),

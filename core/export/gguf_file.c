@@ -207,15 +207,15 @@ static brim_status compare_configs(const brim_yaml *want, const brim_yaml *have,
     for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) skips = skips || strcmp(have->key[i], others[k]) == 0;
     const brim_yaml *value = skips ? NULL : brim_yaml_get(want, have->key[i]);
     if (value && !brim_yaml_is_null(value) && !are_same_values(value, have->item[i]))
-      return brim_fail(BRIM_ECONFIG, "'%s', read again, has another '%s', which GGUF cannot express", path,
-                       have->key[i]);
+      return brim_fail(BRIM_ECONFIG, "reading '%s' again gave another '%s': GGUF cannot express the model's value",
+                       path, have->key[i]);
   }
   const brim_yaml *scaling = brim_yaml_get(have, "rope_scaling");
   for (size_t i = 0; scaling && i < scaling->count; i++) {
     const brim_yaml *value = brim_gguf_find_rope(want, scaling->key[i]);
     if (value && !brim_yaml_is_null(value) && !are_same_values(value, scaling->item[i]))
-      return brim_fail(BRIM_ECONFIG, "'%s', read again, has another '%s', which GGUF cannot express", path,
-                       scaling->key[i]);
+      return brim_fail(BRIM_ECONFIG, "reading '%s' again gave another '%s': GGUF cannot express the model's value",
+                       path, scaling->key[i]);
   }
   return BRIM_OK;
 }

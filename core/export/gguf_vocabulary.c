@@ -290,7 +290,7 @@ brim_status brim_export_check_tokenizer(const brim_export_base *b, const brim_gg
   json_t *want = json_object_get(b->tokenizer, "model"), *have = json_object_get(again, "model");
   if (status == BRIM_OK && (!are_same_tokens(json_object_get(want, "vocab"), json_object_get(have, "vocab")) ||
                             !are_same_merges(&v, json_object_get(want, "merges"), json_object_get(have, "merges"))))
-    status = brim_fail(BRIM_EINTERNAL, "'%s', read again, has another tokenizer", brim_gguf_path(file));
+    status = brim_fail(BRIM_EINTERNAL, "reading '%s' again gave another tokenizer", brim_gguf_path(file));
   json_decref(again);
   brim_text_release(&text);
   brim_text_release(&about);

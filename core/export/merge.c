@@ -30,9 +30,10 @@ static brim_status find_trained(const brim_parameters *p, const brim_tensor *t, 
 {
   *out = find_tensor(p, t->name);
   if (*out && brim_shape_equal(&(*out)->shape, &t->shape)) return BRIM_OK;
-  return brim_fail(BRIM_ELOAD,
-                   "the checkpoint %s '%s' in the shape that the run's configuration gives it: it is of another model",
-                   *out ? "does not have" : "lacks", t->name);
+  return brim_fail(
+      BRIM_ELOAD,
+      "the checkpoint %s '%s' in the shape that the run's configuration gives it; it belongs to another model",
+      *out ? "does not have" : "lacks", t->name);
 }
 
 /* Computes values [O, F] += scale * up [o, r] down [r, F], beginning at a row. */

@@ -18,8 +18,9 @@ brim_status brim_selection_call(brim_guard *guard, const brim_plugin_call *call,
 brim_status brim_selection_check_state(const char *id, int64_t own, int64_t of_client)
 {
   if (own >= 0 && own <= OWN_MAX && of_client >= 0 && of_client <= OF_CLIENT_MAX) return BRIM_OK;
-  return brim_fail(BRIM_EPLUGIN, "selector '%s' asks for a state of %" PRId64 " numbers and %" PRId64 " a client", id,
-                   own, of_client);
+  return brim_fail(BRIM_EPLUGIN,
+                   "selector '%s' asks for a state of %" PRId64 " numbers, and %" PRId64 " for each client", id, own,
+                   of_client);
 }
 
 /* Candidates are in ascending order. */

@@ -372,7 +372,7 @@ static const char *const help[][2] = {
     {"r", "take a new snapshot now"},
     {"q escape", "back, or quit"},
     {"", ""},
-    {"~08:46", "an expected time, computed from the time left of the runs before"},
+    {"~08:46", "an expected time, computed from the time left of earlier runs"},
     {"t/s", "tokens a second; /s: samples a second"},
     {"load", "percent of the time in which the device worked"},
     {"libraries", "memory that brim's processes take besides their plans"},

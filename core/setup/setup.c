@@ -141,11 +141,10 @@ static brim_status read_kept(brim_setup *s, const char *run)
 {
   BRIM_TRY(brim_record_read(run, BRIM_SETUP_DATA_NAME, &s->was));
   if (!s->was && s->world.rank == 0)
-    brim_log(
-        BRIM_LOG_WARN,
-        "'%s' has no " BRIM_SETUP_DATA_NAME
-        ", because an older version of brim began it: class names and everything else are taken from the present data",
-        run);
+    brim_log(BRIM_LOG_WARN,
+             "'%s' has no " BRIM_SETUP_DATA_NAME
+             ", because an older version of brim began it: class names and everything else come from the present data",
+             run);
   if (!s->was || json_is_string(json_object_get(s->was, "dataset"))) return BRIM_OK;
   return brim_fail(BRIM_ELOAD, "'%s/" BRIM_SETUP_DATA_NAME "' does not name its dataset", run);
 }

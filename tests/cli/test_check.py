@@ -111,7 +111,7 @@ class Bad(Check):
     def test_selectors(self):
         for bad, check, part in (("create:segv", "create", "crashed in create"), ("create:exit", "create", "exit()"),
                                  ("state:huge", "state", "asks for a state of"),
-                                 ("state:negative", "state", "asks for a state of 1 numbers and -1 a client"),
+                                 ("state:negative", "state", "asks for a state of 1 numbers, and -1 for each client"),
                                  ("select:segv", "select", "crashed in select"),
                                  ("select:loop", "select", "did not return from select"),
                                  ("select:unknown", "select", "which is not a status"),

@@ -95,7 +95,8 @@ static brim_status merge_round(brim_aggregation *a, const brim_aggregator_ops *o
 {
   const uint64_t bytes = ops->scratch ? ops->scratch(params, CLIENTS_MAX) : 0;
   void *scratch = brim_try_calloc(1, bytes > 0 ? bytes : 1);
-  if (!scratch) return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the %" PRIu64 " bytes it asks for", bytes);
+  if (!scratch)
+    return brim_fail(BRIM_ENOMEM_HOST, "no host memory for the %" PRIu64 " bytes that the aggregator needs", bytes);
   const brim_status status = merge_blocks(a, r, scratch);
   if (!brim_aggregation_is_lost(a)) free(scratch);
   return status;

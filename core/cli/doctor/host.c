@@ -101,7 +101,7 @@ void brim_doctor_limits(brim_doctor *d)
     brim_doctor_add(d, BRIM_FINDING_WARNING, "limits", remedy, "%s: %llu; %s", l->name,
                     (unsigned long long)found.rlim_cur, l->effect);
   }
-  if (all_good) brim_doctor_add(d, BRIM_FINDING_OK, "limits", NULL, "none that would stop a run");
+  if (all_good) brim_doctor_add(d, BRIM_FINDING_OK, "limits", NULL, "no limit would stop a run");
 }
 
 /* ---- environment ---- */

@@ -169,7 +169,7 @@ void chat_model_close(chat_model *m)
 brim_status chat_model_fail_no_template(const char *what)
 {
   return brim_fail(BRIM_ECONFIG,
-                   "%s, but the model has no chat template, so brim cannot know how it writes them\nset "
+                   "%s, but the model has no chat template, so brim cannot format conversations for it\nset "
                    "dataset.template to one that comes with brim (%s), or to the file of a template: those of many "
                    "models are in the Python package trl (trl/chat_templates)",
                    what, TEMPLATE_SHIPPED);
