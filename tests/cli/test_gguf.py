@@ -207,7 +207,7 @@ class Export(Gguf):
         for name, config, message in [
             ("mistral_llama3", {"sliding_window": 5}, "GGUF cannot express 'sliding_window' of config.json"),
             ("qwen2_window", {}, "GGUF cannot express 'use_sliding_window' of config.json"),
-            ("smollm3_llama3", {"no_rope_layers": [0, 1]}, "another 'no_rope_layers', which GGUF cannot express"),
+            ("smollm3_llama3", {"no_rope_layers": [0, 1]}, "another 'no_rope_layers': GGUF cannot express"),
             ("gemma2_default", {"query_pre_attn_scalar": 8}, "GGUF cannot express 'layer_types' of config.json"),
             ("llama_dynamic", {}, "GGUF cannot express 'rope_type' of config.json"),
             ("llama_gelu", {}, "GGUF cannot express 'hidden_act' of config.json"),
