@@ -5,8 +5,8 @@
 # A second call does nothing.
 set -euo pipefail
 root=$(mkdir -p "${1:?"usage: scripts/arm64_root.sh FOLDER"}" && cd "$1" && pwd)
-packages=(libc6-dev libstdc++6 libyaml-dev libjansson-dev libxxhash-dev zlib1g-dev libdnnl-dev libpcre2-dev libutf8proc-dev
-          libncurses-dev libjpeg62-turbo-dev libpng-dev libcmocka-dev)
+packages=(libc6-dev libstdc++6 libyaml-dev libjansson-dev libxxhash-dev zlib1g-dev libdnnl-dev libpcre2-dev
+          libutf8proc-dev libncurses-dev libjpeg62-turbo-dev libpng-dev libcmocka-dev)
 stamp=$root/.packages
 if [[ -e $stamp && $(<"$stamp") == "${packages[*]}" ]]; then exit 0; fi
 

@@ -8,8 +8,8 @@
 set -euo pipefail
 
 packages=(cmake ninja-build gcc g++ libc6-dev pkg-config libyaml-dev libjansson-dev libxxhash-dev zlib1g-dev libdnnl-dev
-          libxbyak-dev libpcre2-dev libutf8proc-dev libncurses-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev openmpi-bin
-          dataset-fashion-mnist)
+          libxbyak-dev libpcre2-dev libutf8proc-dev libncurses-dev libjpeg62-turbo-dev libpng-dev libopenmpi-dev
+          openmpi-bin dataset-fashion-mnist)
 case ${1:-} in
 "") ;;
 package) packages+=(dpkg-dev file) ;;
