@@ -36,7 +36,8 @@ endfunction()
 set_source_files_properties(${PROJECT_SOURCE_DIR}/core/exec/normal.c PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 
 # A target that links brim_core gets all objects and sees all headers: the library, and tests that replace functions.
-set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH ZLIB::ZLIB Threads::Threads m ${CMAKE_DL_LIBS})
+set(BRIM_CORE_LIBRARIES PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH ZLIB::ZLIB Threads::Threads m
+    ${CMAKE_DL_LIBS})
 set(BRIM_CORE_DEFINITIONS _GNU_SOURCE BRIM_VERSION="${PROJECT_VERSION}"
     BRIM_INSTALL_CMAKE="${CMAKE_INSTALL_LIBDIR}/cmake/brim")
 add_library(brim_headers INTERFACE)
