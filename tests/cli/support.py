@@ -55,6 +55,16 @@ TIMED = ["samples_per_second", "tokens_per_second", "seconds", "loader_seconds",
          "device_peak_bytes", "rss_bytes"]
 
 
+def has_locked_table(path):
+    """True if a process has locked the table of this board (core/memory/board.c)."""
+    query = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1 << 40, 1, 0)
+    try:
+        with open(path, "rb") as file:
+            return struct.unpack_from("h", fcntl.fcntl(file, 36, query))[0] != fcntl.F_UNLCK  # F_OFD_GETLK
+    except FileNotFoundError:  # the process has removed it meanwhile
+        return False
+
+
 class Result:
     """The exit status and output of a brim process."""
 
@@ -159,8 +169,22 @@ class Case(unittest.TestCase):
     def hold_still(self, run, *words):
         """The same, stopped: it keeps its memory and takes no processor time from the test."""
         process = self.hold(run, *words)
-        process.send_signal(signal.SIGSTOP)
+        self.suspend(process.pid)
         return process
+
+    def suspend(self, pid):
+        """Stops a process, but not while it has a table of the shared folder locked, for which others would wait."""
+        stat = pathlib.Path(f"/proc/{pid}/stat")
+
+        def stop():
+            os.kill(pid, signal.SIGSTOP)
+            self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="the stop")
+
+        stop()
+        while any(map(has_locked_table, (self.folder / "claims").iterdir())):
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.005)
+            stop()
 
     def brim(self, *argv, status=DONE, env=None):
         """Runs brim to its end and checks that it exits with `status` (None: any)."""

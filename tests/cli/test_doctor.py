@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import resource
-import signal
 import subprocess
 import unittest
 
@@ -107,9 +106,7 @@ class Doctor(Case):
 
     def test_a_damaged_slot(self):
         process = self.hold("run", *SMALL)
-        process.send_signal(signal.SIGSTOP)
-        stat = pathlib.Path(f"/proc/{process.pid}/stat")
-        self.until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", process, what="the stop")
+        self.suspend(process.pid)
         with open(self.folder / "claims" / "runs", "r+b") as board:
             board.seek(24 + 1 + 100)
             board.write(b"damage")

@@ -181,7 +181,7 @@ class Ends(Launched):
 
     def test_a_rank_that_hangs_is_named(self):
         process = self.launch_long("run", "dist.timeout_seconds=8")
-        os.kill(self.ranks_of("run")[1], signal.SIGSTOP)
+        self.suspend(self.ranks_of("run")[1])
         result = self.finish(process, FAILED)
         self.assert_one_error(result, "rank 1")
         self.assert_nothing_runs("run")

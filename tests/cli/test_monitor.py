@@ -157,7 +157,7 @@ class Monitor(Case):
     def test_a_stopped_run_is_named_with_its_silence(self):
         process = self.hold("a", *SMALL)
         self.until_first_step(process)
-        process.send_signal(signal.SIGSTOP)
+        self.suspend(process.pid)
         run = self.until_run(process, lambda run: run["stopped"] and run["silent_seconds"], "ten seconds of silence")
         self.assertGreaterEqual(run["silent_seconds"], 10)
         text = self.brim("monitor", "--once").out

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -129,7 +128,7 @@ class Neighbours(Pressure):
     def neighbour(self):
         """Another run, stopped: the tests need only its memory."""
         process = self.start_and_wait("neighbour", *self.NEIGHBOUR, "training.steps=1000000000")
-        process.send_signal(signal.SIGSTOP)
+        self.suspend(process.pid)
         return process
 
     def test_a_process_that_starts_later_causes_pressure(self):

@@ -52,7 +52,7 @@ class Lost(Jobs):
     def test_each_that_hangs(self):
         for rank in range(3):
             process, found = self.begin(f"run{rank}", 3)
-            os.kill(found[rank], signal.SIGSTOP)
+            self.suspend(found[rank])
             err = self.end(process)
             self.assertEqual(process.returncode, FAILED, err)
             self.assertEqual(err.count("error: "), 1, err)

@@ -232,7 +232,7 @@ class Asked(Traces):
 
     def test_a_request_can_be_withdrawn(self):
         process = self.hold("run", *SMALL, "backend=cpu")
-        os.kill(process.pid, signal.SIGSTOP)
+        self.suspend(process.pid)
         asking = self.start("trace", "run")
         self.until((self.folder / "run" / "trace.request").exists, asking)
         said = asking.stderr.readline() + asking.stderr.readline()
@@ -244,7 +244,7 @@ class Asked(Traces):
 
     def test_a_run_that_ends_before_it_is_traced(self):
         process = self.hold("run", *SMALL, "backend=cpu")
-        os.kill(process.pid, signal.SIGSTOP)
+        self.suspend(process.pid)
         asking = self.start("trace", "run")
         self.until((self.folder / "run" / "trace.request").exists, asking)
         process.kill()
