@@ -7,6 +7,7 @@
  * open. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -160,11 +161,31 @@ static slot *claim(brim_loader *loader)
   return s;
 }
 
+/* Bits of the numbers that loaders' threads have in traces. All open loaders share them, so that an evaluation's thread
+ * has another number than a thread that decodes ahead for training. */
+static atomic_ullong numbers;
+
+/* Takes the lowest free number. If all 64 are taken, a thread gets a number by its place in its own loader. */
+static unsigned take_number(unsigned place)
+{
+  unsigned long long taken = atomic_load(&numbers);
+  do
+    if (taken == ULLONG_MAX) return 64 + place;
+  while (!atomic_compare_exchange_weak(&numbers, &taken, taken | (taken + 1)));
+  return (unsigned)__builtin_ctzll(~taken);
+}
+
+static void give_number(unsigned number)
+{
+  if (number < 64) atomic_fetch_and(&numbers, ~(1ull << number));
+}
+
 static void *work(void *context)
 {
   worker *w = context;
   brim_loader *loader = w->loader;
-  brim_tracing_name_thread(BRIM_TRACING_LOADER + (unsigned)(w - loader->workers));
+  const unsigned number = take_number((unsigned)(w - loader->workers));
+  brim_tracing_name_thread(BRIM_TRACING_LOADER + number);
   pthread_mutex_lock(&loader->lock);
   for (;;) {
     const int64_t first_held = loader->taken - (loader->held ? 1 : 0);
@@ -185,6 +206,7 @@ static void *work(void *context)
     pthread_cond_signal(&loader->decoded);
   }
   pthread_mutex_unlock(&loader->lock);
+  give_number(number);
   return NULL;
 }
 

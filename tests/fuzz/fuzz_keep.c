@@ -25,7 +25,16 @@ static brim_status recall(void *self, const char *json)
   return csv_kept_read(&params, json, set);
 }
 
-static const brim_dataset_ops ops = {.size = sizeof ops, .recall = recall};
+/* The dataset's files are gone. */
+static brim_status describe(const void *self, const char *split, brim_dataset_info *out)
+{
+  (void)self;
+  (void)split;
+  (void)out;
+  return brim_fail(BRIM_ELOAD, "no files");
+}
+
+static const brim_dataset_ops ops = {.size = sizeof ops, .describe = describe, .recall = recall};
 static const brim_plugin plugin = {.size = sizeof plugin, .kind = BRIM_DATASET, .id = "csv", .ops = &ops};
 
 static void recall_and_look(const json_t *kept)

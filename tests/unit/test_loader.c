@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/tracing.h"
 #include "data/data.h"
 #include "unit/made_dataset.h"
 
@@ -221,6 +222,32 @@ static void never_looks_further_ahead_than_its_slots(void **state)
   assert_in_range(f.order.asked, 20, 22); /* the three include the one in use */
 }
 
+static void threads_of_two_loaders_have_different_numbers_in_traces(void **state)
+{
+  fixture f[2];
+  brim_loader *loader[2];
+  const brim_batch *b = NULL;
+  bool has_number[3] = {false};
+  size_t count = 0;
+  uint64_t lost = 0;
+  assert_int_equal(brim_tracing_reserve(1000), BRIM_OK);
+  brim_tracing_start();
+  for (int i = 0; i < 2; i++) {
+    prepare(&f[i], 1, 16);
+    loader[i] = open_loader(&f[i]);
+  }
+  for (int i = 0; i < 2; i++) assert_int_equal(brim_loader_next(loader[i], &b), BRIM_OK);
+  for (int i = 0; i < 2; i++) brim_loader_close(loader[i]);
+  brim_tracing_stop();
+  const brim_tracing_event *event = brim_tracing_events(&count, &lost);
+  for (size_t i = 0; i < count; i++) {
+    assert_in_range(event[i].thread, BRIM_TRACING_LOADER, BRIM_TRACING_LOADER + 1);
+    has_number[event[i].thread] = true;
+  }
+  assert_true(has_number[BRIM_TRACING_LOADER] && has_number[BRIM_TRACING_LOADER + 1]);
+  brim_tracing_release();
+}
+
 static void closes_at_any_moment(void **state)
 {
   brim_loader_close(NULL);
@@ -408,6 +435,7 @@ int main(void)
       cmocka_unit_test(last_micro_batch_has_the_remainder),
       cmocka_unit_test(batch_stays_valid_until_the_next_call),
       cmocka_unit_test(never_looks_further_ahead_than_its_slots),
+      cmocka_unit_test(threads_of_two_loaders_have_different_numbers_in_traces),
       cmocka_unit_test(closes_at_any_moment),
       cmocka_unit_test(an_error_arrives_in_its_place_and_the_stream_continues),
       cmocka_unit_test(spans_outside_the_part_or_the_slot_are_errors),

@@ -209,10 +209,17 @@ static brim_status open_feed(void *self, void *base, uint64_t bytes)
 
 static brim_kernel kernels[256];
 static const brim_kernel *kernel_table[256];
+static brim_status describe(void *self, int number, brim_device_info *out)
+{
+  *out = (brim_device_info){.on_host = 1};
+  return BRIM_OK;
+}
+
 static brim_backend_ops backend = {.size = sizeof(brim_backend_ops),
                                    .real = BRIM_DTYPE_F32,
                                    .kernels = kernel_table,
                                    .alignment = 64,
+                                   .describe = describe,
                                    .place = place,
                                    .unplace = unplace,
                                    .zero = zero,
