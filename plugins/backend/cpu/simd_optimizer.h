@@ -26,8 +26,8 @@ typedef struct cpu_factored_row {
 enum { CPU_CODE8_DECADES = 7 };
 typedef struct cpu_code8 {
   float value[256];
-  float
-      limit[CPU_CODE8_DECADES + 1]; /* values above limit[i] are in decade i or later; above the last: the code of 1 */
+  /* Values above limit[i] are in decade i or later; values above the last limit get the code of 1. */
+  float limit[CPU_CODE8_DECADES + 1];
   /* In decade i, the code of x is slope[i] * x + shift[i], rounded down, but at least 1 and at most last[i]. */
   float slope[CPU_CODE8_DECADES], shift[CPU_CODE8_DECADES];
   float last[CPU_CODE8_DECADES];
