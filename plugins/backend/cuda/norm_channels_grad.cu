@@ -24,7 +24,7 @@
 /* The test for the values of dy that count. */
 enum masking { MASK_NONE, MASK_BY_X, MASK_BY_RESULT };
 
-/* The values that a channel needs: mean and rstd of its set, weight and bias of the channel. */
+/* Mean and rstd of each set; weight and bias of each channel. */
 typedef struct channel_values {
   const float *mean, *rstd, *weight, *bias; /* bias: used by MASK_BY_X */
 } channel_values;
