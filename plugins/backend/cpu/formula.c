@@ -158,7 +158,7 @@ typedef struct work {
   int64_t count, register_values, thread_values;
 } work;
 
-/* Whole vectors. */
+/* Runs the formula on whole vectors. */
 static void run_vectors(const work *w, const cpu_formula_places *p, int64_t count)
 {
   if (w->how->entry)

@@ -32,7 +32,7 @@ typedef struct problem {
   const int32_t *label;
   float *loss; /* an output, or an input of the gradient */
   int32_t *rank;
-  char *dx;                /* written */
+  char *dx;                /* always written */
   float *dproduct, *dbias; /* gradients to add to, or NULL */
   bool adds;               /* adds to dproduct; otherwise writes it */
   double loss_scale;
@@ -46,7 +46,7 @@ typedef struct problem {
   double *lse;          /* for each row of the piece, log of the sum of exp(logits) */
   double *column;       /* [features]: sums of the columns of product; used if labels are smoothed */
   double bias_sum;      /* the sum of the bias; used if labels are smoothed */
-  int64_t row0, class0; /* the piece */
+  int64_t row0, class0; /* the start of the piece */
   int64_t row_count, class_count;
   int64_t row_end;    /* the first row after the piece; ignored rows may lie between row0 and it */
   int64_t *at;        /* [ROWS_MAX]: the index of each row of the piece among all rows */

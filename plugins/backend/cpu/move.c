@@ -184,7 +184,7 @@ typedef struct padding {
   int64_t rows, per_task, row, run, lead; /* a row has `lead` values of padding, then `run` values of x */
   const float *from;
   float *to;
-  int32_t value; /* its bits */
+  int32_t value; /* the bits of the value */
 } padding;
 
 static void fill(float *to, int32_t value, int64_t count)

@@ -121,7 +121,7 @@ static CPU_RUN(permute_run)
   }
 
   const int32_t last = p.s.rank > 1 ? p.s.rank - 1 : 0;
-  int32_t innermost = last; /* of x */
+  int32_t innermost = last; /* the dimension that is innermost in x */
   for (int32_t d = 0; d < last; d++)
     if (p.s.stride[d] == 1) innermost = d;
   p.rows = p.s.dim[last];

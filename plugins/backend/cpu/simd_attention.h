@@ -13,7 +13,7 @@ typedef struct cpu_attention_tile {
   int64_t rows, columns;
   /* For each row, the keys from .. seen - 1 count; the others have weight 0. Both numbers are 0 if no key counts. */
   int64_t from[CPU_ATTENTION_QUERIES], seen[CPU_ATTENTION_QUERIES];
-  float scale, softcap;                  /* softcap 0: none */
+  float scale, softcap;                  /* softcap: 0 if there is none */
   float greatest[CPU_ATTENTION_QUERIES]; /* the greatest score so far; -inf at first */
   float sum[CPU_ATTENTION_QUERIES];      /* the sum of weights so far; 0 at first */
   float factor[CPU_ATTENTION_QUERIES];   /* rescales the sums of the tiles before this one */

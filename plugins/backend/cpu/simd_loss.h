@@ -9,7 +9,7 @@ typedef struct cpu_softmax_row {
   float greatest; /* the greatest logit so far; -inf at first */
   int32_t rank;   /* the number of logits that rank before the label's */
   double sum;     /* the sum of exp(logit - greatest) */
-  double logits;  /* their sum */
+  double logits;  /* the sum of the logits */
 } cpu_softmax_row;
 
 /* A sample's elements y and their targets: t or, if t is NULL, 1 at element `hot` and 0 elsewhere. */

@@ -15,7 +15,7 @@ typedef struct cpu_factored_row {
   float factor; /* multiplies the gradient */
   float row;    /* the row's mean of squares, divided by the mean of these means over all rows */
   float least;  /* the minimum of a second moment */
-  float scale;  /* of u */
+  float scale;  /* multiplies u */
   float decay;  /* 1 - lr * weight_decay */
   float beta1, one_beta1;
 } cpu_factored_row;
@@ -41,7 +41,7 @@ typedef struct cpu_adam8 {
 
 typedef struct cpu_optimizer_simd {
   void (*lion)(const cpu_lion *c, const float *g, float *p, float *m, int64_t count);
-  double (*squares)(const float *x, int64_t count); /* their sum */
+  double (*squares)(const float *x, int64_t count); /* returns the sum of squares */
   /* sums[i] += (factor * g[i])^2. Returns the sum of these squares. */
   double (*add_squares)(float factor, const float *g, float *sums, int64_t count);
   /* Returns the sum of squares of u = factor * g / sqrt(max(row * column, least)). */

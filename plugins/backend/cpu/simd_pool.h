@@ -6,7 +6,7 @@
 /* A plane: `lanes` adjacent channels (the tensor's channel block) of one sample. */
 typedef struct cpu_pool_plane {
   int64_t extent[2]; /* height and width of x */
-  int64_t places[2]; /* of y */
+  int64_t places[2]; /* height and width of y */
   int64_t lanes;
   int64_t kernel[2], stride[2], padding[2];
   bool adaptive; /* extent and places alone determine the windows */

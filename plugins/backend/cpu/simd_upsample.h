@@ -12,7 +12,7 @@ typedef struct cpu_tap {
 /* A plane: `lanes` adjacent channels (the tensor's channel block) of one sample. */
 typedef struct cpu_upsample_plane {
   int64_t extent[2]; /* height and width of x */
-  int64_t places[2]; /* of y */
+  int64_t places[2]; /* height and width of y */
   int64_t lanes;
   const cpu_tap *row, *column; /* [places[0]], [places[1]] */
 } cpu_upsample_plane;

@@ -111,7 +111,7 @@ typedef struct answers {
   int64_t rows, classes, each; /* each: rows of a sample */
   int32_t ignores, ignore_index;
   int32_t *rank;     /* -1 if the label is not a class, or is ignored */
-  double *confusion; /* or NULL */
+  double *confusion; /* NULL if it is not wanted */
   uint64_t node;
   cuda_control *control;
 } answers;
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(CUDA_LOSS_TEAM_THREADS(WIDE), 1) answer
   answer_rows<WIDE, T>(p);
 }
 
-/* One block. */
+/* Runs as one block. */
 template <typename T> static __global__ void __launch_bounds__(ADD_THREADS, 1) answer_and_add_kernel(answers p, sums s)
 {
   answer_rows<false, T>(p);

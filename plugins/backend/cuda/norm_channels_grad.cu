@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(CUDA_THREADS)
 
 typedef struct gradient_sets {
   const float *rstd, *weight;
-  float2 *of_set;         /* shift, slope */
+  float2 *of_set;         /* shift and slope of each set */
   float2 *of_group;       /* [groups][channels]: contributions to dweight and dbias */
   piece_sums *of_channel; /* [groups][channels], if sets have several channels */
 } gradient_sets;

@@ -12,7 +12,7 @@
 #include "divider.h"
 
 typedef struct cuda_pool {
-  int64_t planes, lanes; /* lanes: packs */
+  int64_t planes, lanes; /* lanes: in packs */
   int64_t extent[2];     /* H, W of x */
   int64_t places[2];     /* P, Q of y */
   int64_t kernel[2], stride[2], padding[2];

@@ -25,7 +25,7 @@ typedef struct cuda_product {
   int64_t m, n, k;
   bool transpose_a, transpose_b;
   int64_t lda, ldb, ldd;                /* elements from one row to the next, as stored */
-  int64_t batch;                        /* 0 counts as 1 */
+  int64_t batch;                        /* number of products; 0 counts as 1 */
   int64_t stride_a, stride_b, stride_d; /* elements from one matrix of a batch to the next */
   uint32_t type, type_d;                /* BRIM_DTYPE_F32, _BF16 or _F16. type: of a and b. type_d: the same or F32 */
   bool accumulate;                      /* adds to d; not with bias, function or keep */

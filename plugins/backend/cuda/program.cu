@@ -41,7 +41,7 @@ static brim_status begin(cuda_backend *b, const brim_step *step, const double *p
 
 typedef struct fetch_parts {
   const uint8_t *from[CUDA_FETCH_PARTS];
-  uint64_t bytes[CUDA_FETCH_PARTS]; /* 0: none */
+  uint64_t bytes[CUDA_FETCH_PARTS]; /* 0 if the part is absent */
 } fetch_parts;
 
 /* Writes the results directly into pinned memory. One launch takes less of the stream's time than a copy, and much less
@@ -289,7 +289,7 @@ extern "C" brim_status cuda_program_count(void *self, const brim_program_run *ru
   const brim_status status = run_nodes(b, run, &counting);
   b->control = control;
   b->counted = nullptr;
-  launches[run->count] = 1; /* begin_program */
+  launches[run->count] = 1; /* one launch for begin_program */
   return status;
 }
 

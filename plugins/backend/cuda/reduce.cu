@@ -25,7 +25,7 @@ template <typename T> static __device__ inline double load_double(const T *p)
 typedef struct target {
   void *y;
   uint32_t dtype; /* F32, BF16 or F16; F64 for parts */
-  bool adds;      /* fp32 only */
+  bool adds;      /* adds to y; only for fp32 */
   double factor;
 } target;
 

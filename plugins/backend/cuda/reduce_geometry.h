@@ -8,7 +8,7 @@
 typedef struct cuda_reduction {
   int64_t outputs, terms;
   int32_t kept_rank, summed_rank;
-  cuda_divider kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* their lengths */
+  cuda_divider kept[BRIM_DIMS_MAX], summed[BRIM_DIMS_MAX]; /* the lengths of dimensions */
   int64_t kept_x[BRIM_DIMS_MAX], kept_y[BRIM_DIMS_MAX];    /* the strides of these dimensions in x and y */
   int64_t summed_x[BRIM_DIMS_MAX];
 } cuda_reduction;

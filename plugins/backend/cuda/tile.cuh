@@ -179,7 +179,7 @@ static __device__ inline float tile_row_sum(float value)
   for (int lane = 4; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, lane);
   return value;
 }
-/* Ignores NaN. */
+/* The maximum ignores NaN. */
 static __device__ inline float tile_row_max(float value)
 {
 #pragma unroll

@@ -43,7 +43,7 @@ typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
   float beta1, rest1, beta2, rest2, step_size, root, eps, initial;
   float momentum;
-  bool first; /* step */
+  bool first; /* this is the first step */
   float groups;
 } hyper;
 
@@ -74,7 +74,7 @@ static __device__ inline hyper make_hyper(const brim_step *s, const double *scal
 typedef struct choice {
   float kept, l2; /* p = kept * p; g = g + l2 * p */
   bool nesterov;
-  float keep, take; /* of averages */
+  float keep, take; /* factors of the averages */
 } choice;
 
 template <enum kind K> static __device__ inline choice choose(const hyper &h, uint32_t flags, double factor)

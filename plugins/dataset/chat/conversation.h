@@ -23,7 +23,7 @@ typedef struct chat_conversation {
   /* Messages, whose roles are system, user, assistant and tool. NULL if the row is a text. */
   json_t *messages, *tools; /* owned; tools may be NULL */
   /* If the row is a text: the part before the answer, which may be empty, and the answer. */
-  const char *prompt, *answer; /* of `row` */
+  const char *prompt, *answer; /* parts of `row` */
   size_t prompt_bytes, answer_bytes;
   json_t *row; /* owned */
   int64_t line;

@@ -61,7 +61,7 @@ typedef struct finding {
   const char *file;
   const chat_conversation *c;
   template_output whole; /* the conversation up to the last answer */
-  size_t messages;       /* of those */
+  size_t messages;       /* number of messages in `whole` */
 } finding;
 
 static bool is_answer(const json_t *message)

@@ -19,7 +19,7 @@ struct csv_reader {
   const char *name;
   int fd;
   char separator;
-  size_t at, filled;  /* in `input` */
+  size_t at, filled;  /* positions in `input` */
   int64_t line;       /* line of the next byte */
   int32_t column;     /* column of the next field */
   bool in_record;     /* a separator was read, so another field follows, which may be empty */

@@ -22,7 +22,7 @@ typedef struct csv_part {
   const csv_table *table; /* NULL if there is no such part */
   int64_t first;          /* the first row or, with groups, the first group */
   int64_t rows;           /* the number of rows or groups from which samples are made */
-  int64_t count;          /* samples */
+  int64_t count;          /* number of samples */
 } csv_part;
 
 typedef struct csv_set {

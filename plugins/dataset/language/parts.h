@@ -165,7 +165,7 @@ struct tokenizer {
   size_t merge_mask;
   bool may_cut, joins_low_line[256]; /* joins_low_line: bytes that a token has before U+2581 */
   double *score, unknown_score;
-  trie pieces_of_model; /* of Unigram */
+  trie pieces_of_model; /* the tokens of a Unigram model */
 };
 
 /* Returns the entry of a pair, or the free entry for it. */
@@ -189,7 +189,7 @@ brim_status scan_fail(const scan *s, const char *what);
 brim_status scan_expect(scan *s, char c);
 /* If the next character after spaces is `c`, consumes it and returns true. */
 bool scan_take(scan *s, char c);
-brim_status scan_string(scan *s, buffer *out); /* appends it */
+brim_status scan_string(scan *s, buffer *out); /* appends the text to *out */
 brim_status scan_number(scan *s, double *out);
 brim_status scan_end(scan *s);
 /* Finds model.vocab and model.merges, and writes the rest of the text, with null in their place. Sets *found to false

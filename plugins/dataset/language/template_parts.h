@@ -42,7 +42,7 @@ size_t slice_skip_back(slice s, size_t end, slice set);
 /* ---- memory that is freed as a whole ---- */
 
 typedef struct memory {
-  struct memory_chunk *chunk; /* the newest */
+  struct memory_chunk *chunk; /* the newest chunk */
   size_t bytes, most;         /* bytes: of all chunks. most: their maximum */
 } memory;
 /* Returns NULL beyond `most`, or if there is no host memory. */
@@ -95,7 +95,7 @@ typedef struct sequence {
 } sequence;
 
 typedef struct dict {
-  sequence key, item; /* in pairs */
+  sequence key, item; /* item[i] belongs to key[i] */
 } dict;
 
 /* ---- the program ---- */
@@ -207,7 +207,7 @@ typedef struct run {
   memory memory;
   buffer out;
   scope *scope;
-  const node *at; /* for messages */
+  const node *at; /* the current node, for messages */
   bool in_filter; /* the filter of a loop is being evaluated */
   int64_t clock;
   size_t steps;
@@ -264,7 +264,7 @@ static inline bool value_is_list(const value *v)
 {
   return v->kind == VALUE_LIST || v->kind == VALUE_TUPLE;
 }
-const char *value_type(const value *v); /* Python's name */
+const char *value_type(const value *v); /* returns Python's name of the type */
 bool value_true(const value *v);
 /* Fails for integers that a double cannot represent. */
 brim_status value_as_real(run *r, const value *v, double *out);

@@ -37,7 +37,7 @@ static void state(const void *self, const brim_clients *clients, int64_t *own, i
 
 typedef struct model {
   double inverse[D][D], theta[D], alpha;
-  double loss, samples, seconds; /* means */
+  double loss, samples, seconds; /* means over the clients */
 } model;
 
 /* Gauss-Jordan elimination. A is at least I, so no pivot is below 1. */

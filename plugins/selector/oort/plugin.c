@@ -63,7 +63,7 @@ typedef struct work {
   const brim_selection_query *q;
   double *value; /* [candidates]: scores; NAN for a new client, -1 for one that is left out */
   brim_best *best;
-  int64_t known, fresh; /* fresh: new */
+  int64_t known, fresh; /* fresh: number of new clients */
   double fast_seconds, mean_seconds;
 } work;
 

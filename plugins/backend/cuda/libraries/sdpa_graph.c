@@ -163,7 +163,7 @@ typedef struct each {
   cudnnPointwiseMode_t mode;
   tensor x, b, t;
   cudnnDataType_t type; /* the type of the computation; 0 means FLOAT */
-  int64_t axis;         /* of GEN_INDEX */
+  int64_t axis;         /* the axis of GEN_INDEX */
 } each;
 
 static tensor apply(builder *g, each e, tensor out)
