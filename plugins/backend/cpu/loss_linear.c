@@ -11,9 +11,9 @@
  * (see cpu_gemm). So no bit depends on the pieces, the threads or the micro-batch, or on whether logits are computed
  * once or twice.
  *
- * On processors that multiply bfloat16, x, product and bias are read as they are stored in it. Logits are fp32, and
- * products with their gradients round the gradients to bfloat16. The sums of dproduct start again at each grain
- * (gemm16.h), and dx is added up in fp32. */
+ * If x, product and bias are in bfloat16 and the processor multiplies it, they are read as they are stored. Logits are
+ * fp32, and products with their gradients round the gradients to bfloat16. The sums of dproduct start again at each
+ * grain (gemm16.h), and dx is added up in fp32. */
 #include <math.h>
 
 #include "half.h"

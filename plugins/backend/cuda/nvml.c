@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define LIBRARY "libnvidia-ml.so.1"
-#define USERS_MAX 4096 /* processes of a device */
+#define USERS_MAX 4096 /* maximum processes of a device */
 
 enum { NVML_SUCCESS = 0, NVML_INSUFFICIENT_SIZE = 7 };
 typedef struct nvml_device *nvml_handle;

@@ -38,7 +38,7 @@ enum flags { NO_DECAY = 1, DECOUPLED = 2 /* adamw */, NESTEROV = 4 };
 template <enum kind K> static constexpr bool is_optimizer = K != EMA &&K != MOVING_AVERAGE;
 template <enum kind K> static constexpr int changed_of = K == ADAM || K == YOGI ? 3 : is_optimizer<K> ? 2 : 1;
 
-/* The step's hyperparameters, as the elements need them. */
+/* The step's hyperparameters in fp32, computed once in each block. */
 typedef struct hyper {
   float factor, lr, weight_decay, kept; /* kept: 1 - lr * weight_decay */
   float beta1, rest1, beta2, rest2, step_size, root, eps, initial;

@@ -34,7 +34,7 @@ typedef struct chat_head {
   /* checksum: of all bytes after the head. head_checksum: of the head, with 0 in this place. */
   uint64_t checksum, head_checksum;
   uint64_t vocabulary_hash;
-  int64_t vocabulary; /* minimum rows of a table of embeddings */
+  int64_t vocabulary; /* minimum rows of the model's table of embeddings */
   int64_t tokens, documents, rows, context, counted;
   int64_t width; /* bytes per token */
   chat_facts facts;

@@ -229,7 +229,7 @@ static brim_status add_chosen(const char *file, char **list, int32_t *count, con
   return BRIM_OK;
 }
 
-/* Adds the column "name". If no column has that name and it is written "from..to", adds these columns. */
+/* Adds the column with this name. If there is none, "from..to" stands for a range of columns. */
 static brim_status add_range(const csv_header *h, const char *file, const char *key, const char *text, char **list,
                              int32_t *count)
 {
