@@ -42,7 +42,7 @@ struct mpi_sums {
   brim_collective waiting[BRIM_COLLECTIVES];
   /* Numbers of collectives; `cut` of them are in flight or done, and the next one up to the cursor. */
   uint64_t started, cut, done;
-  uint64_t cursor; /* elements of each part that are cut, of the collective being cut */
+  uint64_t cursor;      /* elements of each part that are cut, of the collective being cut */
   uint64_t first, next; /* pieces in flight: lane[i % LANES] */
   lane lane[LANES];
 };
