@@ -279,8 +279,8 @@ static void row(cpu_norm_row *r, const float *x, float *y)
   }
 }
 
-/* Sums g and g * (x - mean), with g = dy * weight. g is rounded as in its later use, and if a row has a single value, x
- * - mean is exactly 0. */
+/* Sums g and g * (x - mean), with g = dy * weight. g is rounded as in its later use, so that it equals its mean if a
+ * row has a single value. */
 static void sum_row(const cpu_norm_row *r, const float *x, const float *dy, double *sum, double *product)
 {
   double way[LANES], product_way[LANES];
